@@ -1,0 +1,43 @@
+"""The errors that offsetstream raises: one small tree; each says what, where and what to do."""
+
+
+class OffsetstreamError(Exception):
+    """Anything that stops a command; the message is one line for a person."""
+
+    exit_code = 1
+
+
+class UsageError(OffsetstreamError):
+    """The command was called in a way that cannot work."""
+
+    exit_code = 2
+
+
+class ClusterError(OffsetstreamError):
+    """The cluster could not be asked."""
+
+    exit_code = 3
+
+
+class UnreachableError(ClusterError):
+    """No broker answered."""
+
+
+class UnauthorisedError(ClusterError):
+    """A broker refused: a right or a credential is missing."""
+
+
+class NoOffsetsTopicError(ClusterError):
+    """The topic __consumer_offsets does not exist (yet)."""
+
+
+class TablesError(OffsetstreamError):
+    """The Delta tables are missing, of another cluster, or of another version of offsetstream."""
+
+
+class LeaseError(OffsetstreamError):
+    """Another job writes to these tables."""
+
+
+class EnvironmentNotReadyError(OffsetstreamError):
+    """Something that this machine must have is missing: Java, a port, disk space, a registry."""
