@@ -1,0 +1,42 @@
+# Everything a developer or a first-time user needs; `make help` lists it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check unit lock format bench-load clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: ## Make the environment in .venv
+	@test -n "$(PYTHON)" || { echo "offsetstream: Python 3.11 is not installed: install it" >&2; exit 1; }
+	@$(PYTHON) scripts/install.py
+
+demo: install ## Run the job on an embedded, real Kafka with real clients
+	@$(BIN)/offsetstream demo
+
+test: check ## Run the checks and every test tier
+	@$(BIN)/pytest
+
+check: install ## Run the checks alone: lint, format, types, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+unit: install ## Run the tests that need no JVM
+	@$(BIN)/pytest tests/unit
+
+format: install ## Format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lock: install ## Write requirements.lock anew from pyproject.toml
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file requirements.lock
+
+bench-load: install ## Measure the first load of a million commits
+	@$(BIN)/python benchmarks/first_load.py
+
+clean: ## Remove the environment and what tests and checks left
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

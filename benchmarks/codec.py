@@ -1,0 +1,157 @@
+"""How fast the codec decodes offset commits on one core, beside a plain `struct` loop over the same records.
+
+Versions 0-4 mixed, tombstones among them, 1 % of the records broken in several ways. Run it with
+`python -m benchmarks.codec`; it prints records per second for both and their ratio, the best of several rounds each.
+"""
+
+import argparse
+import random
+import struct
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from offsetstream.codec import decode_records
+
+Records = list[tuple[bytes, bytes | None]]
+_TOPIC_IDS = [random.Random(seed).randbytes(16) for seed in range(40)]
+
+
+def _text(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
+
+
+def _value(rng: random.Random) -> bytes:
+    version, metadata = rng.randrange(5), rng.choice([b"", b"", b"", b"host-7:4711"])
+    offset, time_ms = rng.randrange(1 << 40), 1_700_000_000_000 + rng.randrange(1 << 32)
+    if version in (0, 2):
+        return struct.pack(">hq", version, offset) + _text(metadata) + struct.pack(">q", time_ms)
+    if version == 1:
+        return struct.pack(">hq", 1, offset) + _text(metadata) + struct.pack(">qq", time_ms, time_ms + 86_400_000)
+    head = struct.pack(">hqi", version, offset, rng.randrange(-1, 50))
+    if version == 3:
+        return head + _text(metadata) + struct.pack(">q", time_ms)
+    tags = rng.choice([b"\0", b"\1\0\x10" + rng.choice(_TOPIC_IDS)])
+    return head + bytes([len(metadata) + 1]) + metadata + struct.pack(">q", time_ms) + tags
+
+
+def _break(rng: random.Random, key: bytes, value: bytes) -> tuple[bytes, bytes]:
+    return rng.choice(
+        [
+            (key, value[: rng.randrange(len(value))]),
+            (key[: rng.randrange(len(key))], value),
+            (key, b"\0\x09" + value[2:]),
+            (b"\0\x12" + key[2:], value),
+            (key, value[:10] + b"\xff\xfe" + value[12:]),
+        ]
+    )
+
+
+def make_records(count: int, seed: int = 1) -> Records:
+    """Offset commits as a busy topic has them, 1 % tombstones and 1 % broken."""
+    rng = random.Random(seed)
+    records: Records = []
+    for _ in range(count):
+        group, topic = b"group-%d" % rng.randrange(2000), b"orders-%d" % rng.randrange(40)
+        key = struct.pack(">h", 1) + _text(group) + _text(topic) + struct.pack(">i", rng.randrange(64))
+        value, fate = _value(rng), rng.random()
+        if fate < 0.01:
+            records.append(_break(rng, key, value))
+        else:
+            records.append((key, None if fate < 0.02 else value))
+    return records
+
+
+_COLUMNS = 10
+
+
+def struct_loop(keys: list[bytes], values: list[bytes | None]) -> list[list[object]]:
+    """The plain way: one record after the other into lists, one list a column."""
+    columns: list[list[object]] = [[] for _ in range(_COLUMNS)]
+    appends = [column.append for column in columns]
+    for key, value in zip(keys, values, strict=True):
+        try:
+            row = _key_row(key) + _value_row(value)
+        except (struct.error, ValueError, IndexError) as reason:
+            row = (str(reason), *[None] * (_COLUMNS - 1))
+        for append, cell in zip(appends, row, strict=True):
+            append(cell)
+    return columns
+
+
+_I2, _I4, _I8 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_QI, _QH, _HQ = struct.Struct(">qi"), struct.Struct(">qh"), struct.Struct(">hq")
+
+
+def _read_text(buffer: bytes, at: int) -> tuple[str, int]:
+    (length,) = _I2.unpack_from(buffer, at)
+    if length < 0 or at + 2 + length > len(buffer):
+        raise ValueError("bad string")
+    return buffer[at + 2 : at + 2 + length].decode("utf-8", "replace"), at + 2 + length
+
+
+def _key_row(key: bytes) -> tuple[object, ...]:
+    (key_type,) = _I2.unpack_from(key)
+    if key_type not in (0, 1):
+        raise ValueError("unknown type")
+    group, at = _read_text(key, 2)
+    topic, at = _read_text(key, at)
+    return None, group, topic, _I4.unpack_from(key, at)[0]
+
+
+def _value_row(value: bytes | None) -> tuple[object, ...]:
+    if value is None:
+        return None, None, None, None, None, None
+    version, offset = _HQ.unpack_from(value)
+    if not 0 <= version <= 4:
+        raise ValueError("unknown version")
+    epoch, expires, topic_id = None, None, None
+    if version < 3:
+        metadata, at = _read_text(value, 10)
+    else:
+        (epoch,) = _I4.unpack_from(value, 10)
+        if version == 3:
+            metadata, at = _read_text(value, 14)
+        else:
+            length = value[14] - 1
+            metadata, at = value[15 : 15 + length].decode("utf-8", "replace"), 15 + length
+    (time_ms,) = _I8.unpack_from(value, at)
+    if version == 1:
+        (expires,) = _I8.unpack_from(value, at + 8)
+    elif version == 4 and value[at + 8]:
+        topic_id = value[at + 11 : at + 27]
+    return offset, epoch, metadata, time_ms, expires, topic_id
+
+
+def _best(run: Callable[[], object], rounds: int) -> float:
+    times = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--batch", type=int, default=10_000, help="records in an Arrow batch (Spark's default: 10,000)")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    records = make_records(options.records)
+    keys, values = [key for key, _ in records], [value for _, value in records]
+    batches = [
+        (pa.array(keys[at : at + options.batch], pa.binary()), pa.array(values[at : at + options.batch], pa.binary()))
+        for at in range(0, len(keys), options.batch)
+    ]
+    pa.set_cpu_count(1)
+    columns = _best(lambda: [decode_records(*batch) for batch in batches], options.rounds)
+    loop = _best(lambda: struct_loop(keys, values), options.rounds)
+    print(f"offsetstream.codec   {options.records / columns:12,.0f} records/s")
+    print(f"plain struct loop    {options.records / loop:12,.0f} records/s")
+    print(f"ratio                {loop / columns:12.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""The three views of ``groups describe``: columns and rows as in Kafka's own tool from 4.2 on (8.4)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from offsetstream.cli.group_state import Group
+from offsetstream.cli.output import Block, Column
+
+Row = dict[str, Any]
+TopicPartition = tuple[str, int]
+
+# Not in text: what tells two copies of a group apart.
+_COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"))
+_VERBOSE = {
+    "leader_epoch",
+    "group_epoch",
+    "target_assignment_epoch",
+    "current_epoch",
+    "current_assignment",
+    "target_epoch",
+    "target_assignment",
+    "upgraded",
+}
+OFFSETS = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition", "PARTITION", 10),
+    Column("leader_epoch", "LEADER-EPOCH", 15),
+    Column("current_offset", "CURRENT-OFFSET", 15),
+    Column("log_end_offset", "LOG-END-OFFSET", 15),
+    Column("lag", "LAG", 15),
+    Column("consumer_id", "CONSUMER-ID", 15),
+    Column("host", "HOST", 15),
+    Column("client_id", "CLIENT-ID"),
+    *_COPY,
+)
+MEMBERS = (
+    Column("group", "GROUP", 15),
+    Column("consumer_id", "CONSUMER-ID", 15),
+    Column("group_instance_id", "GROUP-INSTANCE-ID", 17),
+    Column("host", "HOST", 15),
+    Column("client_id", "CLIENT-ID", 15),
+    Column("partitions", "#PARTITIONS", 15),
+    Column("current_epoch", "CURRENT-EPOCH", 15),
+    Column("current_assignment", "CURRENT-ASSIGNMENT", 20),
+    Column("target_epoch", "TARGET-EPOCH", 15),
+    Column("target_assignment", "TARGET-ASSIGNMENT", 20),
+    Column("upgraded", "UPGRADED"),
+    *_COPY,
+)
+STATE = (
+    Column("group", "GROUP", 15),
+    Column("coordinator", "COORDINATOR (ID)", 25),
+    Column("coordinator_id"),
+    Column("assignment_strategy", "ASSIGNMENT-STRATEGY", 20),
+    Column("state", "STATE", 20),
+    Column("group_epoch", "GROUP-EPOCH", 15),
+    Column("target_assignment_epoch", "TARGET-ASSIGNMENT-EPOCH", 25),
+    Column("members", "#MEMBERS"),
+    *_COPY,
+)
+
+
+def block(columns: Iterable[Column], rows: list[Row], *, verbose: bool) -> Block:
+    """Return one group's block of text, without what no row has and what only ``--verbose`` shows."""
+    hidden = set() if verbose else set(_VERBOSE)
+    if not any(row.get("group_instance_id") for row in rows):
+        hidden.add("group_instance_id")
+    if not {True, False} <= {row.get("upgraded") for row in rows}:
+        hidden.add("upgraded")
+    return Block([column for column in columns if column.name not in hidden], rows)
+
+
+def topic_partitions(groups: Iterable[Group]) -> set[TopicPartition]:
+    """Return the partitions that the view of offsets shows of these groups."""
+    committed = {(row["topic"], row["partition"]) for group in groups for row in group.offsets}
+    return committed | {partition for group in groups for owned in _owned(group).values() for partition in owned}
+
+
+def offset_rows(group: Group, ends: Mapping[TopicPartition, int]) -> list[Row]:
+    """Return a row per partition, members with more partitions first, those that nobody owns last.
+
+    ``ends`` has the log end offsets that are known.
+    """
+    committed = {(row["topic"], row["partition"]): row for row in group.offsets}
+    owned = _owned(group)
+    members = sorted(group.members, key=lambda member: -len(owned[member["member_id"]]))
+    rows = [
+        _offset_row(group, partition, committed.get(partition, {}), ends, member)
+        for member in members
+        for partition in sorted(owned[member["member_id"]])
+    ]
+    unowned = committed.keys() - {partition for partitions in owned.values() for partition in partitions}
+    return rows + [_offset_row(group, partition, committed[partition], ends, {}) for partition in sorted(unowned)]
+
+
+def member_rows(group: Group) -> list[Row]:
+    """Return a row per member, by member id."""
+    held, target = _assigned(group, target=False), _assigned(group, target=True)
+    is_classic = group.row["group_type"] == "Classic"
+    return [
+        {
+            **_copy(group),
+            "consumer_id": member["member_id"],
+            "group_instance_id": member["group_instance_id"],
+            "host": member["client_host"],
+            "client_id": member["client_id"],
+            "partitions": len(held[member["member_id"]]),
+            "current_epoch": member["member_epoch"],
+            "current_assignment": _assignment_text(held[member["member_id"]]),
+            "target_epoch": group.row["assignment_epoch"],
+            "target_assignment": _assignment_text(target[member["member_id"]]),
+            "upgraded": None if is_classic else not member["is_classic_protocol"],
+        }
+        for member in group.members
+    ]
+
+
+def state_row(group: Group, coordinators: Mapping[int, int | None]) -> Row:
+    """Return the group's state; ``coordinators`` has the broker of each offsets partition.
+
+    The tables know a broker by its id only, so COORDINATOR has no host and port.
+    """
+    coordinator = coordinators.get(group.row["offsets_partition"])
+    return {
+        **_copy(group),
+        "coordinator": None if coordinator is None else f"({coordinator})",
+        "coordinator_id": coordinator,
+        "assignment_strategy": group.row["protocol"] or _preferred_assignor(group),
+        "state": group.row["state"],
+        "group_epoch": group.row["group_epoch"],
+        "target_assignment_epoch": group.row["assignment_epoch"],
+        "members": group.row["member_count"],
+    }
+
+
+def _offset_row(
+    group: Group, partition: TopicPartition, committed: Row, ends: Mapping[TopicPartition, int], member: Row
+) -> Row:
+    offset, end = committed.get("committed_offset"), ends.get(partition)
+    return {
+        **_copy(group),
+        "topic": partition[0],
+        "partition": partition[1],
+        "leader_epoch": committed.get("leader_epoch"),
+        "current_offset": offset,
+        "log_end_offset": end,
+        "lag": None if offset in {None, -1} or end is None else end - offset,
+        "consumer_id": member.get("member_id"),
+        "host": member.get("client_host"),
+        "client_id": member.get("client_id"),
+    }
+
+
+def _owned(group: Group) -> defaultdict[str, set[TopicPartition]]:
+    """Return the partitions of each member; those it is to give up are still its own (4.3)."""
+    return _assigned(group, target=False, tasks=False)
+
+
+def _assigned(group: Group, *, target: bool, tasks: bool = True) -> defaultdict[str, set[TopicPartition]]:
+    """Return what each member has or is to have; a streams task stands by its subtopology, where wanted."""
+    found: defaultdict[str, set[TopicPartition]] = defaultdict(set)
+    for row in group.assignments:
+        name = row["topic"] or (row["subtopology_id"] if tasks else None)
+        if name is not None and (row["kind"] == "target") == target:
+            found[row["member_id"]].add((name, row["partition"]))
+    return found
+
+
+def _assignment_text(partitions: set[TopicPartition]) -> str | None:
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, number in sorted(partitions):
+        numbers[topic].append(number)
+    return ";".join(f"{topic}:{','.join(map(str, of_topic))}" for topic, of_topic in numbers.items()) or None
+
+
+def _preferred_assignor(group: Group) -> str | None:
+    """Return the assignor that most members ask for, as a consumer group chooses it; None if none asks."""
+    counts = Counter(sorted(row["server_assignor"] for row in group.members if row["server_assignor"]))
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def _copy(group: Group) -> Row:
+    place = {name: group.row[name] for name in ("offsets_partition", "in_coordinator_partition")}
+    return {"group": group.group_id, "type": group.row["group_type"]} | place

@@ -1,0 +1,33 @@
+"""What a look-up says while partitions are still loading, since its answer then lacks their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import click
+
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.tables.lookup import Lookup
+
+_LOADED = "OWNED"
+
+
+def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
+    """Write to stderr how many offsets partitions are loaded, unless all are, and whether the groups' are."""
+    rows = lookup.rows("offsets_partitions", ["offsets_partition", "load_state"])
+    for line in loading_lines({row["offsets_partition"]: row["load_state"] for row in rows}, group_ids or ()):
+        click.echo(line, err=True)
+
+
+def loading_lines(states: dict[int, str], group_ids: Collection[str]) -> Iterator[str]:
+    """Yield the lines; ``states`` has the load state of each offsets partition."""
+    loaded = sum(state == _LOADED for state in states.values())
+    if not states:
+        yield "No offsets partition is known yet: the job has not begun to load them"
+    elif loaded < len(states):
+        yield f"{loaded} of {len(states)} offsets partitions are loaded"
+        for group_id in group_ids:
+            partition = partition_for(group_id, len(states))
+            state = states.get(partition, "unknown")
+            is_loaded = "loaded" if state == _LOADED else f"not loaded ({state})"
+            yield f"Offsets partition {partition}, that of group '{group_id}', is {is_loaded}"

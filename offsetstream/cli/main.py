@@ -1,0 +1,91 @@
+"""The command ``offsetstream``: finds its subcommands, and ends every error in one line and an exit code."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from offsetstream.errors import OffsetstreamError
+
+_ENVIRONMENT_PREFIX = "OFFSETSTREAM"
+# name: (where it is, what it does). Only the command that is called is imported, so that looking is quick.
+SUBCOMMANDS = {
+    "run": ("offsetstream.cli.run:run", "Replay __consumer_offsets into Delta tables until stopped."),
+    "stop": ("offsetstream.cli.stop:stop", "Stop the job that writes to the tables."),
+    "demo": ("offsetstream.cli.demo:demo", "See it all at work on a broker of its own."),
+    "groups": ("offsetstream.cli.groups:groups", "List and describe groups, from the tables."),
+    "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets, from the tables."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported when they are called (click's documented recipe)."""
+
+    def __init__(self, *args: Any, lazy_subcommands: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy_subcommands = lazy_subcommands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order in which the help shows them."""
+        return list(self.lazy_subcommands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return the subcommand; its options are also read from OFFSETSTREAM_<OPTION>."""
+        if cmd_name not in self.lazy_subcommands:
+            return None
+        module, _, name = self.lazy_subcommands[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        if not isinstance(command, click.Group):
+            command.context_settings.setdefault("auto_envvar_prefix", _ENVIRONMENT_PREFIX)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in self.lazy_subcommands.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; an error of ours becomes one line on stderr and its exit code."""
+        try:
+            return super().invoke(ctx)
+        except OffsetstreamError as error:
+            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
+            ctx.exit(error.exit_code)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom wanted
+
+        click.echo(f"offsetstream {version('offsetstream')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy_subcommands=SUBCOMMANDS,
+    context_settings={"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  offsetstream demo
+  offsetstream run --bootstrap-server localhost:9092 --tables tables
+  offsetstream groups describe --group my-group
+
+Options may also be given by the environment: --tables as OFFSETSTREAM_TABLES, --bootstrap-server as
+OFFSETSTREAM_BOOTSTRAP_SERVER.
+
+Exit codes: 0 yes, 1 difference, not found or failed, 2 wrong usage, 3 the cluster could not be asked.""",
+)
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    callback=_print_version,
+    expose_value=False,
+    is_eager=True,
+    help="Show the version.",
+)
+def main() -> None:
+    """Kafka's consumer-group state, replayed from __consumer_offsets into Delta tables."""

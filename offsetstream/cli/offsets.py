@@ -1,0 +1,113 @@
+"""``offsetstream offsets``: the committed offsets as the tables have them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.options import output_of, output_options, tables_option
+from offsetstream.cli.output import Column
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# METADATA is last, since it may be long.
+_LIST = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition", "PARTITION", 10),
+    Column("committed_offset", "COMMITTED-OFFSET", 16),
+    Column("leader_epoch", "LEADER-EPOCH", 12),
+    Column("commit_time", "COMMIT-TIME", 24),
+    Column("metadata", "METADATA"),
+    Column("expire_time"),
+    Column("topic_id"),
+    Column("record_offset"),
+    Column("offsets_partition"),
+    Column("in_coordinator_partition"),
+)
+_COLUMNS = (
+    "group_id",
+    "topic",
+    "partition",
+    "committed_offset",
+    "leader_epoch",
+    "metadata",
+    "commit_timestamp_ms",
+    "expire_timestamp_ms",
+    "topic_id",
+    "record_offset",
+    "offsets_partition",
+    "in_coordinator_partition",
+)
+
+
+@click.group()
+def offsets() -> None:
+    """List committed offsets, from the tables."""
+
+
+@offsets.command(
+    "list",
+    epilog="""\b
+Examples:
+  offsetstream offsets list --group my-group
+  offsetstream offsets list --topic orders --partition 0
+  offsetstream offsets list --group my-group --output csv --file offsets.csv
+
+Exit code 1 where a group has no committed offset there.""",
+)
+@click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
+@click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
+@click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")
+@tables_option
+@output_options
+def list_offsets(
+    *,
+    group: tuple[str, ...],
+    topic: tuple[str, ...],
+    partition: tuple[int, ...],
+    tables: str,
+    **options: Any,
+) -> None:
+    """List committed offsets, with the time of the commit and what the client wrote beside it."""
+    output = output_of(options)
+    lookup = Lookup(TablesLocation.parse(tables))
+    tell_what_is_loading(lookup, group)
+    where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
+    found = lookup.rows("committed_offsets", _COLUMNS, where)
+    found.sort(key=lambda row: (row["group_id"], row["topic"], row["partition"], row["offsets_partition"]))
+    output.table(_LIST, [_list_row(row) for row in (_current(found) if output.is_text else found)])
+    missing = sorted(set(group) - {row["group_id"] for row in found})
+    for group_id in missing:
+        click.echo(f"Error: group '{group_id}' has no such committed offset.", err=True)
+    if missing:
+        click.get_current_context().exit(1)
+
+
+def _current(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out the copies that a change of the number of offsets partitions left behind."""
+    coordinated = {row["group_id"] for row in rows if row["in_coordinator_partition"]}
+    return [row for row in rows if row["in_coordinator_partition"] or row["group_id"] not in coordinated]
+
+
+def _list_row(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {
+        "group": row["group_id"],
+        "commit_time": _time(row["commit_timestamp_ms"]),
+        "expire_time": _time(row["expire_timestamp_ms"]),
+    }
+
+
+def _time(milliseconds: int | None) -> str | None:
+    """Return the time in UTC as ISO 8601; a number that is no such time (clients may send any) as it is."""
+    if milliseconds is None:
+        return None
+    try:
+        time = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,74 @@
+"""``offsetstream run``: the streaming job; its options serve the entry points for spark-submit too."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import click
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.properties import read_properties
+from offsetstream.stream.job import Job, JobSettings
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.session import local_session
+from offsetstream.tables.location import TablesLocation
+
+_JOB_OPTIONS = (
+    click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker to connect to."),
+    click.option("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS)."),
+    click.option("--tables", default="tables", show_default=True, metavar="DIR", help="Folder or URI of the tables."),
+    click.option("--checkpoint", default="checkpoints", show_default=True, metavar="DIR", help="Folder or URI of the checkpoints."),
+    click.option("--trigger", default="10 seconds", show_default=True, help="Time between two batches, in Spark's words."),
+    click.option("--once", is_flag=True, help="Apply everything there is now, then stop."),
+    click.option("--coordinator", type=click.Choice(["new", "classic"]), help="The brokers' group coordinator [default: ask them]."),
+    click.option("--max-offsets-per-trigger", type=int, metavar="N", help="Take at most so many offsets in one batch."),
+)
+
+
+def job_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the job."""
+    for option in reversed(_JOB_OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_job(options: dict[str, Any], session: Callable[[], SparkSession]) -> None:
+    """Run the job with the options of :func:`job_options`; SIGTERM and SIGINT end it between two batches."""
+    settings = JobSettings(
+        bootstrap_server=options["bootstrap_server"],
+        tables=TablesLocation.parse(options["tables"]),
+        checkpoint=TablesLocation.parse(options["checkpoint"]).root,
+        properties=read_properties(options["command_config"]),
+        trigger=options["trigger"],
+        once=options["once"],
+        coordinator=options["coordinator"],
+        max_offsets_per_trigger=options["max_offsets_per_trigger"],
+    )
+    job = Job(settings, session, Progress())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: job.stop())
+    job.run()
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  offsetstream run --bootstrap-server localhost:9092 --tables tables
+  offsetstream run --bootstrap-server broker:9093 --command-config client.properties --once
+"""
+)
+@job_options
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
+def run(master: str, conf: tuple[str, ...], **options: Any) -> None:
+    """Replay __consumer_offsets into Delta tables until stopped.
+
+    First every offsets partition is loaded, with a progress bar; then the stream goes on from there. SIGTERM, SIGINT
+    and 'offsetstream stop' end it between two batches with exit code 0.
+    """
+    pairs = [setting.partition("=") for setting in conf]
+    if any(not separator for _, separator, _ in pairs):
+        raise click.BadParameter("give NAME=VALUE", param_hint="--conf")
+    run_job(options, lambda: local_session(master, {name: value for name, _, value in pairs}))

@@ -1,0 +1,173 @@
+"""Vectorized readers: one Kafka type read from many records at once.
+
+A `Cursor` holds, for each record of an Arrow binary column, a position in the column's one data buffer. Each
+`read_<kafka type>` takes the value at every position and moves on; `where` limits it to some records, the others
+get `default` and do not move. A record that cannot be read gets a reason (the first one stays) and yields garbage from
+then on: the caller nulls it by `Cursor.ok`. Nothing here loops over records.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from offsetstream.codec import wire
+
+Bools = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]
+
+OK, TRUNCATED, NEGATIVE_LENGTH, TOO_LONG, EXCLUDED, BY_RECORD = range(6)
+REASONS = {
+    TRUNCATED: wire.TRUNCATED,
+    NEGATIVE_LENGTH: wire.NEGATIVE_LENGTH,
+    TOO_LONG: wire.TOO_LONG,
+}
+"""The text of each reason. EXCLUDED records belong to someone else; BY_RECORD ones are read one at a time."""
+
+_MAX_STRING = 0x7FFF
+_MIN_BUFFER = 16
+_ENDLESS = np.iinfo(np.int64).max  # a record that has failed is not looked at again, wherever its position runs
+_UUID_BYTES = 16
+
+
+class Slices(NamedTuple):
+    """For each record, where its string begins and ends in the buffer."""
+
+    start: Positions
+    end: Positions
+
+
+@dataclass
+class Cursor:
+    """A position in each record: `data` is the buffer, `at` and `end` index it, `reason` is OK (0) or why not."""
+
+    data: npt.NDArray[np.uint8]
+    at: Positions
+    end: Positions
+    reason: npt.NDArray[np.uint8]
+
+    @classmethod
+    def over(cls, array: pa.Array) -> "Cursor":
+        """Start at the first byte of each value of a binary or large_binary array; a null value is empty."""
+        wide = pa.types.is_large_binary(array.type)
+        _, offsets_buffer, data_buffer = array.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32, len(array) + 1, array.offset * (8 if wide else 4))
+        data = np.frombuffer(data_buffer or b"", np.uint8)
+        if len(data) < _MIN_BUFFER:
+            data = np.concatenate([data, np.zeros(_MIN_BUFFER, np.uint8)])
+        at, end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+        return cls(data, at, end, np.zeros(len(array), np.uint8))
+
+    @property
+    def ok(self) -> Bools:
+        """Which records could be read so far."""
+        return self.reason == OK
+
+    def fail(self, mask: Bools, reason: int) -> None:
+        """Give the records in `mask` a reason, unless they have one."""
+        if mask.any():
+            self.reason[mask & (self.reason == OK)] = reason
+            self.end[mask] = _ENDLESS
+
+    def advance(self, size: int | Positions) -> Positions:
+        """Move on by `size` bytes and return where that began; records with fewer bytes left are truncated."""
+        start = self.at
+        self.at = start + size
+        self.fail(self.at > self.end, TRUNCATED)
+        return start
+
+    def byte(self, start: Positions) -> npt.NDArray[np.uint8]:
+        """The bytes at `start`; only a record that has failed can point beyond the last one."""
+        return self.data[np.minimum(start, len(self.data) - 1)]
+
+    def gather(self, start: Positions, dtype: str) -> Numbers:
+        """The unaligned big-endian numbers at `start`, in native order."""
+        kind = np.dtype(dtype)
+        view: Numbers = np.ndarray((len(self.data) - kind.itemsize + 1,), kind, self.data.data, 0, (1,))
+        return view[np.minimum(start, len(view) - 1)].byteswap(inplace=True)
+
+
+def _read_number(cursor: Cursor, dtype: str, where: Bools | None, default: int) -> Numbers:
+    size = np.dtype(dtype).itemsize
+    if where is None or where.all():
+        return cursor.gather(cursor.advance(size), dtype)
+    values = np.full(len(where), default, dtype)
+    rows = np.flatnonzero(where)
+    if len(rows):
+        values[rows] = cursor.gather(cursor.advance(where * np.int64(size))[rows], dtype)
+    return values
+
+
+def read_int16(cursor: Cursor, where: Bools | None = None, default: int = 0) -> Numbers:
+    """Read an INT16 from each record, from its two bytes: far quicker than an unaligned gather."""
+    start = cursor.advance(2 if where is None else where * np.int64(2))
+    start = np.minimum(start, len(cursor.data) - 2)
+    values = cursor.data[start].astype(np.int16)
+    values <<= 8
+    values |= cursor.data[1:][start]
+    if where is not None:
+        np.copyto(values, default, where=~where)
+    return values
+
+
+def read_int32(cursor: Cursor, where: Bools | None = None, default: int = 0) -> Numbers:
+    """Read an INT32 from each record."""
+    return _read_number(cursor, "<i4", where, default)
+
+
+def read_int64(cursor: Cursor, where: Bools | None = None, default: int = 0) -> Numbers:
+    """Read an INT64 from each record."""
+    return _read_number(cursor, "<i8", where, default)
+
+
+def read_string(cursor: Cursor, where: Bools | None = None) -> Slices:
+    """Read a STRING from each record: INT16 byte length, then the bytes."""
+    length = read_int16(cursor, where)
+    cursor.fail(length < 0, NEGATIVE_LENGTH)
+    start = cursor.advance(np.maximum(length, 0))
+    return Slices(start, cursor.at)
+
+
+def read_compact_string(cursor: Cursor, where: Bools) -> Slices:
+    """Read a COMPACT_STRING from the records in `where`: byte length + 1 as UNSIGNED_VARINT, then the bytes."""
+    start = cursor.advance(where.astype(np.int64))
+    length = cursor.byte(start).astype(np.int64)
+    np.copyto(length, 1, where=~where)
+    long = length >= 0x80  # noqa: PLR2004 - the varint's continuation bit
+    if long.any():
+        _read_longer_varint(cursor, length, long)
+    length -= 1
+    cursor.fail(length < 0, NEGATIVE_LENGTH)
+    cursor.fail(length > _MAX_STRING, TOO_LONG)
+    start = cursor.advance(np.clip(length, 0, _MAX_STRING))
+    return Slices(start, cursor.at)
+
+
+def _read_longer_varint(cursor: Cursor, length: Positions, long: Bools) -> None:
+    """Add the second and third byte of a varint; one that is still not at its end is read by record."""
+    for shift in (7, 14):
+        start = cursor.advance(long.astype(np.int64))
+        byte = cursor.byte(start).astype(np.int64)
+        length += np.where(long, (byte - 1) << shift, 0)  # less one: the continuation bit of the byte before
+        long = long & (byte >= 0x80)  # noqa: PLR2004
+    cursor.fail(long, BY_RECORD)
+
+
+def read_topic_id_tag(cursor: Cursor, where: Bools) -> tuple[Bools, Numbers]:
+    """Read a tag section that is empty or holds just tag 0, 16 bytes; leave any other to be read by record.
+
+    Returns which records have the tag, and where its 16 bytes are.
+    """
+    start = cursor.advance(where.astype(np.int64))
+    count = cursor.byte(start)
+    tagged = where & (count != 0) & cursor.ok
+    if not tagged.any():
+        return tagged, start
+    topic_id = cursor.at + 2
+    plain = tagged & (count == 1) & (topic_id + _UUID_BYTES <= cursor.end)
+    plain &= (cursor.byte(start + 1) == 0) & (cursor.byte(start + 2) == _UUID_BYTES)  # tag 0, size 16
+    cursor.fail(tagged & ~plain, BY_RECORD)
+    return plain, topic_id

@@ -1,0 +1,180 @@
+"""Whole batches of records: Arrow columns of keys and values in, decoded columns out."""
+
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offsetstream.codec import offset_commits, records
+from offsetstream.codec.arrow_strings import numbers
+from offsetstream.codec.columns import EXCLUDED, Bools, Cursor, Numbers, read_int16
+from offsetstream.codec.findings import Findings
+from offsetstream.codec.group_records import JSON_COLUMNS, decode_group_records
+from offsetstream.codec.shapes import record_types
+from offsetstream.codec.wire import Malformed
+
+BinaryColumn: TypeAlias = pa.Array | pa.ChunkedArray
+
+DECODED_SCHEMA = pa.schema(
+    [
+        ("key_type", pa.int16()),
+        ("value_version", pa.int16()),
+        ("is_tombstone", pa.bool_()),
+        ("error", pa.string()),
+        ("group_id", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("committed_offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("metadata", pa.string()),
+        ("commit_timestamp_ms", pa.int64()),
+        ("expire_timestamp_ms", pa.int64()),
+        ("topic_id", pa.string()),
+        *((name, pa.string()) for name in JSON_COLUMNS),
+    ]
+)
+"""The columns of a decoded batch."""
+
+_ROWS = 1 << 14  # at a time, so that the working arrays stay in the processor's cache
+_COMMIT_FIELDS = {
+    "committed_offset": "offset",
+    "leader_epoch": "leaderEpoch",
+    "metadata": "metadata",
+    "commit_timestamp_ms": "commitTimestamp",
+    "expire_timestamp_ms": "expireTimestamp",
+    "topic_id": "topicId",
+}
+_NULL_AT_MINUS_ONE = ("leader_epoch", "expire_timestamp_ms")
+
+
+def decode_records(keys: BinaryColumn, values: BinaryColumn) -> pa.RecordBatch:
+    """Decode records of `__consumer_offsets` into the columns of `DECODED_SCHEMA`, one row a record, in order.
+
+    `keys` and `values` are binary or large_binary arrays of equal length; a null value is a tombstone. A record
+    that cannot be decoded has a reason in `error` and nulls elsewhere (its group id stays if its key is whole), and
+    does not affect the others. Offset commits are decoded whole columns at a time, other records one by one.
+    Offsets and epochs are Kafka's, times are milliseconds since 1970. Raises ValueError for arrays of different
+    length or more than 2 GiB of bytes, TypeError for other types.
+    """
+    keys, values = _one_array(keys, "keys"), _one_array(values, "values")
+    if len(keys) != len(values):
+        raise ValueError(f"{len(keys)} keys but {len(values)} values: pass one value, or null, for each key")
+    parts = [
+        _Batch(keys.slice(at, _ROWS), values.slice(at, _ROWS)).decode() for at in range(0, max(1, len(keys)), _ROWS)
+    ]
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def _one_array(column: BinaryColumn, name: str) -> pa.Array:
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+        raise TypeError(f"{name} are {column.type}: pass a binary or large_binary Arrow array")
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _known_types() -> Bools:
+    table = np.zeros(1 << 16, np.bool_)
+    table[list(record_types())] = True
+    return table
+
+
+_KNOWN = _known_types()
+
+
+class _Batch:
+    """One batch on its way; `key_read` says whose key is whole, `findings` what is wrong with the others."""
+
+    def __init__(self, keys: pa.Array, values: pa.Array) -> None:
+        self.keys, self.values = keys, values
+        self.findings = Findings(len(keys))
+        self.tombstone = _nulls(values)
+        self.key, self.value = Cursor.over(keys), Cursor.over(values)
+
+    def decode(self) -> pa.RecordBatch:
+        self._read_keys()
+        self._read_values()
+        json = self._read_group_records()
+        value_columns = self._value_columns()  # may still find something wrong with a record
+        good_commit = self.is_commit & self.findings.none
+        columns = {
+            "key_type": numbers(self.key_type, self.typed),
+            "value_version": numbers(self.version, self.versioned),
+            "is_tombstone": pa.array(self.tombstone),
+            "error": self.findings.column(),
+            **offset_commits.key_columns(self.key, self.read_key, self.key_read, good_commit),
+            **value_columns,
+            **json,
+        }
+        return pa.RecordBatch.from_arrays([columns[name] for name in DECODED_SCHEMA.names], schema=DECODED_SCHEMA)
+
+    def _read_keys(self) -> None:
+        null_key = _nulls(self.keys)
+        self.findings.add(null_key, "null key")
+        self.key.fail(null_key, EXCLUDED)
+        self.key_type: Numbers = read_int16(self.key)
+        self.typed: Bools = self.key.ok
+        unknown = self.typed & ~_KNOWN[self.key_type.view(np.uint16)]
+        self.findings.add_by_number(unknown, self.key_type, lambda key_type: f"unknown key type {key_type}")
+        self.key.fail(unknown, EXCLUDED)
+        has_commit_type = self.key.ok & (self.key_type >= 0) & (self.key_type <= max(offset_commits.OFFSET_COMMIT_TYPES))
+        self.read_key = offset_commits.read_keys(self.key, has_commit_type)
+        self.findings.add_cursor(self.key, "key")
+        self.key_read: Bools = self.key.ok
+        self.is_commit: Bools = has_commit_type & self.key_read
+
+    def _read_values(self) -> None:
+        self.value.fail(self.tombstone, EXCLUDED)
+        self.version: Numbers = read_int16(self.value)
+        self.versioned: Bools = self.value.ok
+        supported = (self.version >= 0) & (self.version < len(offset_commits.VALUE_VERSIONS))
+        pairs = (self.key_type.astype(np.int64) << 16) | (self.version & np.int64(0xFFFF))
+        self.findings.add_by_number(self.is_commit & self.versioned & ~supported, pairs, _unsupported)
+        wanted = self.is_commit & self.versioned & supported
+        self.value.fail(~wanted, EXCLUDED)
+        self.read_value = offset_commits.read_values(self.value, self.version, wanted)
+        self.findings.add_cursor(self.value, "value")
+
+    def _read_group_records(self) -> dict[str, pa.Array]:
+        rows = np.flatnonzero(self.key_read & ~self.is_commit)
+        if not len(rows):
+            return {name: pa.nulls(len(self.keys), pa.string()) for name in JSON_COLUMNS}
+        decoded = decode_group_records(self.keys.take(rows).to_pylist(), self.values.take(rows).to_pylist())
+        self.findings.add_each([rows[index] for index in decoded.reasons], list(decoded.reasons.values()))
+        self.key_read[rows[decoded.bad_keys]] = False
+        place = np.full(len(self.keys), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        index = pa.array(place, mask=place < 0)
+        return {name: pa.array(getattr(decoded, name), pa.string()).take(index) for name in JSON_COLUMNS}
+
+    def _value_columns(self) -> dict[str, pa.Array]:
+        columns = offset_commits.value_columns(self.value, self.read_value, self.value.ok)
+        found = {row: self._commit_by_record(int(row)) for row in np.flatnonzero(offset_commits.by_record(self.value))}
+        commits = {row: commit for row, commit in found.items() if commit}
+        if not commits:
+            return columns
+        mask = np.zeros(len(self.values), np.bool_)
+        mask[list(commits)] = True
+        return {
+            name: pc.replace_with_mask(column, mask, pa.array([row[name] for row in commits.values()], column.type))
+            for name, column in columns.items()
+        }
+
+    def _commit_by_record(self, row: int) -> dict[str, object] | None:
+        try:
+            _, data = records.decode_value(int(self.key_type[row]), self.values[row].as_py())
+        except Malformed as reason:
+            self.findings.add_each([row], [str(reason)])
+            return None
+        commit = {name: data.get(field) for name, field in _COMMIT_FIELDS.items()}
+        return {name: None if name in _NULL_AT_MINUS_ONE and value == -1 else value for name, value in commit.items()}
+
+
+def _nulls(array: pa.Array) -> Bools:
+    if array.null_count == 0:
+        return np.zeros(len(array), np.bool_)
+    mask: Bools = array.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _unsupported(pair: int) -> str:
+    return records.unsupported_version(pair >> 16, ((pair & 0xFFFF) ^ 0x8000) - 0x8000)

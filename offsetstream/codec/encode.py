@@ -1,0 +1,70 @@
+"""Encoding, the inverse of decoding: the JSON form of a record to the bytes of its key and value."""
+
+import struct
+from functools import cache
+from typing import Any
+
+from offsetstream.codec.records import known_type, unsupported_version
+from offsetstream.codec.shapes import Shape, record_types
+from offsetstream.codec.wire import Malformed
+from offsetstream.codec.writers import Writer, message_writer
+
+_PREFIX = struct.Struct(">h")
+
+
+def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
+    """Encode a record: `key` is `{"type": …, "data": {…}}`, `value` `{"version": …, "data": {…}}` or None.
+
+    A value in a layout that an older release wrote under the same version is recognised by its fields. Raises
+    Malformed, with what is wrong and where.
+    """
+    key_type, key_data = open_document(key, "key", "type")
+    known_type(key_type)
+    encoded = _encode(_key_writer(key_type), key_type, key_data, "key")
+    return encoded, encode_value(key_type, value)
+
+
+def encode_value(key_type: int, value: Any) -> bytes | None:
+    """Encode the value of a key type; None, a tombstone, stays None. Raises Malformed."""
+    if value is None:
+        return None
+    version, data = open_document(value, "value", "version")
+    record = known_type(key_type)
+    if version not in record.value.versions:
+        raise Malformed(unsupported_version(key_type, version))
+    fitting = [index for index, shape in enumerate(record.older_values) if _has_fields_of(data, shape, version)]
+    current = not fitting or _has_fields_of(data, record.value, version)
+    return _encode(_value_writer(key_type, version, -1 if current else fitting[0]), version, data, "value")
+
+
+def open_document(document: Any, name: str, number: str) -> tuple[int, Any]:
+    """The number and the data of one half of a record; raises Malformed if it has another form."""
+    if not isinstance(document, dict) or document.keys() != {number, "data"} or type(document[number]) is not int:
+        raise Malformed(f'{name} is not {{"{number}": a number, "data": {{…}}}}: {document!r}')
+    return document[number], document["data"]
+
+
+def _has_fields_of(data: Any, shape: Shape, version: int) -> bool:
+    present = [field for field in shape.fields if version in field.versions]
+    needed = {field.name for field in present if field.tag is None}
+    return isinstance(data, dict) and needed <= data.keys() <= {field.name for field in present}
+
+
+@cache
+def _key_writer(key_type: int) -> Writer:
+    return message_writer(record_types()[key_type].key, 0)
+
+
+@cache
+def _value_writer(key_type: int, version: int, older: int) -> Writer:
+    record = record_types()[key_type]
+    return message_writer(record.value if older < 0 else record.older_values[older], version)
+
+
+def _encode(writer: Writer, prefix: int, data: Any, where: str) -> bytes:
+    out = bytearray(_PREFIX.pack(prefix))
+    try:
+        writer(out, data)
+    except Malformed as reason:
+        raise Malformed(f"{where}: {reason}") from None
+    return bytes(out)

@@ -1,0 +1,55 @@
+"""Why records could not be decoded: one reason a record, kept as an index into the few distinct texts."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from offsetstream.codec.columns import REASONS, Bools, Cursor, Numbers
+from offsetstream.codec.wire import placed
+
+
+class Findings:
+    """The reasons of one batch; the first reason given to a record stays."""
+
+    def __init__(self, rows: int) -> None:
+        self._texts: dict[str, int] = {}
+        self._index = np.full(rows, -1, np.int32)
+
+    @property
+    def none(self) -> Bools:
+        """Which records have no reason against them."""
+        return self._index < 0
+
+    def add(self, mask: Bools, text: str) -> None:
+        """Give every record in `mask` the same reason."""
+        if mask.any():
+            self._index[mask & self.none] = self._number(text)
+
+    def add_each(self, rows: Sequence[int], texts: Sequence[str]) -> None:
+        """Give each of `rows` its own reason."""
+        for row, text in zip(rows, texts, strict=True):
+            self._index[row] = self._number(text)
+
+    def add_by_number(self, mask: Bools, codes: Numbers, text: Callable[[int], str]) -> None:
+        """Give each record in `mask` the reason that belongs to its code."""
+        if mask.any():
+            distinct, inverse = np.unique(codes[mask], return_inverse=True)
+            numbers = np.array([self._number(text(int(code))) for code in distinct], np.int32)
+            self._index[mask] = numbers[inverse]
+
+    def add_cursor(self, cursor: Cursor, where: str) -> None:
+        """Take over what a cursor found wrong."""
+        if cursor.ok.all():
+            return
+        for reason, text in REASONS.items():
+            self.add(cursor.reason == reason, placed(text, where))
+
+    def column(self) -> pa.Array:
+        """The reasons as a string column, null where there is none."""
+        if not self._texts:
+            return pa.nulls(len(self._index), pa.string())
+        return pa.array(list(self._texts)).take(pa.array(self._index, mask=self.none))
+
+    def _number(self, text: str) -> int:
+        return self._texts.setdefault(text, len(self._texts))

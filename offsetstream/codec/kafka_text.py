@@ -1,0 +1,90 @@
+"""What the message formatters of Kafka's console consumer print for a record (reference 8.1, 8.2)."""
+
+from collections.abc import Set as AbstractSet
+
+from offsetstream.codec import wire
+from offsetstream.codec.lines import decode_pair
+from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.scala_text import in_hash_map_order, option
+from offsetstream.codec.shapes import record_types
+from offsetstream.codec.text import jackson
+from offsetstream.codec.wire import Malformed
+
+OFFSETS_FORMATTER = frozenset({0, 1})
+GROUP_METADATA_FORMATTER = frozenset({2})
+SHARE_GROUP_FORMATTER = frozenset(range(10, 16))
+BOTH_FORMATTERS = OFFSETS_FORMATTER | GROUP_METADATA_FORMATTER
+_NONE = -1
+
+
+def kafka_json(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
+    """Print a record as the formatters of Kafka 4.x that show the key types in `types`: JSON without a newline.
+
+    None for a record that they skip: a null key, an unknown type, another type. Raises Malformed where those of 4.1
+    and later stop, also at a broken record of another known type, since they decode it first.
+    """
+    if key is None or _key_type(key) not in record_types():
+        return None
+    document, content = decode_pair(key, value)
+    return jackson({"key": document, "value": content}) if document["type"] in types else None
+
+
+def kafka_text(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
+    """Print a record as the formatters of Kafka 2.1 to 3.9 do: a line with its newline, nothing escaped.
+
+    None for a record that they skip: a null key or another type. Raises Malformed where they stop.
+    """
+    if key is None or _key_type(key) not in types & BOTH_FORMATTERS:
+        return None
+    document, content = decode_pair(key, value)
+    data, group = document["data"], document["data"]["group"]
+    if document["type"] in GROUP_METADATA_FORMATTER:
+        return f"{group}::{'NULL' if content is None else _group_text(group, content)}\n"
+    return f"[{group},{data['topic']},{data['partition']}]::{'NULL' if content is None else _offset_text(content)}\n"
+
+
+def _key_type(key: bytes) -> int:
+    try:
+        return wire.read_int16(key, 0)[0]
+    except Malformed:
+        raise Malformed("truncated key") from None
+
+
+def _offset_text(content: JsonObject) -> str:
+    data = content["data"]
+    epoch, expiry = data.get("leaderEpoch", _NONE), data.get("expireTimestamp", _NONE)
+    epoch_text = "Optional.empty" if epoch == _NONE else f"Optional[{epoch}]"
+    return (
+        f"OffsetAndMetadata(offset={data['offset']}, leaderEpoch={epoch_text}, metadata={data['metadata']}, "
+        f"commitTimestamp={data['commitTimestamp']}, expireTimestamp={option(None if expiry == _NONE else expiry)})"
+    )
+
+
+def _group_text(group: str, content: JsonObject) -> str:
+    """A classic group as the 3.9 coordinator prints the one it builds from the record."""
+    data = content["data"]
+    _check_static_members(group, data["members"])
+    members = {member["memberId"]: _member_text(member, data["protocol"]) for member in data["members"]}
+    printed = ", ".join(f"{member_id} -> {members[member_id]}" for member_id in in_hash_map_order(list(members)))
+    protocol_type = data["protocolType"] if members else data["protocolType"] or None
+    state = "Stable" if members else "Empty"
+    return (
+        f"GroupMetadata(groupId={group}, generation={data['generation']}, protocolType={option(protocol_type)}, "
+        f"currentState={state}, members=HashMap({printed}))"
+    )
+
+
+def _check_static_members(group: str, members: list[JsonObject]) -> None:
+    instances = [member["groupInstanceId"] for member in members if member.get("groupInstanceId") is not None]
+    for instance in {instance for instance in instances if instances.count(instance) > 1}:
+        raise Malformed(f"two members of group {group} have the group instance id {instance}")
+
+
+def _member_text(member: JsonObject, protocol: str | None) -> str:
+    session = member["sessionTimeout"]
+    return (
+        f"MemberMetadata(memberId={member['memberId']}, groupInstanceId={option(member.get('groupInstanceId'))}, "
+        f"clientId={member['clientId']}, clientHost={member['clientHost']}, sessionTimeoutMs={session}, "
+        f"rebalanceTimeoutMs={member.get('rebalanceTimeout', session)}, "
+        f"supportedProtocols=List({'null' if protocol is None else protocol}))"
+    )

@@ -1,0 +1,101 @@
+"""Records as lines of JSON: what the commands `decode` and `encode` do to each line.
+
+A raw line is `{"key": base64 | null, "value": base64 | null, …}`; further fields pass through in their place. Nothing
+here raises: a line that cannot be used becomes a line with an `error`.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Any
+
+from offsetstream.codec.encode import encode_record
+from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.records import decode_key, decode_value
+from offsetstream.codec.releases import encode_as_release
+from offsetstream.codec.text import jackson
+from offsetstream.codec.wire import Malformed
+
+
+def decode_line(line: str) -> str:
+    """Decode a raw line into what Kafka's JSON converters print of its key and value, a tombstone's value being null.
+
+    A record that cannot be decoded keeps its base64, with the reason in `error` before it.
+    """
+    return _converted(line, _decoded)
+
+
+def encode_line(line: str, release: str | None = None) -> str:
+    """Encode a line of `decode_line` back into a raw line; one with an `error` gets its base64 back.
+
+    With a `release`, as a broker of that `inter.broker.protocol.version` would write the record. Raises UsageError for
+    a release that does not exist.
+    """
+    return _converted(line, lambda record: _encoded(record, release))
+
+
+def parse_raw_line(line: str) -> tuple[bytes | None, bytes | None, JsonObject]:
+    """Read a raw line: the bytes of key and value, and the line's object. Raises Malformed."""
+    record = _parse(line)
+    return _bytes(record, "key"), _bytes(record, "value"), record
+
+
+def decode_pair(key: bytes | None, value: bytes | None) -> tuple[JsonObject, JsonObject | None]:
+    """Decode a record into `{"type", "data"}` and `{"version", "data"}`, or None for a tombstone. Raises Malformed."""
+    if key is None:
+        raise Malformed("null key")
+    key_type, key_data = decode_key(key)
+    document: JsonObject = {"type": key_type, "data": key_data}
+    if value is None:
+        return document, None
+    version, data = decode_value(key_type, value)
+    return document, {"version": version, "data": data}
+
+
+def _converted(line: str, convert: Callable[[JsonObject], JsonObject]) -> str:
+    record: JsonObject = {"line": line.rstrip("\r\n")}
+    try:
+        record = _parse(line)
+        return jackson(convert(record))
+    except Malformed as reason:
+        return jackson({"error": str(reason), **record})
+
+
+def _parse(line: str) -> JsonObject:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        raise Malformed("the line is not JSON") from None
+    if not isinstance(record, dict) or not {"key", "value"} <= record.keys():
+        raise Malformed('the line is not an object with "key" and "value"')
+    return record
+
+
+def _bytes(record: JsonObject, name: str) -> bytes | None:
+    text = record[name]
+    if text is None:
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise Malformed(f"{name} is not base64") from None
+
+
+def _decoded(record: JsonObject) -> JsonObject:
+    key, value = decode_pair(_bytes(record, "key"), _bytes(record, "value"))
+    return record | {"key": key, "value": value}
+
+
+def _encoded(record: JsonObject, release: str | None) -> JsonObject:
+    if "error" in record:  # kept as it was by decode_line
+        _bytes(record, "key"), _bytes(record, "value")
+        return {name: cell for name, cell in record.items() if name != "error"}
+    if release is None:
+        key, value = encode_record(record["key"], record["value"])
+    else:
+        key, value = encode_as_release(record["key"], record["value"], release)
+    return record | {"key": _base64(key), "value": _base64(value)}
+
+
+def _base64(data: bytes | None) -> Any:
+    return None if data is None else b64encode(data).decode("ascii")

@@ -1,0 +1,55 @@
+"""Text as Kafka's Java code reads and prints it."""
+
+import re
+from base64 import b64encode, urlsafe_b64encode
+from json import JSONEncoder
+
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
+_ESCAPE = re.compile(r"\\(?:u00[0-9a-f]{2}|.)")
+
+
+def java_utf8(data: bytes) -> str:
+    """Decode bytes as Java's `new String(bytes, UTF_8)`: malformed input becomes U+FFFD, nothing raises.
+
+    Python replaces the same sequences, except that it gives an encoded surrogate two or three U+FFFD where Java
+    gives one (reference 2.9).
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 code units, in 32 bits, signed."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def uuid_text(data: bytes) -> str:
+    """The 22 characters by which Kafka prints a UUID of 16 bytes: URL-safe base64 without padding."""
+    return urlsafe_b64encode(data)[:22].decode("ascii")
+
+
+def _base64(data: object) -> str:
+    if isinstance(data, bytes):
+        return b64encode(data).decode("ascii")
+    raise TypeError(f"{type(data).__name__} is not a type of Kafka's JSON")
+
+
+def _upper_hex(match: re.Match[str]) -> str:
+    escape = match.group()
+    return "\\u" + escape[2:].upper() if escape.startswith("\\u") else escape
+
+
+_ENCODER = JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, default=_base64)
+
+
+def jackson(value: object) -> str:
+    r"""Print JSON as Kafka's Jackson does: compact, bytes as base64, control characters as `\u001F`."""
+    printed = _ENCODER.encode(value)
+    return _ESCAPE.sub(_upper_hex, printed) if "\\u00" in printed else printed

@@ -1,0 +1,98 @@
+"""A classic group from its one record, GroupMetadata (reference 1.3, 4.6, 5.5)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from offsetstream.codec.consumer_protocol import decode_assignment
+from offsetstream.codec.wire import Malformed
+from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.rows import (
+    GroupRows,
+    Row,
+    assignment_row,
+    distinct_assignments,
+    group_row,
+    member_row,
+)
+
+KEY_TYPE = 2
+_CONSUMER = "consumer"  # the only protocol type whose assignments the coordinator can read
+
+
+def is_simple_record(cell: Cell) -> bool:
+    """Whether the record makes a simple group: records of newer group types replace it (reference 5.7)."""
+    return not cell.value["protocolType"] and not cell.value["members"]
+
+
+def derive_classic_group(group_id: str, cell: Cell) -> GroupRows:
+    """Return the rows of a classic group; ``cell`` is its GroupMetadata record."""
+    value = cell.value
+    members: dict[str, dict[str, Any]] = {member["memberId"]: member for member in value["members"]}
+    timestamp = value.get("currentStateTimestamp", -1)
+    return GroupRows(
+        group_row(
+            cell,
+            group_id=group_id,
+            group_type="Classic",
+            state="Stable" if members else "Empty",
+            is_simple=is_simple_record(cell),
+            protocol_type=value["protocolType"] or None,
+            protocol=value["protocol"],
+            generation=value["generation"],
+            leader_member_id=_leader(value["leader"], members),
+            member_count=len(members),
+            state_timestamp_ms=None if timestamp == -1 else timestamp,
+        ),
+        [_member(group_id, cell, member) for member in members.values()],
+        [row for member in members.values() for row in _assignments(group_id, cell, member)],
+    )
+
+
+def _leader(leader: str | None, members: dict[str, Any]) -> str | None:
+    return next(iter(members), None) if leader is None else leader
+
+
+def _member(group_id: str, cell: Cell, member: dict[str, Any]) -> Row:
+    session_timeout = member["sessionTimeout"]
+    rebalance_timeout = member.get("rebalanceTimeout", -1)  # version 0 has none
+    return member_row(
+        cell,
+        group_id=group_id,
+        member_id=member["memberId"],
+        group_instance_id=member.get("groupInstanceId"),
+        client_id=member["clientId"],
+        client_host=member["clientHost"],
+        session_timeout_ms=session_timeout,
+        rebalance_timeout_ms=session_timeout if rebalance_timeout == -1 else rebalance_timeout,
+        is_classic_protocol=True,
+    )
+
+
+def _assignments(group_id: str, cell: Cell, member: dict[str, Any]) -> list[Row]:
+    if cell.value["protocolType"] != _CONSUMER:
+        return []
+    return distinct_assignments(
+        assignment_row(
+            cell,
+            group_id=group_id,
+            member_id=member["memberId"],
+            kind="assigned",
+            topic=topic,
+            partition=partition,
+        )
+        for topic, partition in _topic_partitions(base64.b64decode(member["assignment"]))
+    )
+
+
+def _topic_partitions(assignment: bytes) -> Iterator[tuple[str, int]]:
+    """Yield what the bytes assign; empty bytes and other protocols are ordinary (reference 5.10)."""
+    try:
+        decoded = decode_assignment(assignment)
+    except Malformed:
+        return
+    for entry in decoded["assignedPartitions"]:
+        for partition in entry["partitions"]:
+            yield entry["topic"], partition

@@ -1,0 +1,62 @@
+"""The cells of one group, and what the coordinator makes of them: group, members and assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offsetstream.coordinator.cells import Cell, latest
+from offsetstream.coordinator.classic_group import KEY_TYPE as CLASSIC_KEY_TYPE
+from offsetstream.coordinator.classic_group import derive_classic_group, is_simple_record
+from offsetstream.coordinator.modern_groups import MODERN_TYPES, ModernType, derive_modern_group
+from offsetstream.coordinator.rows import GroupRows, group_row
+
+__all__ = ["Cell", "GroupRows", "derive_group"]
+
+
+def derive_group(cells: Sequence[Cell], *, group_id: str, exists: bool) -> GroupRows | None:
+    """Return the rows of the group ``group_id`` from its live cells, in any order; None if there is no group.
+
+    ``exists`` says whether the coordinator holds the group even if no cell makes one: then it is a group
+    with offsets only. The answer is that of a broker that replays exactly these records (reference 4.6, 5.5,
+    5.7, 5.8), but nothing here fails a load: where a broker would, the latest record of a group wins.
+    """
+    classic = next((cell for cell in cells if cell.key_type == CLASSIC_KEY_TYPE), None)
+    modern = _modern_group(cells, classic)
+    if modern is not None:
+        return derive_modern_group(modern[0], group_id, modern[1])
+    if classic is not None:
+        return derive_classic_group(group_id, classic)
+    return _offsets_only(group_id) if exists else None
+
+
+def _modern_group(cells: Sequence[Cell], classic: Cell | None) -> tuple[ModernType, list[Cell]] | None:
+    # A classic record replaces whatever was there before it (reference 5.5), so only later cells count.
+    start = -1 if classic is None else classic.record_offset
+    later = [cell for cell in cells if cell.record_offset > start]
+    candidates = [
+        (modern, own) for modern in MODERN_TYPES if (own := [c for c in later if c.key_type in modern.key_types])
+    ]
+    if classic is not None and not is_simple_record(classic):
+        candidates = [(modern, own) for modern, own in candidates if _epoch_offset(modern, own) >= 0]
+    if not candidates:
+        return None
+    return max(candidates, key=lambda item: (_epoch_offset(*item), latest(item[1]).record_offset))
+
+
+def _epoch_offset(modern: ModernType, cells: list[Cell]) -> int:
+    return max((cell.record_offset for cell in cells if cell.key_type == modern.group), default=-1)
+
+
+def _offsets_only(group_id: str) -> GroupRows:
+    # Reference 4.7 item 4 and 5.3: no record is behind such a group.
+    return GroupRows(
+        group_row(
+            None,
+            group_id=group_id,
+            group_type="Classic",
+            state="Empty",
+            is_simple=True,
+            generation=0,
+            member_count=0,
+        )
+    )

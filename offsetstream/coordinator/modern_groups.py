@@ -1,0 +1,130 @@
+"""Consumer (KIP-848), share (KIP-932), streams (KIP-1071) groups from their records (reference 1.4-1.6, 5.7).
+
+The three are alike: a record for the group's epoch, one for the epoch of its target assignment, and per
+member one for who it is, one for what it is to have and one for what it has. Where a record is missing, as
+compaction and the order of writing allow, the value is the one that a broker starts with (4.3.1: ModernGroup,
+StreamsGroup and the builders of the members).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from offsetstream.coordinator.cells import Cell, latest
+from offsetstream.coordinator.modern_assignments import (
+    current_partitions,
+    current_tasks,
+    target_partitions,
+    target_tasks,
+)
+from offsetstream.coordinator.modern_members import MemberCells, consumer_member, share_member, streams_member
+from offsetstream.coordinator.rows import GroupRows, Row, group_row
+
+_INITIAL_EPOCH = 1
+_NO_TOPOLOGY_EPOCH = -1  # validatedTopologyEpoch where the record has none
+_TOPOLOGY = 23
+
+
+@dataclass(frozen=True)
+class ModernType:
+    """A group type: its name in the Admin API, the key types of its records, and how they are read."""
+
+    name: str
+    group: int
+    member: int
+    target_epoch: int
+    target: int
+    current: int
+    others: frozenset[int]  # they make a group exist, and no more
+    member_row: Callable[[str, str, MemberCells], Row]
+    target_rows: Callable[[str, str, Cell], list[Row]]
+    current_rows: Callable[[str, str, Cell], list[Row]]
+
+    @property
+    def key_types(self) -> frozenset[int]:
+        """Every key type of which a live record makes a group of this type exist."""
+        return self.others | {self.group, self.member, self.target_epoch, self.target, self.current}
+
+
+CONSUMER = ModernType(
+    "Consumer", 3, 5, 6, 7, 8, frozenset({4, 16}), consumer_member, target_partitions, current_partitions
+)
+SHARE = ModernType("Share", 11, 10, 12, 13, 14, frozenset({15}), share_member, target_partitions, current_partitions)
+STREAMS = ModernType("Streams", 17, 19, 20, 21, 22, frozenset({_TOPOLOGY}), streams_member, target_tasks, current_tasks)
+MODERN_TYPES = (CONSUMER, SHARE, STREAMS)
+
+
+def derive_modern_group(modern: ModernType, group_id: str, cells: Sequence[Cell]) -> GroupRows:
+    """Return the rows of a group of the type ``modern``; ``cells`` are its records and must not be empty."""
+    single = {cell.key_type: cell for cell in cells if "memberId" not in cell.key}
+    members = _members(modern, cells)
+    member_rows = [modern.member_row(group_id, member_id, own) for member_id, own in members.items()]
+    group_epoch = _epoch(single.get(modern.group), "epoch")
+    assignment_epoch = _epoch(single.get(modern.target_epoch), "assignmentEpoch")
+    return GroupRows(
+        group_row(
+            latest(cells),
+            group_id=group_id,
+            group_type=modern.name,
+            state=_state(modern, single, group_epoch, assignment_epoch, member_rows),
+            is_simple=False,
+            group_epoch=group_epoch,
+            assignment_epoch=assignment_epoch,
+            member_count=len(members),
+        ),
+        member_rows,
+        [row for member_id, own in members.items() for row in _assignments(modern, group_id, member_id, own)],
+    )
+
+
+def _members(modern: ModernType, cells: Sequence[Cell]) -> dict[str, MemberCells]:
+    by_type: dict[int, dict[str, Cell]] = {modern.member: {}, modern.target: {}, modern.current: {}}
+    for cell in cells:
+        if cell.key_type in by_type:
+            by_type[cell.key_type][cell.member_id] = cell
+    metadata, target, current = by_type[modern.member], by_type[modern.target], by_type[modern.current]
+    # A target assignment makes no member; either of the other two does.
+    return {
+        member_id: MemberCells(metadata.get(member_id), target.get(member_id), current.get(member_id))
+        for member_id in sorted(metadata.keys() | current.keys())
+    }
+
+
+def _epoch(cell: Cell | None, field: str) -> int:
+    epoch: int = _INITIAL_EPOCH if cell is None else cell.value[field]
+    return epoch
+
+
+def _state(
+    modern: ModernType,
+    single: dict[int, Cell],
+    group_epoch: int,
+    assignment_epoch: int,
+    members: Sequence[Row],
+) -> str:
+    if not members:
+        return "Empty"
+    if modern is SHARE:
+        return "Stable"
+    if modern is STREAMS and not _is_ready(single):
+        return "NotReady"
+    if group_epoch > assignment_epoch:
+        return "Assigning"
+    # A static member that is away has epoch -2 and so keeps the group Reconciling (reference 5.10 item 3).
+    if any(row["member_state"] != "STABLE" or row["member_epoch"] != assignment_epoch for row in members):
+        return "Reconciling"
+    return "Stable"
+
+
+def _is_ready(single: dict[int, Cell]) -> bool:
+    """Whether the group has the topology that its group record calls validated."""
+    topology, group = single.get(_TOPOLOGY), single.get(STREAMS.group)
+    validated = 0 if group is None else group.value.get("validatedTopologyEpoch", _NO_TOPOLOGY_EPOCH)
+    return topology is not None and bool(topology.value["epoch"] == validated)
+
+
+def _assignments(modern: ModernType, group_id: str, member_id: str, own: MemberCells) -> list[Row]:
+    current = modern.current_rows(group_id, member_id, own.current) if own.current else []
+    target = modern.target_rows(group_id, member_id, own.target) if own.target else []
+    return current + target

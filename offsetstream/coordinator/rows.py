@@ -1,0 +1,106 @@
+"""The rows of a group in ``groups``, ``group_members`` and ``member_assignments``, as plain dictionaries.
+
+They have the columns of those tables, except what only the place of the record tells (``offsets_partition``,
+``log_id``, ``in_coordinator_partition``); timestamps are milliseconds since 1970, in ``record_timestamp_ms``
+and ``state_timestamp_ms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from offsetstream.coordinator.cells import Cell
+
+Row = dict[str, Any]
+
+GROUP_COLUMNS = (
+    "group_id",
+    "group_type",
+    "state",
+    "is_simple",
+    "protocol_type",
+    "protocol",
+    "generation",
+    "group_epoch",
+    "assignment_epoch",
+    "leader_member_id",
+    "member_count",
+    "state_timestamp_ms",
+    "record_offset",
+    "record_timestamp_ms",
+)
+MEMBER_COLUMNS = (
+    "group_id",
+    "member_id",
+    "group_instance_id",
+    "client_id",
+    "client_host",
+    "rack_id",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "member_epoch",
+    "previous_member_epoch",
+    "member_state",
+    "is_classic_protocol",
+    "server_assignor",
+    "subscribed_topic_regex",
+    "process_id",
+    "user_endpoint",
+    "topology_epoch",
+    "record_offset",
+    "record_timestamp_ms",
+)
+ASSIGNMENT_COLUMNS = (
+    "group_id",
+    "member_id",
+    "kind",
+    "subtopology_id",
+    "topic_id",
+    "topic",
+    "partition",
+    "assignment_epoch",
+    "record_offset",
+    "record_timestamp_ms",
+)
+# member_assignments' key, within one group
+_ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """What the tables hold of one group: one row of ``groups``, any number of the other two."""
+
+    group: Row
+    members: list[Row] = field(default_factory=list)
+    assignments: list[Row] = field(default_factory=list)
+
+
+def group_row(record: Cell | None, **values: Any) -> Row:
+    """Return a row of ``groups``; columns that are not given are null."""
+    return _row(GROUP_COLUMNS, record, values)
+
+
+def member_row(record: Cell, **values: Any) -> Row:
+    """Return a row of ``group_members``; columns that are not given are null."""
+    return _row(MEMBER_COLUMNS, record, values)
+
+
+def assignment_row(record: Cell, **values: Any) -> Row:
+    """Return a row of ``member_assignments``; columns that are not given are null."""
+    return _row(ASSIGNMENT_COLUMNS, record, values)
+
+
+def distinct_assignments(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows with one row per key: a broker puts them into a map, so the last one stays."""
+    return list({tuple(row[column] for column in _ASSIGNMENT_KEY): row for row in rows}.values())
+
+
+def _row(columns: tuple[str, ...], record: Cell | None, values: Row) -> Row:
+    row: Row = dict.fromkeys(columns)
+    row.update(values)
+    if record is not None:
+        row["record_offset"] = record.record_offset
+        row["record_timestamp_ms"] = record.record_timestamp_ms
+    return row

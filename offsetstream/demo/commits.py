@@ -1,0 +1,58 @@
+"""Commits without members: by plain consumers that assign themselves partitions, and in transactions."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from offsetstream.demo.topics import LEDGER
+from offsetstream.embedded.clients import QUIET
+
+_AT_ONCE = 8  # each is a short wait for the broker
+_TIMEOUT = 30.0
+
+
+def commit_plainly(bootstrap_server: str, commits: Mapping[str, Sequence[TopicPartition]]) -> None:
+    """Commit for each group by a consumer of its own that assigns itself the partitions and joins nothing."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(lambda group: _commit_one(bootstrap_server, group, commits[group]), commits))
+
+
+def commit_in_transaction(
+    bootstrap_server: str, group_id: str, offsets: Sequence[TopicPartition], *, abort: bool
+) -> None:
+    """Commit a group's offsets beside a record of the ledger in one transaction, then end or abort it."""
+    producer = Producer({"bootstrap.servers": bootstrap_server, "transactional.id": f"{group_id}-writer"}, logger=QUIET)
+    consumer = _consumer(bootstrap_server, group_id)
+    try:
+        producer.init_transactions(_TIMEOUT)
+        producer.begin_transaction()
+        producer.produce(LEDGER, f"booked up to {offsets[0].offset}", group_id)
+        producer.send_offsets_to_transaction(list(offsets), consumer.consumer_group_metadata(), _TIMEOUT)
+        if abort:
+            producer.abort_transaction(_TIMEOUT)
+        else:
+            producer.commit_transaction(_TIMEOUT)
+    finally:
+        consumer.close()
+
+
+def _commit_one(bootstrap_server: str, group_id: str, offsets: Sequence[TopicPartition]) -> None:
+    consumer = _consumer(bootstrap_server, group_id)
+    try:
+        consumer.assign([TopicPartition(place.topic, place.partition) for place in offsets])
+        consumer.commit(offsets=list(offsets), asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap_server: str, group_id: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap_server,
+            "group.id": group_id,
+            "client.id": f"{group_id}-job",
+            "enable.auto.commit": False,
+        },
+        logger=QUIET,
+    )

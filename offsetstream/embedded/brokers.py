@@ -1,0 +1,139 @@
+"""The processes of a cluster's nodes: formatting, starting, waiting until they answer, their logs."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from offsetstream.embedded.artifacts import cache_folder
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.guarded import GuardedProcesses
+from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.ports import accepts_connections
+from offsetstream.embedded.properties import features
+from offsetstream.errors import EnvironmentNotReadyError
+
+# Small and soon there; two cores are shared with Spark.
+_BROKER_OPTIONS = ("-Xmx512m", "-XX:+UseG1GC", "-XX:ParallelGCThreads=2", "-XX:ConcGCThreads=1", "-Xshare:auto")
+_FORMAT_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_START_SECONDS = 90.0  # a machine that is busy with other things still gets there; an idle one needs 3
+_LOOK_SECONDS = 0.05
+_TAIL_LINES = 30
+
+
+class BrokerEndedError(EnvironmentNotReadyError):
+    """A broker's process ended before it answered; the message ends with the tail of its log."""
+
+
+@dataclass(frozen=True)
+class BrokerProcess:
+    """One node of an embedded cluster: its folder (properties, data, log) and its place among the guarded."""
+
+    node_id: int
+    version: str
+    client_port: int
+    folder: Path
+    processes: GuardedProcesses
+
+    @property
+    def name(self) -> str:
+        """Return the name of the process."""
+        return f"broker-{self.node_id}"
+
+    @property
+    def log(self) -> Path:
+        """Return the file of what Kafka prints, over all starts of this node."""
+        return self.folder / "kafka.log"
+
+    def write_properties(self, properties: Mapping[str, str]) -> None:
+        """Write the properties file of the node, in Java's format."""
+        self.folder.mkdir(parents=True)
+        lines = [f"{name}={value}" for name, value in properties.items()]
+        self._properties.write_text("\n".join([*lines, ""]).replace("\\", "\\\\"))
+
+    def format(self, cluster_id: str) -> None:
+        """Start StorageTool on the node's data folder; `await_exit` tells how it went."""
+        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
+        for feature in features(self.version):
+            arguments += ["--feature", feature]
+        self._run("format", "kafka.tools.StorageTool", arguments, _FORMAT_OPTIONS)
+
+    def await_formatted(self) -> None:
+        """Wait for StorageTool to end; BrokerEndedError if it failed."""
+        name = f"{self.name}-format"
+        while (code := self.processes.exit_code(name)) is None:
+            time.sleep(_LOOK_SECONDS)
+        if code != 0:
+            raise self._ended("StorageTool", code)
+
+    def start(self) -> int:
+        """Start Kafka; return its pid."""
+        return self._run("", "kafka.Kafka", [str(self._properties)], _BROKER_OPTIONS)
+
+    def check_runs(self) -> None:
+        """Raise BrokerEndedError if Kafka's process is not there any more."""
+        code = self.processes.exit_code(self.name)
+        if code is not None:
+            raise self._ended("Kafka", code)
+
+    def log_tail(self, lines: int = _TAIL_LINES) -> str:
+        """Return the last lines of the log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def keep_log(self) -> Path:
+        """Copy the log to where it outlives the cluster's folder (the last failure of each node is kept)."""
+        kept = cache_folder() / "logs" / f"kafka-{self.version}-{self.name}.log"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(self.log.read_text(errors="replace") if self.log.exists() else "")
+        return kept
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _run(self, step: str, main_class: str, arguments: Sequence[str], options: Sequence[str]) -> int:
+        command = kafka_command("kafka_2.13", self.version, main_class, arguments, options)
+        name = f"{self.name}-{step}" if step else self.name
+        return self.processes.start(name, command, self.log)
+
+    def _ended(self, program: str, code: int) -> BrokerEndedError:
+        return BrokerEndedError(
+            f"{program} {self.version} of {self.name} ended with exit code {code} before it answered; "
+            f"its whole log: {self.keep_log()}; the last lines:\n{self.log_tail()}"
+        )
+
+
+def await_answers(running: Sequence[BrokerProcess], bootstrap: str, credentials: Mapping[str, str]) -> None:
+    """Wait until every one of the running nodes is named by the cluster as a broker that serves.
+
+    Raises BrokerEndedError when one of them ends meanwhile, EnvironmentNotReadyError after 90 seconds.
+    """
+    deadline = time.monotonic() + _START_SECONDS
+    while not all(accepts_connections(broker.client_port) for broker in running):
+        _look_after(running, deadline)
+    admin = admin_client(bootstrap, credentials)
+    while not {broker.node_id for broker in running} <= _serving(admin):
+        _look_after(running, deadline)
+
+
+def _serving(admin: AdminClient) -> set[int]:
+    try:
+        return set(admin.list_topics(timeout=1).brokers)
+    except KafkaException:
+        return set()
+
+
+def _look_after(running: Sequence[BrokerProcess], deadline: float) -> None:
+    for broker in running:
+        broker.check_runs()
+    if time.monotonic() > deadline:
+        kept = [str(broker.keep_log()) for broker in running]
+        raise EnvironmentNotReadyError(
+            f"Kafka {running[0].version} did not answer within {_START_SECONDS:.0f} seconds; "
+            f"its log: {', '.join(kept)}; the last lines:\n{running[0].log_tail()}"
+        )
+    time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,23 @@
+"""confluent-kafka clients for the embedded broker and the demo, that keep librdkafka's own words to themselves."""
+
+import logging
+from collections.abc import Mapping
+
+from confluent_kafka.admin import AdminClient
+
+QUIET = logging.getLogger("offsetstream.embedded.librdkafka")  # a broker that is starting refuses many times
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = None) -> AdminClient:
+    """Return an admin client that reconnects quickly; `credentials` are librdkafka properties."""
+    return AdminClient(
+        {
+            "bootstrap.servers": bootstrap_server,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 200,
+            **(credentials or {}),
+        },
+        logger=QUIET,
+    )

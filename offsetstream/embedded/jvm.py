@@ -1,0 +1,26 @@
+"""The command line of a Kafka program that is run from Maven artifacts."""
+
+from collections.abc import Sequence
+
+from offsetstream.embedded.artifacts import classpath, resolve
+from offsetstream.embedded.java import java_executable
+
+# Every Kafka of 2.0 to 4.3 speaks slf4j 1.7; this writes its log to standard error, without a file of settings.
+_LOGGING = "org.slf4j:slf4j-simple:1.7.36"
+_LOG_OPTIONS = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.showShortLogName=true",
+)
+
+
+def kafka_command(
+    artifact: str, version: str, main_class: str, arguments: Sequence[str], options: Sequence[str]
+) -> list[str]:
+    """Return the command that runs a main class of `org.apache.kafka:<artifact>:<version>`.
+
+    Resolves (and at first use downloads) the artifacts; raises EnvironmentNotReadyError where that cannot be.
+    """
+    jars = resolve([f"org.apache.kafka:{artifact}:{version}", _LOGGING])
+    java = str(java_executable())
+    return [java, *options, *_LOG_OPTIONS, "-cp", classpath(jars), main_class, *arguments]

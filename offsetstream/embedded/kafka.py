@@ -1,0 +1,191 @@
+"""A real Kafka cluster of one or three nodes on this machine, from Kafka's Maven artifacts, no container needed."""
+
+import base64
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from offsetstream.embedded import properties as settings
+from offsetstream.embedded.brokers import BrokerEndedError, BrokerProcess, await_answers
+from offsetstream.embedded.disk import MEBIBYTE, check_disk_space
+from offsetstream.embedded.guarded import GuardedProcesses
+from offsetstream.embedded.ports import LOOPBACK, check_port_is_free, free_ports
+from offsetstream.errors import EnvironmentNotReadyError, UsageError
+
+DEFAULT_VERSION = "4.3.1"
+_DISK_BYTES_PER_BROKER = 300 * MEBIBYTE
+_PORTS_PER_NODE = 3
+_ATTEMPTS = 3  # how often free ports are chosen anew when another process took one of them first
+_PORT_WAS_TAKEN = "Address already in use"
+_STOP_SECONDS = 20.0
+_SECURITY = ("plaintext", "sasl_plaintext")
+
+
+class EmbeddedKafka:
+    """A KRaft cluster whose processes and folder end with this process, even one that is killed.
+
+    `version` is Kafka's; `brokers` 1 or 3, each broker and controller in one; `properties` override the server
+    properties of `offsetstream.embedded.properties` (3.9 runs the classic coordinator unless
+    `group.coordinator.rebalance.protocols` is `classic,consumer`). `port` fixes the client port of the first
+    broker, the others get the next ones; without it free ports are found. With security `sasl_plaintext` clients
+    log in as `admin`, who may do all, or as one of `users`, who may do what ACLs allow.
+
+    Use it with `with`, or call `start` and `close`. Starting raises EnvironmentNotReadyError: no Java, no
+    artifacts, no disk, a fixed port in use, or a broker that ended, then with the tail of its log.
+    """
+
+    def __init__(
+        self,
+        version: str = DEFAULT_VERSION,
+        brokers: int = 1,
+        properties: Mapping[str, str] | None = None,
+        *,
+        security: str = "plaintext",
+        users: Sequence[str] = ("alice",),
+        port: int | None = None,
+    ) -> None:
+        if brokers not in (1, 3):
+            raise UsageError(f"An embedded Kafka has 1 or 3 brokers, not {brokers}")
+        if security not in _SECURITY:
+            raise UsageError(f"security is one of {', '.join(_SECURITY)}, not {security!r}")
+        self.version = version
+        self.cluster_id = _new_cluster_id()
+        self._broker_ids = range(1, brokers + 1)
+        self._overrides = dict(properties or {})
+        self._users = [settings.ADMIN, *users] if security == "sasl_plaintext" else []
+        self._port = port
+        self._processes: GuardedProcesses | None = None
+        self._brokers: dict[int, BrokerProcess] = {}
+        self._pids: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap_server(self) -> str:
+        """Return the addresses of all brokers, as `bootstrap.servers` wants them."""
+        return ",".join(f"{LOOPBACK}:{broker.client_port}" for broker in self._brokers.values())
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Return the process id of each broker that runs."""
+        return dict(self._pids)
+
+    @property
+    def folder(self) -> Path:
+        """Return the temporary folder of data, properties and logs."""
+        return self._running().folder
+
+    def client_properties(self, user: str = settings.ADMIN) -> dict[str, str]:
+        """Return what a Java client (Spark, Kafka's tools) needs beside the address to log in."""
+        return settings.client_properties(user if self._users else None)
+
+    def librdkafka_properties(self, user: str = settings.ADMIN) -> dict[str, str]:
+        """Return what a confluent-kafka client needs beside the address to log in."""
+        return settings.librdkafka_properties(user if self._users else None)
+
+    def start(self) -> Self:
+        """Format and start all brokers, and wait until they serve (about 3 seconds for one)."""
+        if self._port is not None:
+            for port in self._fixed_ports():
+                check_port_is_free(port)
+        check_disk_space(
+            Path(tempfile.gettempdir()), len(self._broker_ids) * _DISK_BYTES_PER_BROKER, "an embedded Kafka"
+        )
+        self._processes = GuardedProcesses()
+        try:
+            self._start_with_free_ports(_ATTEMPTS)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Kill all brokers and remove the folder; a second call does nothing."""
+        if self._processes is not None:
+            self._processes.close()
+        self._processes, self._pids = None, {}
+
+    def stop_broker(self, broker_id: int, *, kill: bool = False) -> None:
+        """Stop a broker as an operator does (it hands over its partitions), or kill it; its data stays."""
+        self._stop([broker_id], grace_seconds=0.0 if kill else _STOP_SECONDS)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker on its old ports and data, and wait until it serves."""
+        self._launch([broker_id])
+
+    def restart(self) -> None:
+        """Stop all brokers and start them again on their ports and data."""
+        self._stop(list(self._pids), _STOP_SECONDS)
+        self._launch(self._broker_ids)
+
+    def logs(self, lines: int = 200) -> str:
+        """Return the last lines that each broker printed."""
+        return "\n".join(f"--- {b.name}\n{b.log_tail(lines)}" for b in self._brokers.values())
+
+    def _start_with_free_ports(self, attempts: int) -> None:
+        self._brokers = self._lay_out(self._choose_nodes(), self._running())
+        try:
+            for broker in self._brokers.values():
+                broker.format(self.cluster_id)
+            for broker in self._brokers.values():
+                broker.await_formatted()
+            self._launch(self._broker_ids)
+        except BrokerEndedError:
+            if attempts == 1 or _PORT_WAS_TAKEN not in self.logs():
+                raise
+            self._stop(list(self._pids), grace_seconds=0.0)
+            self._start_with_free_ports(attempts - 1)
+
+    def _choose_nodes(self) -> list[settings.Node]:
+        count = len(self._broker_ids)
+        ports = iter(free_ports(_PORTS_PER_NODE * count))
+        client_ports = self._fixed_ports() if self._port is not None else [next(ports) for _ in range(count)]
+        ids_and_ports = zip(self._broker_ids, client_ports, strict=True)
+        return [settings.Node(node_id, port, next(ports), next(ports)) for node_id, port in ids_and_ports]
+
+    def _fixed_ports(self) -> list[int]:
+        first = self._port or 0
+        return [first + number for number in range(len(self._broker_ids))]
+
+    def _lay_out(self, nodes: Sequence[settings.Node], processes: GuardedProcesses) -> dict[int, BrokerProcess]:
+        attempt = Path(tempfile.mkdtemp(dir=processes.folder))
+        brokers = {}
+        for node in nodes:
+            folder = attempt / f"broker-{node.node_id}"
+            broker = BrokerProcess(node.node_id, self.version, node.client_port, folder, processes)
+            broker.write_properties(
+                settings.server_properties(node, nodes, self.version, folder / "data", self._users, self._overrides)
+            )
+            brokers[node.node_id] = broker
+        return brokers
+
+    def _launch(self, broker_ids: Sequence[int]) -> None:
+        for broker_id in broker_ids:
+            self._pids[broker_id] = self._brokers[broker_id].start()
+        running = [self._brokers[broker_id] for broker_id in self._pids]
+        await_answers(running, self.bootstrap_server, self.librdkafka_properties())
+
+    def _stop(self, broker_ids: Sequence[int], grace_seconds: float) -> None:
+        self._running().end([self._brokers[broker_id].name for broker_id in broker_ids], grace_seconds)
+        for broker_id in broker_ids:
+            del self._pids[broker_id]
+
+    def _running(self) -> GuardedProcesses:
+        if self._processes is None:
+            raise EnvironmentNotReadyError("The embedded Kafka is not started: use it inside `with`")
+        return self._processes
+
+
+def _new_cluster_id() -> str:
+    """Make an id as Kafka does: a random UUID in 22 characters that does not look like an option."""
+    encoded = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return encoded if not encoded.startswith("-") else _new_cluster_id()

@@ -1,0 +1,40 @@
+"""Kafka's own command-line tools, run from their Maven artifacts."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+
+from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.errors import ClusterError, UnreachableError
+
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+
+
+def run_tool(
+    main_class: str, args: Sequence[str], version: str = DEFAULT_VERSION, *, timeout_seconds: float = 120.0
+) -> str:
+    """Run a tool of `org.apache.kafka:kafka-tools:<version>`; return what it prints (about 2 seconds).
+
+    `main_class` is a full name, such as CONSUMER_GROUPS. Raises ClusterError with the tool's own words when it
+    fails, UnreachableError when it does not end in time.
+    """
+    command = kafka_command("kafka-tools", version, main_class, args, _OPTIONS)
+    tool = main_class.rpartition(".")[2]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise UnreachableError(f"{tool} {' '.join(args)} did not end in {timeout_seconds:.0f} s") from error
+    # Some tools print "Error: …" and end with 0 all the same.
+    if done.returncode != 0 or re.search("^Error:", done.stdout, re.MULTILINE):
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        message = " / ".join(line for line in words if line.strip() and not line.startswith("\tat "))
+        raise ClusterError(f"{tool} {' '.join(args)} ended with {done.returncode}: {message}")
+    return done.stdout

@@ -1,0 +1,1 @@
+"""The job: read the topic, load partitions, apply micro-batches, and the loop around them."""

@@ -1,0 +1,81 @@
+"""One micro-batch of the stream: history, then state, then the book (design, rule 8)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.stream.cells import with_own_offsets
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.decode import decode, is_commit
+from offsetstream.stream.history import History
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.positions import number_of
+from offsetstream.stream.state import State
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import TableWriter
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch did: records of each kind, and its duration in seconds."""
+
+    batch_id: int
+    commits: int
+    group_records: int
+    undecodable: int
+    seconds: float
+
+
+class BatchWriter:
+    """Applies micro-batches to the tables, each once, however often it is repeated."""
+
+    def __init__(
+        self,
+        writer: TableWriter,
+        cluster: Cluster,
+        book: PartitionBook,
+        history: History,
+        coordinator: str,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self._writer = writer
+        self._cluster = cluster
+        self._book = book
+        self._history = history
+        self._state = State(writer, coordinator, book.log_ids)
+        self._checkpoint = checkpoint
+
+    def apply(self, raw: DataFrame, batch_id: int) -> BatchReport:
+        """Apply the raw records of a micro-batch; records that were applied before are passed over."""
+        started = time.monotonic()
+        batch = BatchId(self._checkpoint.checkpoint_id, batch_id)
+        new = raw.where(F.col("record_offset") >= number_of(self._book.next_offsets, 0))
+        decoded = with_own_offsets(decode(new, len(self._book.rows))).persist()
+        try:
+            counts = _count(decoded)
+            self._history.append(decoded, batch, tuple(table for table, count in counts.items() if count))
+            if counts["offset_commits"] or counts["group_records"]:
+                self._state.apply(decoded, batch, has_cells=counts["group_records"] > 0)
+        finally:
+            decoded.unpersist()
+        self._book.advance(self._checkpoint.end_offsets(batch_id))
+        self._book.observe(self._cluster.partition_ends(self._book.partitions))
+        self._book.write(batch)
+        return BatchReport(batch_id, *counts.values(), seconds=time.monotonic() - started)
+
+    def refresh(self) -> None:
+        """Write what the cluster says of the partitions now, without records: an idle topic has no batches."""
+        self._book.observe(self._cluster.partition_ends(self._book.partitions))
+        self._book.write(BatchId(self._checkpoint.checkpoint_id, -1))
+
+
+def _count(decoded: DataFrame) -> dict[str, int]:
+    error = F.col("error").isNotNull()
+    kinds = {"offset_commits": ~error & is_commit(), "group_records": ~error & ~is_commit(), "undecodable_records": error}
+    row = decoded.agg(*(F.count(F.when(kind, True)).alias(table) for table, kind in kinds.items())).head()
+    return {table: row[table] if row else 0 for table in kinds}

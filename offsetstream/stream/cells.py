@@ -1,0 +1,82 @@
+"""Which record counts: the last one of each cell, and what a group's records say about whether it exists.
+
+A cell is what one key names: a committed offset (key versions 0 and 1 are the same cell), or any other record's key.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from offsetstream.stream.decode import is_commit
+
+# The records whose tombstone removes a group: classic, consumer, share, streams (reference 5.5, 5.7).
+GROUP_KEY_TYPES = (2, 3, 11, 17)
+COMMIT_CELL = ("offsets_partition", "group_id", "topic", "partition")
+GROUP_CELL = ("offsets_partition", "group_id", "key_type", "key_json")
+
+
+def last_of_raw_key(raw: DataFrame) -> DataFrame:
+    """Reduce raw records to the last one of each key, before decoding: a load decodes cells, not records.
+
+    Keeps, beside it, the offsets of the key's last value and last tombstone, and the number of its records.
+    """
+    columns = [name for name in raw.columns if name not in ("offsets_partition", "key")]
+    offset, is_tombstone = F.col("record_offset"), F.col("value").isNull()
+    reduced = raw.groupBy("offsets_partition", "key").agg(
+        _last(columns),
+        F.max(F.when(~is_tombstone, offset)).alias("value_offset"),
+        F.max(F.when(is_tombstone, offset)).alias("tombstone_offset"),
+        F.count(F.lit(1)).alias("records"),
+    )
+    return reduced.select("offsets_partition", "key", "last.*", "value_offset", "tombstone_offset", "records")
+
+
+def with_own_offsets(decoded: DataFrame) -> DataFrame:
+    """Give each decoded record the two columns that :func:`last_of_raw_key` keeps, from itself alone."""
+    return decoded.withColumns(
+        {
+            "value_offset": F.when(~F.col("is_tombstone"), F.col("record_offset")),
+            "tombstone_offset": F.when(F.col("is_tombstone"), F.col("record_offset")),
+        }
+    )
+
+
+def last_of_cell(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Reduce decoded records to the last one of each cell: (offset commits, all others). Undecodable ones are left out."""
+    good = decoded.where(F.col("error").isNull())
+    return _reduce(good.where(is_commit()), COMMIT_CELL), _reduce(good.where(~is_commit()), GROUP_CELL)
+
+
+def group_facts(commits: DataFrame, cells: DataFrame) -> DataFrame:
+    """Return, per group of a reduced batch, what decides whether it exists (reference 5.9, rows 6, 7 and 13).
+
+    Columns: offsets_partition, group_id, in_coordinator_partition, commit_offset (the last commit's record),
+    group_tombstone_offset (the last record that removed the group), is_touched (the batch may change its rows).
+    """
+    identity = ("offsets_partition", "group_id", "in_coordinator_partition")
+    of_commits = commits.groupBy(*identity).agg(
+        F.max("value_offset").alias("commit_offset"),
+        F.lit(None).cast("bigint").alias("group_tombstone_offset"),
+        F.max(F.col("is_tombstone")).alias("is_touched"),
+    )
+    removes_group = F.col("key_type").isin(*GROUP_KEY_TYPES)
+    of_cells = cells.groupBy(*identity).agg(
+        F.lit(None).cast("bigint").alias("commit_offset"),
+        F.max(F.when(removes_group, F.col("tombstone_offset"))).alias("group_tombstone_offset"),
+        F.lit(True).alias("is_touched"),
+    )
+    columns = ("commit_offset", "group_tombstone_offset", "is_touched")
+    return of_commits.unionByName(of_cells).groupBy(*identity).agg(*(F.max(name).alias(name) for name in columns))
+
+
+def _reduce(records: DataFrame, cell: tuple[str, ...]) -> DataFrame:
+    kept = ("value_offset", "tombstone_offset")
+    columns = [name for name in records.columns if name not in (*cell, *kept)]
+    reduced = records.groupBy(*cell).agg(_last(columns), *(F.max(name).alias(name) for name in kept))
+    return reduced.select(*cell, "last.*", *kept)
+
+
+def _last(columns: list[str]) -> Column:
+    return F.max_by(F.struct(*columns), F.col("record_offset")).alias("last")
+

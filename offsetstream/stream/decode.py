@@ -1,0 +1,64 @@
+"""The job's decoding: raw records in, flat columns out, by the codec's pandas UDF."""
+
+from __future__ import annotations
+
+import os
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from offsetstream.codec import DECODED_SCHEMA, decode_records
+from offsetstream.coordinator.partitioning import partition_for
+
+COMMIT_KEY_TYPES = (0, 1)
+# What a timestamp may be in every engine that reads Delta: the years 1 to 9999, in milliseconds since 1970.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+def decode(raw: DataFrame, partitions: int) -> DataFrame:
+    """Return the raw records with every column of the codec beside ``in_coordinator_partition`` and timestamps.
+
+    ``partitions`` is the partition count of the topic. The raw key and value stay, and whatever else was there.
+    """
+    udf = _udf(partitions)
+    # Each task with a Python stage costs 0.2 s, and the topic has 50 partitions: as many tasks as cores.
+    few = raw.coalesce(os.cpu_count() or 2)
+    decoded = few.select("*", udf("offsets_partition", "key", "value").alias("decoded")).select("*", "decoded.*")
+    return decoded.drop("decoded").withColumns(
+        {
+            "commit_timestamp": _timestamp("commit_timestamp_ms"),
+            "expire_timestamp": _timestamp("expire_timestamp_ms"),
+            "key_bytes": F.col("key"),
+            "value_size": F.length("value").cast("int"),
+        }
+    )
+
+
+def is_commit() -> Column:
+    """Tell whether a decoded row is an offset commit or the tombstone of one."""
+    return F.col("key_type").isin(*COMMIT_KEY_TYPES)
+
+
+def _timestamp(column: str) -> Column:
+    held = F.col(column).between(F.lit(_FIRST_MS), F.lit(_LAST_MS))
+    return F.when(held, F.timestamp_millis(F.col(column)))
+
+
+def _udf(partitions: int):  # type: ignore[no-untyped-def]  # a UserDefinedFunctionLike, whose type is private to pyspark
+    def decode_batch(offsets_partition: pd.Series, key: pd.Series, value: pd.Series) -> pd.DataFrame:  # type: ignore[type-arg]
+        records = decode_records(pa.array(key, pa.binary()), pa.array(value, pa.binary()))
+        groups = records.column("group_id").dictionary_encode()
+        home = [None if group is None else partition_for(group, partitions) for group in groups.dictionary.to_pylist()]
+        expected = pa.array(home, pa.int32()).take(groups.indices)
+        inside = pc.equal(expected, pa.array(offsets_partition, pa.int32()))
+        columns = dict(zip(records.schema.names, records.columns, strict=True)) | {"in_coordinator_partition": inside}
+        return pd.DataFrame({name: pd.Series(c, dtype=pd.ArrowDtype(c.type)) for name, c in columns.items()})
+
+    decoded_type = from_arrow_schema(DECODED_SCHEMA).add("in_coordinator_partition", "boolean")
+    # Not deterministic, so that Spark neither repeats it nor pushes a filter on its result below it.
+    return pandas_udf(decode_batch, returnType=decoded_type).asNondeterministic()

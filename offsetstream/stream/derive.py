@@ -1,0 +1,85 @@
+"""Group rows, members and assignments from the cells of groups: ``coordinator.groups``, spread over Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
+from offsetstream.tables.schema import load_schema
+
+DERIVED_TABLES = ("groups", "group_members", "member_assignments")
+_GROUP = ("offsets_partition", "group_id")
+_PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
+_CELL = ("key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp_ms")
+
+
+@contextmanager
+def derived_groups(groups: DataFrame, live_cells: DataFrame) -> Iterator[dict[str, DataFrame]]:
+    """Give the rows of the :data:`DERIVED_TABLES` for the given groups.
+
+    ``groups`` has offsets_partition, group_id, log_id, in_coordinator_partition and ``exists`` (see ``derive_group``);
+    ``live_cells`` are their rows of the table ``group_cells``. They are derived once and kept while the context lasts.
+    """
+    cells = live_cells.withColumn("record_timestamp_ms", F.unix_millis("record_timestamp"))
+    of_group = cells.groupBy(*_GROUP).agg(F.collect_list(F.struct(*_CELL)).alias("cells"))
+    joined = groups.join(of_group, list(_GROUP), "left").select(*_PLACE, "group_id", "exists", "cells")
+    result = _result_type()
+    derived = joined.mapInArrow(_deriver(to_arrow_schema(result)), result).persist()
+    try:
+        yield {table: _rows(derived, table) for table in DERIVED_TABLES}
+    finally:
+        derived.unpersist()
+
+
+def _rows(derived: DataFrame, table: str) -> DataFrame:
+    rows = derived.select(*_PLACE, F.explode(table).alias("row")).select(*_PLACE, "row.*")
+    for column in load_schema(table).columns:
+        if column.type == "TIMESTAMP":
+            rows = rows.withColumn(column.name, F.timestamp_millis(f"{column.name}_ms"))
+    return rows.select(*load_schema(table).column_names)
+
+
+def _result_type() -> StructType:
+    rows = ", ".join(f"{table} ARRAY<STRUCT<{_row_type(table)}>>" for table in DERIVED_TABLES)
+    return StructType.fromDDL(
+        f"offsets_partition INT, log_id INT, in_coordinator_partition BOOLEAN, {rows}"
+    )
+
+
+def _row_type(table: str) -> str:
+    columns = [column for column in load_schema(table).columns if column.name not in _PLACE]
+    return ", ".join(
+        f"{column.name}_ms: BIGINT" if column.type == "TIMESTAMP" else f"{column.name}: {column.type}"
+        for column in columns
+    )
+
+
+def _deriver(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def derive_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [row for group in batch.to_pylist() if (row := _derive_row(group)) is not None]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    return derive_batches
+
+
+def _derive_row(group: dict[str, Any]) -> dict[str, Any] | None:
+    cells = [_cell(**cell) for cell in group["cells"] or ()]
+    rows: GroupRows | None = derive_group(cells, group_id=group["group_id"], exists=bool(group["exists"]))
+    if rows is None:
+        return None
+    place = {name: group[name] for name in _PLACE}
+    return place | {"groups": [rows.group], "group_members": rows.members, "member_assignments": rows.assignments}
+
+
+def _cell(key_json: str, value_json: str, **numbers: Any) -> Cell:
+    return Cell(key=json.loads(key_json)["data"], value=json.loads(value_json)["data"], **numbers)

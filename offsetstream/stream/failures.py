@@ -1,0 +1,35 @@
+"""What Spark's failures mean to a person: the missing right, the broker that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+
+from offsetstream.cluster.client import OFFSETS_TOPIC, Cluster
+from offsetstream.errors import UnauthorisedError, UnreachableError
+
+_RIGHTS = {
+    "TopicAuthorizationException": f"READ on the topic {OFFSETS_TOPIC}",
+    "GroupAuthorizationException": "DESCRIBE on the groups with the prefix offsetstream",
+    "ClusterAuthorizationException": "DESCRIBE on the cluster",
+}
+_UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
+
+
+@contextmanager
+def explain_failure(cluster: Cluster) -> Iterator[None]:
+    """Turn a failure of Spark that users can mend into one line; others pass as they are."""
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        for name, right in _RIGHTS.items():
+            if name in text:
+                raise UnauthorisedError(
+                    f"{cluster.bootstrap_server} does not let this user read {OFFSETS_TOPIC}: it lacks {right}"
+                ) from error
+        if _UNREACHABLE in text:
+            raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
+        raise

@@ -1,0 +1,62 @@
+"""The thread that keeps the lease alive beside the batches, and hears requests to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from offsetstream.errors import LeaseError
+from offsetstream.tables.lease import Lease
+
+BEAT_SECONDS = 10.0
+POLL_SECONDS = 1.0
+TIDY_SECONDS = 3600.0
+
+
+class Heartbeat:
+    """Holds a lease while its context lasts, and gives it back at the end.
+
+    ``asked_to_stop`` is called with the name of whoever asks, or with what took the lease away; in the latter case
+    the context ends with that error.
+    """
+
+    def __init__(self, lease: Lease, asked_to_stop: Callable[[str], None]) -> None:
+        self._lease = lease
+        self._asked_to_stop = asked_to_stop
+        self._ended = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._thread.start()
+        return self._lease
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._error is None:
+            self._lease.release()
+        elif kind is None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._beat()
+        except Exception as error:  # of whatever kind: without a lease the job must not go on
+            self._error = error
+            self._asked_to_stop(str(error) if isinstance(error, LeaseError) else f"the lost lease ({error})")
+
+    def _beat(self) -> None:
+        beaten = tidied = time.monotonic()
+        while not self._ended.wait(POLL_SECONDS):
+            requested_by = self._lease.read().stop_requested_by
+            if requested_by is not None:
+                self._asked_to_stop(requested_by)
+            if time.monotonic() - beaten > BEAT_SECONDS:
+                beaten = time.monotonic()
+                self._lease.heartbeat()
+            if time.monotonic() - tidied > TIDY_SECONDS:
+                tidied = time.monotonic()
+                self._lease.tidy()

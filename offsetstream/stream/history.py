@@ -1,0 +1,66 @@
+"""The history tables: every record that was read, once, in log order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from offsetstream.stream.decode import is_commit
+from offsetstream.stream.positions import number_of
+from offsetstream.tables.transaction import BatchId, in_parallel
+from offsetstream.tables.write import TableWriter
+
+RECORD_TABLES = ("offset_commits", "group_records", "undecodable_records")
+
+
+def history_positions(writer: TableWriter, table: str, log_ids: Mapping[int, int], above: int) -> dict[int, int]:
+    """Return the greatest record offset per partition that the history table has of the present logs.
+
+    Only rows with an offset of at least ``above`` are looked at: what is below the applied positions is there.
+    """
+    if writer.is_empty(table):
+        return {}
+    present = writer.rows(table).where((F.col("record_offset") >= above) & (F.col("log_id") == number_of(log_ids, 0)))
+    greatest = present.groupBy("offsets_partition").agg(F.max("record_offset").alias("record_offset"))
+    return {row.offsets_partition: row.record_offset for row in greatest.collect()}
+
+
+class History:
+    """Appends decoded records to the history tables, each record once.
+
+    ``written`` has, per table, the greatest record offset of each partition that was there when the job started: a
+    job before this one may have ended between an append and the end of its batch.
+    """
+
+    def __init__(self, writer: TableWriter, log_ids: Mapping[int, int], written: Mapping[str, Mapping[int, int]]) -> None:
+        self._writer = writer
+        self._log_ids = log_ids
+        self._written = written
+
+    def append(self, decoded: DataFrame, batch: BatchId, tables: tuple[str, ...] = RECORD_TABLES) -> None:
+        """Append the decoded records, each to its table, side by side."""
+        in_parallel(self._writer.spark, [partial(self._append_to, table, decoded, batch) for table in tables])
+
+    def _append_to(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
+        rows = _ROWS[table](decoded).withColumn("log_id", number_of(self._log_ids, 0))
+        new = F.col("record_offset") > number_of(self._written.get(table, {}), -1)
+        self._writer.append(table, rows.where(new), batch)
+
+
+def _offset_commits(decoded: DataFrame) -> DataFrame:
+    commits = decoded.where(F.col("error").isNull() & is_commit())
+    return commits.withColumns({"key_version": F.col("key_type"), "value_bytes": F.col("value_size")})
+
+
+def _group_records(decoded: DataFrame) -> DataFrame:
+    return decoded.where(F.col("error").isNull() & ~is_commit()).withColumn("value_bytes", F.col("value_size"))
+
+
+def _undecodable(decoded: DataFrame) -> DataFrame:
+    return decoded.where(F.col("error").isNotNull()).withColumns({"reason": F.col("error"), "value_bytes": F.col("value")})
+
+
+_ROWS = {"offset_commits": _offset_commits, "group_records": _group_records, "undecodable_records": _undecodable}

@@ -1,0 +1,116 @@
+"""Load offsets partitions: read each from its start to its last stable offset and make its rows anew (design, rule 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.stream.cells import last_of_raw_key
+from offsetstream.stream.decode import decode
+from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.source import KafkaSource
+from offsetstream.stream.state import State
+from offsetstream.tables.transaction import BatchId, in_parallel
+from offsetstream.tables.write import TableWriter
+
+MAX_OFFSETS_AT_ONCE = 5_000_000
+
+
+class Loader:
+    """Loads partitions, some at a time; readers see the old rows of a partition until the new ones are whole."""
+
+    def __init__(
+        self, writer: TableWriter, source: KafkaSource, cluster: Cluster, book: PartitionBook, coordinator: str
+    ) -> None:
+        self._writer = writer
+        self._source = source
+        self._cluster = cluster
+        self._book = book
+        self._state = State(writer, coordinator, book.log_ids)
+
+    def load(
+        self, partitions: Sequence[int], checkpoint_id: int, progress: Progress, should_stop: Callable[[], bool]
+    ) -> None:
+        """Load the partitions; ends early, between two steps, when ``should_stop`` says so."""
+        batch = BatchId(checkpoint_id, -1)
+        ends = self._cluster.partition_ends(partitions)
+        self._book.observe(ends)
+        self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
+        self._book.write(batch)
+        written = {table: history_positions(self._writer, table, self._book.log_ids, 0) for table in RECORD_TABLES}
+        history = History(self._writer, self._book.log_ids, written)
+        with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
+            for chunk in _chunks(ends):
+                if should_stop():
+                    return
+                self._load_chunk(chunk, history, batch)
+                loaded(len(chunk), sum(map(_span, chunk.values())))
+
+    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> None:
+        filled = {number: end for number, end in ends.items() if _span(end) > 0}
+        records: dict[int, int] = {}
+        if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
+            start = {number: end.log_start_offset for number, end in filled.items()}
+            stable = {number: end.last_stable_offset for number, end in filled.items()}
+            raw = self._source.read(self._writer.spark, start, stable)
+            self._append_history(raw, history, batch)
+            cells = decode(last_of_raw_key(raw), len(self._book.rows)).persist()
+            self._state.apply(cells, batch, loaded=sorted(ends))
+            per_partition = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
+            records = {row.offsets_partition: row.records for row in per_partition}
+            cells.unpersist()
+        self._finish(sorted(ends), records, batch)
+
+    def _append_history(self, raw: DataFrame, history: History, batch: BatchId) -> None:
+        partitions = len(self._book.rows)
+        # By the key's first two bytes, before decoding: nearly all records are commits, and go straight to their table.
+        is_commit = F.coalesce(F.substring("key", 1, 2).isin(bytes(2), b"\x00\x01"), F.lit(False))
+        seen = Observation()
+        commits = decode(raw.where(is_commit), partitions)
+        errors = F.count(F.when(F.col("error").isNotNull(), True)).alias("errors")
+        others = decode(raw.where(~is_commit), partitions).persist()
+        in_parallel(
+            self._writer.spark,
+            [
+                partial(history.append, commits.observe(seen, errors), batch, ("offset_commits",)),
+                partial(history.append, others, batch, ("group_records",)),
+            ],
+        )
+        if seen.get["errors"]:
+            others = others.unionByName(commits.where(F.col("error").isNotNull()))
+        history.append(others, batch, ("undecodable_records",))
+        others.unpersist()
+
+    def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
+        groups = self._count("groups", partitions)
+        offsets = self._count("committed_offsets", partitions)
+        for number in partitions:
+            counts = (counted.get(number, 0) for counted in (records, groups, offsets))
+            self._book.finish_load(number, *counts)
+        self._book.write(batch)
+
+    def _count(self, table: str, partitions: list[int]) -> dict[int, int]:
+        rows = self._writer.rows(table).where(F.col("offsets_partition").isin(partitions))
+        return {row.offsets_partition: row["count"] for row in rows.groupBy("offsets_partition").count().collect()}
+
+
+def _span(ends: PartitionEnds) -> int:
+    return max(0, ends.last_stable_offset - ends.log_start_offset)
+
+
+def _chunks(ends: Mapping[int, PartitionEnds]) -> Iterator[dict[int, PartitionEnds]]:
+    chunk: dict[int, PartitionEnds] = {}
+    for number in sorted(ends):
+        if chunk and sum(map(_span, chunk.values())) + _span(ends[number]) > MAX_OFFSETS_AT_ONCE:
+            yield chunk
+            chunk = {}
+        chunk[number] = ends[number]
+    yield chunk
+
+

@@ -1,0 +1,102 @@
+"""The Spark session of the job: connectors, and the settings that the job needs or that make it fast."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from offsetstream.embedded.artifacts import resolve
+from offsetstream.errors import EnvironmentNotReadyError
+
+# The connectors that go with each minor version of PySpark (design, section 5).
+CONNECTORS = {
+    "4.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0", "io.delta:delta-spark_4.0_2.13:4.4.0"),
+    "4.1": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0", "io.delta:delta-spark_4.1_2.13:4.4.0"),
+    "4.2": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
+}
+# Without these the job would be wrong; they are set whatever the user says.
+REQUIRED = {
+    # Spark's newer offset fetching reads nothing, silently, from an internal topic (design, section 5).
+    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+# Before the session starts; a user's own settings win.
+STATIC = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_CORES = os.cpu_count() or 2
+# Small state and small batches: few tasks, for each costs a tenth of a second. A user's own settings win.
+PREFERRED = {
+    "spark.sql.shuffle.partitions": str(max(2, _CORES)),
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
+_LOCAL = {
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+}
+
+
+def local_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Start the session of ``offsetstream run``: Spark in this process's own JVM, its connectors resolved and cached.
+
+    ``conf`` are the user's settings, which win. Raises EnvironmentNotReadyError where Java or a connector is missing.
+    """
+    jars = ",".join(str(path) for path in resolve(connectors()))
+    settings = _LOCAL | STATIC | PREFERRED | {"spark.jars": jars} | dict(conf or {}) | REQUIRED
+    builder = SparkSession.builder.appName("offsetstream").master(master).config(map=settings)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # The JVM inherits "ignore": a SIGTERM for the whole process group must not end it under our running batch.
+    previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        return prepare(builder.getOrCreate())
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def submitted_session() -> SparkSession:
+    """Return the session that spark-submit or Databricks gives, prepared for the job."""
+    return prepare(SparkSession.builder.appName("offsetstream").config(map=STATIC).getOrCreate())
+
+
+def prepare(spark: SparkSession) -> SparkSession:
+    """Set what the job needs and prefers in the session; EnvironmentNotReadyError if a connector is missing."""
+    given = {name for name, _ in spark.sparkContext.getConf().getAll()}
+    for name, value in (PREFERRED | REQUIRED).items():
+        if name in REQUIRED or name not in given:
+            spark.conf.set(name, value)
+    for name in ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "io.delta.tables.DeltaTable"):
+        try:
+            spark.sparkContext._jvm.java.lang.Class.forName(  # type: ignore[union-attr]
+                name, False, spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+            )
+        except Py4JError as error:
+            raise EnvironmentNotReadyError(
+                f"Spark has no {name.rsplit('.', 1)[-1]}: start it with --packages {','.join(connectors())}"
+            ) from error
+    return spark
+
+
+def connectors() -> tuple[str, ...]:
+    """Return the Maven coordinates of the connectors for the installed PySpark."""
+    minor = ".".join(pyspark.__version__.split(".")[:2])
+    if minor not in CONNECTORS:
+        raise EnvironmentNotReadyError(
+            f"PySpark {pyspark.__version__} is not one of {', '.join(CONNECTORS)}: install one of these"
+        )
+    return CONNECTORS[minor]

@@ -1,0 +1,70 @@
+"""The topic as Spark reads it: by ``assign`` over all its partitions, read_committed, in batches or as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.cluster.properties import spark_options
+
+RAW_TYPE = "offsets_partition INT, record_offset BIGINT, record_timestamp TIMESTAMP, key BINARY, value BINARY"
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Where the topic is and how to read it; offsets are {offsets partition: offset}."""
+
+    bootstrap_server: str
+    properties: Mapping[str, str]
+
+    def _options(self, partitions: list[int]) -> dict[str, str]:
+        # assign: a subscribing job would join a group and write into the very topic that it reads.
+        return {
+            **spark_options(self.properties),
+            "kafka.bootstrap.servers": self.bootstrap_server,
+            "kafka.isolation.level": "read_committed",
+            # At its default of 500 each task waits half a second at the end of its range (design, section 5).
+            "kafka.fetch.max.wait.ms": self.properties.get("fetch.max.wait.ms", "5"),
+            "groupIdPrefix": "offsetstream",
+            "failOnDataLoss": "true",
+            "assign": json.dumps({OFFSETS_TOPIC: partitions}),
+        }
+
+    def read(self, spark: SparkSession, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
+        """Return the raw records from ``start`` to ``end`` (exclusive) of each partition, as :data:`RAW_TYPE`."""
+        if not start:
+            return spark.createDataFrame([], RAW_TYPE)
+        frame = (
+            spark.read.format("kafka")
+            .options(**self._options(sorted(start)))
+            .option("startingOffsets", _offsets(start))
+            .option("endingOffsets", _offsets(end))
+            .load()
+        )
+        return _raw(frame)
+
+    def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int | None) -> DataFrame:
+        """Return the unbounded raw records from ``start``; a query with a checkpoint goes on where that says."""
+        reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
+        if max_offsets is not None:
+            reader = reader.option("maxOffsetsPerTrigger", max_offsets)
+        return _raw(reader.option("startingOffsets", _offsets(start)).load())
+
+
+def _offsets(offsets: Mapping[int, int]) -> str:
+    return json.dumps({OFFSETS_TOPIC: {str(partition): offset for partition, offset in offsets.items()}})
+
+
+def _raw(frame: DataFrame) -> DataFrame:
+    return frame.select(
+        F.col("partition").alias("offsets_partition"),
+        F.col("offset").alias("record_offset"),
+        F.col("timestamp").alias("record_timestamp"),
+        "key",
+        "value",
+    )

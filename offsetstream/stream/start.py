@@ -1,0 +1,65 @@
+"""How a job starts: which partitions it must load, and from which checkpoint it goes on (design, rules 5 and 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.errors import ClusterError
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.partition_book import OWNED
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.location import TablesLocation
+
+DEFAULT_DELETE_RETENTION = timedelta(hours=24)  # Kafka's delete.retention.ms
+SAFE_SHARE = 0.9  # of it, after which a tombstone that was not read may be gone
+
+
+def partitions_to_load(
+    rows: Mapping[int, Mapping[str, Any]], ends: Mapping[int, PartitionEnds], delete_retention: timedelta
+) -> list[int]:
+    """Return the partitions whose rows cannot be continued: never loaded, records gone, or too long behind."""
+    oldest = datetime.now(UTC) - SAFE_SHARE * delete_retention
+    return [number for number, row in rows.items() if number in ends and _must_load(row, ends[number], oldest)]
+
+
+def is_other_log(row: Mapping[str, Any], ends: PartitionEnds) -> bool:
+    """Tell whether the log ends before what was applied of it: it was truncated, or the topic recreated."""
+    return row["next_offset"] is not None and row["next_offset"] > ends.high_watermark
+
+
+def _must_load(row: Mapping[str, Any], ends: PartitionEnds, oldest: datetime) -> bool:
+    if row["load_state"] != OWNED or is_other_log(row, ends) or row["next_offset"] < ends.log_start_offset:
+        return True
+    caught_up_at: datetime = row["caught_up_at"].replace(tzinfo=row["caught_up_at"].tzinfo or UTC)
+    return row["next_offset"] < ends.last_stable_offset and caught_up_at < oldest
+
+
+def delete_retention(cluster: Cluster) -> tuple[timedelta, str | None]:
+    """Return how long the topic keeps tombstones, and a warning where the cluster does not tell."""
+    try:
+        milliseconds = cluster.topic_config("delete.retention.ms")
+    except ClusterError as error:
+        return DEFAULT_DELETE_RETENTION, f"taking 24 hours for delete.retention.ms: {error}"
+    return timedelta(milliseconds=int(milliseconds)) if milliseconds else DEFAULT_DELETE_RETENTION, None
+
+
+def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint | None:
+    """Return the checkpoint to go on with: that of the last job, if it ended cleanly and fits the tables."""
+    checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id)
+    ended_cleanly = lease.found.owner is None and lease.found.checkpoint_location == checkpoint.location
+    return checkpoint if ended_cleanly and checkpoint.fits(tables) else None
+
+
+def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint:
+    """Claim a new checkpoint, which no other job ever used, and shut out those of the older ones."""
+    checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id + 1)
+    while checkpoint.exists():
+        checkpoint = Checkpoint(spark, root, checkpoint.checkpoint_id + 1)
+    lease.use_checkpoint(checkpoint.checkpoint_id, checkpoint.location)
+    checkpoint.shut_out_older(tables)
+    return checkpoint

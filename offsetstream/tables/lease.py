@@ -1,0 +1,177 @@
+"""The lease: one job at a time writes to a set of tables (design, rule 8).
+
+The lease is the one row of the table ``job_lease``. It is written by delta-rs, so that a heartbeat costs milliseconds
+and waits for no Spark job. Of two competing updates Delta lets one win; the other sees that it has lost.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import threading
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random
+
+from offsetstream.errors import LeaseError, TablesError
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import read_rows
+
+LIFETIME = timedelta(seconds=60)
+TABLE = "job_lease"
+ROW = "offsets"
+_again_on_conflict = retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(8),
+    wait=wait_random(0.01, 0.2),
+    reraise=True,
+)
+
+
+@dataclass(frozen=True)
+class LeaseRow:
+    """The lease as it stands: who holds it, under which checkpoint, and what the holder is asked to do."""
+
+    checkpoint_id: int
+    checkpoint_location: str | None
+    owner: str | None
+    host: str | None
+    pid: int | None
+    heartbeat_at: datetime | None
+    stop_requested_by: str | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the job that holds the lease may still run; a dead process of this host is known to be dead."""
+        if self.owner is None or self.heartbeat_at is None or datetime.now(UTC) - self.heartbeat_at > LIFETIME:
+            return False
+        return not (self.host == socket.gethostname() and not _is_another_live_process(self.pid))
+
+
+def _is_another_live_process(pid: int | None) -> bool:
+    if pid is None or pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class Lease:
+    """The claim of one job on a set of tables; made by :meth:`acquire`, kept alive by :meth:`heartbeat`."""
+
+    def __init__(self, table: DeltaTable, owner: str, found: LeaseRow) -> None:
+        self._table = table
+        self._lock = threading.Lock()  # the heartbeat's thread and the job's share the table
+        self.owner = owner
+        self.found = found  # what the lease said before: how the job before this one ended
+
+    @classmethod
+    def acquire(cls, tables: TablesLocation) -> Lease:
+        """Take the lease; LeaseError if a live job holds it or takes it at this moment."""
+        table = _open(tables)
+        row = _read(table)
+        if row is None:
+            first = {"lease": [ROW], "checkpoint_id": pa.array([0], pa.int32())}
+            write_deltalake(table, pa.table(first), mode="append", schema_mode="merge")
+            table = _open(tables)
+            row = _read(table)
+            assert row is not None  # noqa: S101 - written a line ago
+        if row.is_live:
+            raise LeaseError(
+                f"another job (process {row.pid} on {row.host}) writes to {tables.root}, last sign of life at "
+                f"{row.heartbeat_at:%H:%M:%S} UTC: stop it by 'offsetstream stop --tables {tables.root}', or wait "
+                f"{LIFETIME.seconds} s after it died"
+            )
+        lease = cls(table, f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4()}", row)
+        was = "owner IS NULL" if row.owner is None else f"owner = {_literal(row.owner)}"
+        lease._claim(was)
+        return lease
+
+    def _claim(self, condition: str) -> None:
+        claim = {
+            "owner": _literal(self.owner),
+            "host": _literal(socket.gethostname()),
+            "pid": str(os.getpid()),
+            "heartbeat_at": "now()",
+            "lease_milliseconds": str(int(LIFETIME.total_seconds() * 1000)),
+            "stop_requested_by": "NULL",
+        }
+        try:
+            updated = self._table.update(predicate=condition, updates=claim)
+        except CommitFailedError:
+            updated = {"num_updated_rows": 0}
+        if not updated["num_updated_rows"]:
+            raise LeaseError("another job has just taken the lease of these tables: only one may write to them")
+
+    def use_checkpoint(self, checkpoint_id: int, location: str) -> None:
+        """Note the checkpoint under which this job writes."""
+        self._update({"checkpoint_id": str(checkpoint_id), "checkpoint_location": _literal(location)})
+
+    def heartbeat(self) -> None:
+        """Give a sign of life; LeaseError if another job has taken the lease."""
+        self._update({"heartbeat_at": "now()"})
+
+    def read(self) -> LeaseRow:
+        """Return the lease as it stands; LeaseError if another job has taken it."""
+        with self._lock:
+            self._table.update_incremental()
+            row = _read(self._table)
+        if row is None or row.owner != self.owner:
+            raise LeaseError("another job has taken over the lease of these tables: this one stops")
+        return row
+
+    def release(self) -> None:
+        """Give the lease back, so that the next job starts at once."""
+        self._update({"owner": "NULL", "heartbeat_at": "now()", "stop_requested_by": "NULL"})
+
+    def tidy(self) -> None:
+        """Remove the files of heartbeats more than an hour old."""
+        with self._lock:
+            self._table.vacuum(retention_hours=1, dry_run=False, enforce_retention_duration=False)
+            self._table.cleanup_metadata()
+
+    @_again_on_conflict
+    def _update(self, updates: dict[str, str]) -> None:
+        with self._lock:
+            self._table.update_incremental()
+            updated = self._table.update(predicate=f"owner = {_literal(self.owner)}", updates=updates)
+        if not updated["num_updated_rows"]:
+            raise LeaseError("another job has taken over the lease of these tables: this one stops")
+
+
+def read_lease(tables: TablesLocation) -> LeaseRow | None:
+    """Return the lease of the tables, None if no job ever ran; TablesError if there are no tables."""
+    return _read(_open(tables))
+
+
+@_again_on_conflict
+def request_stop(tables: TablesLocation) -> None:
+    """Ask the job that holds the lease to stop after its present batch."""
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    _open(tables).update(predicate="owner IS NOT NULL", updates={"stop_requested_by": _literal(by)})
+
+
+def _open(tables: TablesLocation) -> DeltaTable:
+    try:
+        return DeltaTable(tables.table(TABLE))
+    except TableNotFoundError as error:
+        raise TablesError(f"there are no tables in {tables.root}: 'offsetstream run' makes them") from error
+
+
+def _read(table: DeltaTable) -> LeaseRow | None:
+    rows = read_rows(table)
+    return LeaseRow(**{name: rows[0][name] for name in LeaseRow.__dataclass_fields__}) if rows else None
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,97 @@
+"""The tables as data: one JSON file per table in ``schemas/``, read here into columns, keys and comments."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1  # raised by any change of a table; kept as a property of every table
+HISTORY_DAY = "written_day"
+_ARROW_TYPES = {
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+}
+
+
+@dataclass(frozen=True)
+class ColumnSchema:
+    """A column: its name, its type in Spark SQL's words and its comment."""
+
+    name: str
+    type: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table: ``kind`` is state (upserted) or history (appended); ``key`` names the columns that identify a row."""
+
+    name: str
+    kind: str
+    comment: str
+    key: tuple[str, ...]
+    columns: tuple[ColumnSchema, ...]
+    internal: bool = False
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns in their order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The columns as Arrow has them."""
+        return pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in self.columns])
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """History lies by the day on which it was written, so that retention drops whole days."""
+        return (HISTORY_DAY,) if self.kind == "history" else ()
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Delta's table properties (design, section 3): state stays readable by every Delta reader."""
+        shared = {"offsetstream.schema_version": str(SCHEMA_VERSION)}
+        if self.kind == "history":
+            return shared | {
+                "delta.autoOptimize.autoCompact": "true",
+                "delta.autoOptimize.optimizeWrite": "true",
+                "delta.dataSkippingStatsColumns": "offsets_partition,record_offset,checkpoint_id,batch_id"
+                if "record_offset" in self.column_names
+                else "offsets_partition,checkpoint_id,batch_id",
+            }
+        return shared | {
+            "delta.enableDeletionVectors": "false",
+            "delta.columnMapping.mode": "none",
+            "delta.deletedFileRetentionDuration": "interval 6 hours",
+            "delta.logRetentionDuration": "interval 2 days",
+        }
+
+
+@cache
+def load_schema(name: str) -> TableSchema:
+    """Return the schema of the table ``name``; KeyError if there is no such table."""
+    return all_schemas()[name]
+
+
+@cache
+def all_schemas() -> dict[str, TableSchema]:
+    """Return every table's schema by the table's name."""
+    folder = resources.files("offsetstream.tables") / "schemas"
+    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".json")), key=lambda e: e.name)
+    return {schema.name: schema for schema in (_parse(json.loads(entry.read_text("utf-8"))) for entry in files)}
+
+
+def _parse(table: dict[str, Any]) -> TableSchema:
+    columns = tuple(ColumnSchema(**column) for column in table.pop("columns"))
+    return TableSchema(columns=columns, key=tuple(table.pop("key")), **table)

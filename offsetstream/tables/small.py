@@ -1,0 +1,65 @@
+"""Small tables whose rows the driver holds: written by delta-rs, in milliseconds where Spark takes a second.
+
+Delta's application transactions are the ones that Spark honours too, but delta-rs does not skip by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.transaction import BatchId, app_id
+
+Row = Mapping[str, Any]
+
+
+def read_rows(table: DeltaTable) -> list[dict[str, Any]]:
+    """Return all rows of the table."""
+    # Not to_pyarrow_table(): its reader threads abort the process now and then when it ends soon afterwards.
+    reader = QueryBuilder().register("rows", table).execute("SELECT * FROM rows")
+    rows: list[dict[str, Any]] = pa.table(reader).to_pylist()
+    return rows
+
+
+def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
+    """Make the rows the table's only ones, once per batch."""
+    table = DeltaTable(tables.table(name))
+    if not _is_done(table, name, batch):
+        write_deltalake(table, _arrow(name, rows), mode="overwrite", commit_properties=_transaction(name, batch))
+
+
+def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
+    """Insert the rows of a history table whose key it does not have yet, signed with the batch."""
+    table, key = DeltaTable(tables.table(name)), load_schema(name).key
+    if _is_done(table, name, batch):
+        return
+    signature = {
+        "checkpoint_id": batch.checkpoint_id,
+        "batch_id": batch.batch_id,
+        "written_day": datetime.now(UTC).date(),
+    }
+    same = " AND ".join(f"(target.{column} IS NOT DISTINCT FROM source.{column})" for column in key)
+    source = _arrow(name, [{**row, **signature} for row in rows])
+    merge = table.merge(
+        source, same, source_alias="source", target_alias="target", commit_properties=_transaction(name, batch)
+    )
+    merge.when_not_matched_insert_all().execute()
+
+
+def _arrow(name: str, rows: Iterable[Row]) -> pa.Table:
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=load_schema(name).arrow)
+
+
+def _is_done(table: DeltaTable, name: str, batch: BatchId) -> bool:
+    done = table.transaction_version(app_id(name))
+    return not batch.is_load and done is not None and done >= batch.version
+
+
+def _transaction(name: str, batch: BatchId) -> CommitProperties | None:
+    return None if batch.is_load else CommitProperties(app_transactions=[Transaction(app_id(name), batch.version)])

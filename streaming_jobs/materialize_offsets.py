@@ -1,0 +1,22 @@
+"""The streaming job for spark-submit and Databricks: the options of ``offsetstream run``, the session of the launcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from offsetstream.cli.main import run_command
+from offsetstream.cli.run import job_options, run_job
+from offsetstream.stream.session import submitted_session
+
+
+@click.command()
+@job_options
+def materialize_offsets(**options: Any) -> None:
+    """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""
+    run_job(options, submitted_session)
+
+
+if __name__ == "__main__":
+    run_command(materialize_offsets)

@@ -1,0 +1,39 @@
+"""One JVM with Kafka's classes of several releases for the whole session."""
+
+from collections.abc import Iterator
+
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from offsetstream.embedded.artifacts import resolve
+from tests.oracle.kafka_classes import KafkaClasses, java_gateway
+
+
+@pytest.fixture(scope="session")
+def gateway() -> Iterator[JavaGateway]:
+    with java_gateway() as running:
+        yield running
+
+
+def _group_coordinator(gateway: JavaGateway, release: str) -> KafkaClasses:
+    return KafkaClasses(gateway, resolve([f"org.apache.kafka:kafka-group-coordinator:{release}"]), release)
+
+
+@pytest.fixture(scope="session")
+def kafka_4_3(gateway: JavaGateway) -> KafkaClasses:
+    return _group_coordinator(gateway, "4.3.1")
+
+
+@pytest.fixture(scope="session")
+def kafka_4_0(gateway: JavaGateway) -> KafkaClasses:
+    return _group_coordinator(gateway, "4.0.2")
+
+
+@pytest.fixture(scope="session")
+def kafka_3_9(gateway: JavaGateway) -> KafkaClasses:
+    return _group_coordinator(gateway, "3.9.2")
+
+
+@pytest.fixture(scope="session")
+def kafka_3_7(gateway: JavaGateway) -> KafkaClasses:
+    return _group_coordinator(gateway, "3.7.2")

@@ -1,0 +1,90 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
+from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
+
+
+def leaves(command: click.Command, path: list[str]) -> Iterator[list[str]]:
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from leaves(child, [*path, name])
+    else:
+        yield path
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_command_has_help_with_examples_of_itself(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    for path in leaves(command, [name]):
+        result = CliRunner().invoke(main, [*path, "--help"], prog_name="offsetstream")
+        assert result.exit_code == 0
+        assert "Examples:\n" in result.output
+        assert f"    offsetstream {' '.join(path)}" in result.output
+
+
+def test_the_help_lists_every_command() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.output.split("Commands:\n")[1].split("\n\n")[0].splitlines()] == list(
+        SUBCOMMANDS
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["groups", "--help"], ["offsets", "list", "--help"]])
+def test_looking_starts_without_spark_or_kafka(arguments: list[str]) -> None:
+    code = (
+        "import sys; from offsetstream.cli.main import main; main(standalone_mode=False); "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    heavy = {"pyspark", "pandas", "pyarrow", "numpy", "confluent_kafka"}
+    assert not heavy & set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_version() -> None:
+    for option in ("-V", "--version"):
+        assert CliRunner().invoke(main, [option]).output == f"offsetstream {version('offsetstream')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["groups", "nonsense"], ["groups", "list", "--nonsense"]])
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "nonsense" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [(OffsetstreamError, 1), (LeaseError, 1), (UsageError, 2), (UnreachableError, 3)],
+)
+def test_an_error_of_ours_is_one_line_and_its_exit_code(error: type[OffsetstreamError], exit_code: int) -> None:
+    @click.group(cls=LazyGroup, lazy_subcommands={}, invoke_without_command=True)
+    def broken() -> None:
+        raise error("what,\nwhere, what to do")
+
+    result = CliRunner().invoke(broken, [])
+    assert (result.exit_code, result.stderr) == (exit_code, "Error: what, where, what to do\n")
+    assert result.stdout == ""
+
+
+def test_options_come_from_the_environment(tmp_path: Path) -> None:
+    environment = {"OFFSETSTREAM_TABLES": str(tmp_path / "somewhere")}
+    for arguments in (["groups", "list"], ["offsets", "list"], ["stop"]):
+        result = CliRunner().invoke(main, arguments, env=environment)
+        assert result.exit_code == 1
+        assert f"{tmp_path}/somewhere" in result.stderr
+
+
+def test_python_dash_m_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "offsetstream", "-V"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"offsetstream {version('offsetstream')}\n"

@@ -1,0 +1,104 @@
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsetstream.cli.output import Block, Column, Output
+from offsetstream.errors import UsageError
+
+COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))
+ROWS: list[dict[str, Any]] = [
+    {"group": "a", "lag": 3, "hidden": True, "client_id": "c"},
+    {"group": "a-group-with-a-long-name", "lag": None, "hidden": False, "client_id": None},
+]
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+HOSTILE = ["", " ", ",", '"', '""', "a\nb", "a\r\nb", "a\x00b", "null", "\ufeff", "grüppe 😀", "=1+1"]
+
+
+def printed(output_format: str, capsysbinary: pytest.CaptureFixture[bytes]) -> str:
+    Output(output_format).table(COLUMNS, ROWS)
+    return capsysbinary.readouterr().out.decode()
+
+
+def test_text_has_columns_as_wide_as_their_longest_cell(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert printed("text", capsysbinary) == (
+        "GROUP                    LAG   CLIENT-ID\na                        3     c\na-group-with-a-long-name -     -\n"
+    )
+
+
+def test_text_has_columns_of_a_least_width(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    Output().table(COLUMNS, ROWS[:1])
+    assert capsysbinary.readouterr().out == b"GROUP           LAG   CLIENT-ID\na               3     c\n"
+
+
+def test_json_has_an_object_per_row(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    text = printed("json", capsysbinary)
+    assert json.loads(text) == ROWS
+    assert text.splitlines()[1] == '  {"group": "a", "lag": 3, "hidden": true, "client_id": "c"},'
+
+
+def test_csv_has_a_header_and_tells_null_from_empty(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert printed("csv", capsysbinary) == (
+        "group,lag,hidden,client_id\r\na,3,true,c\r\na-group-with-a-long-name,,false,\r\n"
+    )
+    Output("csv").table([Column("x"), Column("y")], [{"x": "", "y": None}])
+    assert capsysbinary.readouterr().out == b'x,y\r\n"",\r\n'
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "csv"])
+def test_no_rows(output_format: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    Output(output_format).table([Column("x", "X")], [])
+    assert capsysbinary.readouterr().out == {"text": b"X\n", "json": b"[]\n", "csv": b"x\r\n"}[output_format]
+
+
+def test_blocks_stand_after_empty_lines_and_have_widths_of_their_own(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    column = Column("x", "X", 2)
+    blocks = [Block([column, Column("y", "Y")], [{"x": "long", "y": 1}]), Block([column], [{"x": "a"}])]
+    Output().blocks(["x", "y"], [], blocks)
+    assert capsysbinary.readouterr().out == b"\nX    Y\nlong 1\n\nX\na\n"
+
+
+def test_blocks_are_one_list_for_machines(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    Output("csv").blocks(["x", "y"], [{"x": 1}, {"x": 2, "y": 3}], [])
+    assert capsysbinary.readouterr().out == b"x,y\r\n1,\r\n2,3\r\n"
+
+
+def test_what_would_move_the_cursor_is_shown_and_not_sent(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    Output().table([Column("x", "X")], [{"x": "a\nb\x00\x1b[31m\tü😀"}])
+    assert capsysbinary.readouterr().out.decode() == "X\na\\nb\\x00\\x1b[31m\\tü😀\n"
+
+
+def written(output_format: str, values: list[str], file: Path) -> bytes:
+    Output(output_format, str(file)).table([Column("a"), Column("b")], [{"a": v, "b": 1} for v in values])
+    return file.read_bytes()
+
+
+@settings(max_examples=200)
+@given(st.lists(TEXTS))
+def test_any_text_survives_csv_and_json(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
+    file = tmp_path_factory.getbasetemp() / "any"
+    parsed = list(csv.reader(io.StringIO(written("csv", values, file).decode(), newline=""), strict=True))
+    assert parsed == [["a", "b"], *([value, "1"] for value in values)]
+    assert json.loads(written("json", values, file)) == [{"a": value, "b": 1} for value in values]
+
+
+def test_hostile_texts_survive_another_csv_reader(tmp_path: Path) -> None:
+    values = [value for value in HOSTILE if "\x00" not in value]  # DuckDB's reader ends a text there
+    file = tmp_path / "x.csv"
+    written("csv", values, file)
+    columns = {"a": "VARCHAR", "b": "INTEGER"}
+    found = duckdb.read_csv(str(file), header=True, columns=columns, delimiter=",", quotechar='"').fetchall()
+    assert [row[0] or "" for row in found] == values
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot write .*/no/x: No such file or directory; name another file"):
+        Output("json", str(tmp_path / "no" / "x")).table(COLUMNS, ROWS)
