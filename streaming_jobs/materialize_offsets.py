@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.main import run_command
+from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.run import job_options, run_job
 from offsetstream.stream.session import submitted_session
 
 
-@click.command()
+@click.command(cls=OneLineErrors)
 @job_options
 def materialize_offsets(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""
@@ -19,4 +19,4 @@ def materialize_offsets(**options: Any) -> None:
 
 
 if __name__ == "__main__":
-    run_command(materialize_offsets)
+    materialize_offsets()

@@ -20,7 +20,19 @@ SUBCOMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class OneLineErrors(click.Command):
+    """A command whose errors of ours become one line on stderr and their exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except OffsetstreamError as error:
+            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
+            ctx.exit(error.exit_code)
+
+
+class LazyGroup(OneLineErrors, click.Group):
     """A group whose subcommands are imported when they are called (click's documented recipe)."""
 
     def __init__(self, *args: Any, lazy_subcommands: dict[str, tuple[str, str]], **kwargs: Any) -> None:
@@ -45,14 +57,6 @@ class LazyGroup(click.Group):
         """Write the list of subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, what) for name, (_, what) in self.lazy_subcommands.items()])
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; an error of ours becomes one line on stderr and its exit code."""
-        try:
-            return super().invoke(ctx)
-        except OffsetstreamError as error:
-            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
-            ctx.exit(error.exit_code)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from offsetstream.codec import wire
 from offsetstream.codec.lines import decode_pair
 from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.records import decode_key
 from offsetstream.codec.scala_text import in_hash_map_order, option
 from offsetstream.codec.shapes import record_types
 from offsetstream.codec.text import jackson
@@ -32,9 +33,10 @@ def kafka_json(key: bytes | None, value: bytes | None, types: AbstractSet[int] =
 def kafka_text(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
     """Print a record as the formatters of Kafka 2.1 to 3.9 do: a line with its newline, nothing escaped.
 
-    None for a record that they skip: a null key or another type. Raises Malformed where they stop.
+    None for a record that they skip: a null key or another type. Raises Malformed where they stop, also at a broken
+    key of the other formatter.
     """
-    if key is None or _key_type(key) not in types & BOTH_FORMATTERS:
+    if key is None or _key_type(key) not in BOTH_FORMATTERS or decode_key(key)[0] not in types:
         return None
     document, content = decode_pair(key, value)
     data, group = document["data"], document["data"]["group"]

@@ -30,14 +30,14 @@ def read_rows(table: DeltaTable) -> list[dict[str, Any]]:
 def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Make the rows the table's only ones, once per batch."""
     table = DeltaTable(tables.table(name))
-    if not _is_done(table, name, batch):
-        write_deltalake(table, _arrow(name, rows), mode="overwrite", commit_properties=_transaction(name, batch))
+    if not is_done(table, name, batch):
+        write_deltalake(table, _arrow(name, rows), mode="overwrite", commit_properties=transaction(name, batch))
 
 
 def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Insert the rows of a history table whose key it does not have yet, signed with the batch."""
     table, key = DeltaTable(tables.table(name)), load_schema(name).key
-    if _is_done(table, name, batch):
+    if is_done(table, name, batch):
         return
     signature = {
         "checkpoint_id": batch.checkpoint_id,
@@ -47,7 +47,7 @@ def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: B
     same = " AND ".join(f"(target.{column} IS NOT DISTINCT FROM source.{column})" for column in key)
     source = _arrow(name, [{**row, **signature} for row in rows])
     merge = table.merge(
-        source, same, source_alias="source", target_alias="target", commit_properties=_transaction(name, batch)
+        source, same, source_alias="source", target_alias="target", commit_properties=transaction(name, batch)
     )
     merge.when_not_matched_insert_all().execute()
 
@@ -56,10 +56,12 @@ def _arrow(name: str, rows: Iterable[Row]) -> pa.Table:
     return pa.Table.from_pylist([dict(row) for row in rows], schema=load_schema(name).arrow)
 
 
-def _is_done(table: DeltaTable, name: str, batch: BatchId) -> bool:
+def is_done(table: DeltaTable, name: str, batch: BatchId) -> bool:
+    """Tell whether the table has the batch's transaction already; a load is always done anew."""
     done = table.transaction_version(app_id(name))
     return not batch.is_load and done is not None and done >= batch.version
 
 
-def _transaction(name: str, batch: BatchId) -> CommitProperties | None:
+def transaction(name: str, batch: BatchId) -> CommitProperties | None:
+    """Return what makes delta-rs write the batch's transaction with a commit; None for a load."""
     return None if batch.is_load else CommitProperties(app_transactions=[Transaction(app_id(name), batch.version)])

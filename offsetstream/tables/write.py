@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from delta.tables import DeltaTable
-from deltalake import DeltaTable as DeltaLog
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.schema import TableSchema, load_schema
+from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId, WriterSessions, app_id
 
-DELETED = "_deleted"  # a row of a merge's source that says: this key is no more
-_NEWER = (
-    "source.log_id > target.log_id OR "
-    "(source.log_id = target.log_id AND source.record_offset >= target.record_offset)"
-)
+SMALL_ROWS = 200_000  # up to so many rows of a merge delta-rs takes a tenth of the time of Spark
 
 
 class TableWriter:
@@ -32,7 +28,7 @@ class TableWriter:
 
     def is_empty(self, table: str) -> bool:
         """Tell whether the table has no files, without a Spark job."""
-        return not DeltaLog(self._tables.table(table)).file_uris()
+        return not DeltaTable(self._tables.table(table)).file_uris()
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; ``rows`` has its columns but the three that say who wrote them."""
@@ -50,20 +46,16 @@ class TableWriter:
         ``in_log_order``: an older record never overwrites a newer one. ``only``: a condition on the target; rows of
         the table that fulfil it and are not among ``rows`` are deleted too, which makes a load one atomic step.
         """
-        schema = load_schema(table)
+        merge = Merge(load_schema(table), in_log_order=in_log_order, only=only)
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
-        newer = f"({_NEWER})" if in_log_order else "true"
+        source = source.select(*merge.schema.column_names, DELETED)
+        small = source.limit(SMALL_ROWS + 1).toArrow()
+        path = self._tables.table(table)
+        if small.num_rows <= SMALL_ROWS:
+            merge_by_delta_rs(path, small, merge, batch)
+            return
         with self._sessions.transaction(table, batch) as session:
-            target = DeltaTable.forPath(session, self._tables.table(table)).alias("target")
-            merge = (
-                target.merge(source.alias("source"), _same_key(schema))
-                .whenMatchedDelete(f"source.{DELETED} AND {newer}")
-                .whenMatchedUpdate(f"NOT source.{DELETED} AND {newer} AND {_differs(schema)}", _assignments(schema))
-                .whenNotMatchedInsert(f"NOT source.{DELETED}", _assignments(schema))
-            )
-            if only is not None:
-                merge = merge.whenNotMatchedBySourceDelete(only)
-            merge.execute()
+            merge_by_spark(session, path, source, merge)
 
 
 def _signed(rows: DataFrame, batch: BatchId) -> DataFrame:
@@ -75,14 +67,3 @@ def _signed(rows: DataFrame, batch: BatchId) -> DataFrame:
         }
     )
 
-
-def _same_key(schema: TableSchema) -> str:
-    return " AND ".join(f"target.`{name}` <=> source.`{name}`" for name in schema.key)
-
-
-def _differs(schema: TableSchema) -> str:
-    return "(" + " OR ".join(f"NOT target.`{name}` <=> source.`{name}`" for name in schema.column_names) + ")"
-
-
-def _assignments(schema: TableSchema) -> dict[str, str]:
-    return {f"`{name}`": f"source.`{name}`" for name in schema.column_names}

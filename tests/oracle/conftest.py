@@ -37,3 +37,13 @@ def kafka_3_9(gateway: JavaGateway) -> KafkaClasses:
 @pytest.fixture(scope="session")
 def kafka_3_7(gateway: JavaGateway) -> KafkaClasses:
     return _group_coordinator(gateway, "3.7.2")
+
+
+@pytest.fixture(scope="session")
+def tools_4_3(gateway: JavaGateway) -> KafkaClasses:
+    return KafkaClasses(gateway, resolve(["org.apache.kafka:kafka-tools:4.3.1"]), "4.3.1")
+
+
+@pytest.fixture(scope="session")
+def broker_3_9(gateway: JavaGateway) -> KafkaClasses:
+    return KafkaClasses(gateway, resolve(["org.apache.kafka:kafka_2.13:3.9.2"]), "3.9.2")

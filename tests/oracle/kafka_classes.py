@@ -73,6 +73,11 @@ class KafkaClasses:
         results = self._map(self._function("rewrite", message, version), [b64encode(body).decode() for body in bodies])
         return [None if result.startswith(FAILED) else b64decode(result) for result in results]
 
+    def new(self, name: str, *arguments: Any) -> Any:
+        """An instance of a class of this release, by its constructor with as many parameters."""
+        constructors = [c for c in self._class(name).getConstructors() if c.getParameterCount() == len(arguments)]
+        return constructors[0].newInstance(self._array(self._java.lang.Object, arguments))
+
     def _map(self, function: Any, lines: Sequence[str]) -> list[str]:
         if not lines:
             return []

@@ -1,0 +1,84 @@
+"""Finds the broker that tests talk to: one given by address, one in a container, or the embedded one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import DockerException
+from testcontainers.core.container import DockerContainer
+
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.ports import LOOPBACK, free_ports
+from offsetstream.embedded.properties import Node, server_properties
+
+ADDRESS = "OFFSETSTREAM_TEST_BOOTSTRAP_SERVER"
+_IMAGE = f"apache/kafka:{DEFAULT_VERSION}"
+
+
+@dataclass(frozen=True)
+class BrokerUnderTest:
+    bootstrap_server: str
+    origin: str
+
+
+def origin() -> str:
+    """Say in words where the broker comes from; starts nothing."""
+    if ADDRESS in os.environ:
+        return f"{os.environ[ADDRESS]} ({ADDRESS})"
+    if _container_engine_answers():
+        return f"{_IMAGE} by testcontainers"
+    return f"embedded Kafka {DEFAULT_VERSION} (no {ADDRESS}, no container engine)"
+
+
+@contextmanager
+def broker_for_tests() -> Iterator[BrokerUnderTest]:
+    where = origin()
+    if ADDRESS in os.environ:
+        yield BrokerUnderTest(os.environ[ADDRESS], where)
+    elif _container_engine_answers():
+        with _kafka_in_a_container() as bootstrap_server:
+            yield BrokerUnderTest(bootstrap_server, where)
+    else:
+        with EmbeddedKafka() as kafka:
+            yield BrokerUnderTest(kafka.bootstrap_server, where)
+
+
+def _container_engine_answers() -> bool:
+    try:
+        client = docker.from_env(timeout=5)
+    except DockerException:
+        return False
+    try:
+        return bool(client.ping())
+    except DockerException:
+        return False
+    finally:
+        client.close()
+
+
+@contextmanager
+def _kafka_in_a_container() -> Iterator[str]:
+    """The embedded broker's settings in Kafka's own image, which takes them as environment variables.
+
+    It listens inside on the very port that is published on the loopback address, so one address serves both sides.
+    """
+    client_port, broker_port, controller_port = free_ports(3)
+    node = Node(1, client_port, broker_port, controller_port)
+    properties = server_properties(node, [node], DEFAULT_VERSION, Path("/var/lib/kafka/data"), [], {})
+    properties["listeners"] = properties["listeners"].replace(
+        f"CLIENT://{LOOPBACK}:", "CLIENT://0.0.0.0:"
+    )
+    container = DockerContainer(_IMAGE)
+    for name, value in properties.items():
+        container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", value)
+    published: dict[str, Any] = container.ports
+    published[f"{client_port}/tcp"] = (LOOPBACK, client_port)
+    with container:
+        bootstrap_server = f"{LOOPBACK}:{client_port}"
+        admin_client(bootstrap_server).list_topics(timeout=90)
+        yield bootstrap_server

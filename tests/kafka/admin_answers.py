@@ -1,0 +1,131 @@
+"""What the cluster itself says of its groups, by confluent-kafka's Admin client, as plain sorted values.
+
+It does not see share and streams groups, and lists no offsets of topics that it may not describe (docs/design.md, 4b).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
+
+_TIMEOUT = 30.0
+_STATES = {
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.DEAD: "Dead",
+    ConsumerGroupState.EMPTY: "Empty",
+    ConsumerGroupState.UNKNOWN: "Unknown",  # Assigning and Reconciling too, which librdkafka does not know
+}
+_TYPES = {
+    ConsumerGroupType.CLASSIC: "Classic",
+    ConsumerGroupType.CONSUMER: "Consumer",
+    ConsumerGroupType.UNKNOWN: "Unknown",
+}
+
+Place = tuple[str, int]  # topic and partition
+
+
+@dataclass(frozen=True, order=True)
+class ListedGroup:
+    group_id: str
+    group_type: str
+    state: str
+    is_simple: bool
+
+
+@dataclass(frozen=True)
+class DescribedMember:
+    member_id: str
+    client_id: str
+    client_host: str  # with its slash, as the tables have it
+    group_instance_id: str | None
+    assigned: tuple[Place, ...]
+    target: tuple[Place, ...] | None  # of KIP-848 groups only
+
+
+@dataclass(frozen=True)
+class DescribedGroup:
+    group_id: str
+    group_type: str
+    state: str
+    is_simple: bool
+    assignor: str
+    coordinator_id: int
+    members: tuple[DescribedMember, ...]  # by member id
+
+
+@dataclass(frozen=True)
+class CommittedOffset:
+    committed_offset: int
+    metadata: str
+    leader_epoch: int | None
+
+
+def list_groups(admin: AdminClient) -> list[ListedGroup]:
+    """List all groups that the cluster lists, by id."""
+    found = admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
+    assert not found.errors, found.errors
+    return sorted(
+        ListedGroup(
+            group.group_id, _TYPES[group.type], _STATES[group.state], bool(group.is_simple_consumer_group)
+        )
+        for group in found.valid
+    )
+
+
+def describe_groups(admin: AdminClient, group_ids: Iterable[str]) -> dict[str, DescribedGroup]:
+    """Describe groups with their members; a group that does not exist raises KafkaException or is Dead."""
+    wanted = sorted(group_ids)
+    if not wanted:
+        return {}
+    asked = admin.describe_consumer_groups(wanted, request_timeout=_TIMEOUT)
+    return {group_id: _described(asked[group_id].result(_TIMEOUT)) for group_id in wanted}
+
+
+def committed_offsets(
+    admin: AdminClient, group_ids: Iterable[str]
+) -> dict[tuple[str, str, int], CommittedOffset]:
+    """Ask for all committed offsets of the groups, by (group, topic, partition)."""
+    asked = {
+        group_id: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id]
+        for group_id in sorted(group_ids)
+    }
+    return {
+        (group_id, place.topic, place.partition): CommittedOffset(
+            place.offset, place.metadata or "", None if place.leader_epoch in (None, -1) else place.leader_epoch
+        )
+        for group_id, future in asked.items()
+        for place in future.result(_TIMEOUT).topic_partitions
+        if place.offset >= 0
+    }
+
+
+def _described(group: ConsumerGroupDescription) -> DescribedGroup:
+    members = sorted((_member(member) for member in group.members), key=lambda member: member.member_id)
+    return DescribedGroup(
+        group.group_id,
+        _TYPES[group.type],
+        _STATES[group.state],
+        bool(group.is_simple_consumer_group),
+        group.partition_assignor,
+        group.coordinator.id,
+        tuple(members),
+    )
+
+
+def _member(member: MemberDescription) -> DescribedMember:
+    target = member.target_assignment
+    return DescribedMember(
+        member.member_id,
+        member.client_id,
+        member.host,
+        member.group_instance_id,
+        _places(member.assignment.topic_partitions),
+        None if target is None else _places(target.topic_partitions),
+    )
+
+
+def _places(partitions: Iterable[TopicPartition]) -> tuple[Place, ...]:
+    return tuple(sorted((place.topic, place.partition) for place in partitions))
