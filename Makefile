@@ -36,7 +36,7 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file requirements.lock
 
 bench-load: install ## Measure the first load of a million commits
-	@$(BIN)/python benchmarks/first_load.py
+	@$(BIN)/python -m benchmarks.first_load
 
 clean: ## Remove the environment and what tests and checks left
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

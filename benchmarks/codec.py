@@ -67,7 +67,7 @@ _COLUMNS = 10
 
 
 def struct_loop(keys: list[bytes], values: list[bytes | None]) -> list[list[object]]:
-    """The plain way: one record after the other into lists, one list a column."""
+    """Decode the plain way: one record after the other into lists, one list a column."""
     columns: list[list[object]] = [[] for _ in range(_COLUMNS)]
     appends = [column.append for column in columns]
     for key, value in zip(keys, values, strict=True):

@@ -1,14 +1,17 @@
 """Finds the broker that tests talk to: one given by address, one in a container, or the embedded one."""
 
+import gc
 import os
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import docker
-from docker.errors import DockerException
+import docker  # type: ignore[import-untyped]  # it ships no types
+from docker.errors import DockerException  # type: ignore[import-untyped]
 from testcontainers.core.container import DockerContainer
 
 from offsetstream.embedded.clients import admin_client
@@ -48,17 +51,22 @@ def broker_for_tests() -> Iterator[BrokerUnderTest]:
             yield BrokerUnderTest(kafka.bootstrap_server, where)
 
 
+@cache
 def _container_engine_answers() -> bool:
+    with warnings.catch_warnings():
+        # docker's client leaves its socket open where no engine answers; it is collected here, in silence.
+        warnings.simplefilter("ignore", ResourceWarning)
+        answers = _ping()
+        gc.collect()
+    return answers
+
+
+def _ping() -> bool:
     try:
-        client = docker.from_env(timeout=5)
+        with closing(docker.from_env(timeout=5)) as client:
+            return bool(client.ping())
     except DockerException:
         return False
-    try:
-        return bool(client.ping())
-    except DockerException:
-        return False
-    finally:
-        client.close()
 
 
 @contextmanager
@@ -70,9 +78,7 @@ def _kafka_in_a_container() -> Iterator[str]:
     client_port, broker_port, controller_port = free_ports(3)
     node = Node(1, client_port, broker_port, controller_port)
     properties = server_properties(node, [node], DEFAULT_VERSION, Path("/var/lib/kafka/data"), [], {})
-    properties["listeners"] = properties["listeners"].replace(
-        f"CLIENT://{LOOPBACK}:", "CLIENT://0.0.0.0:"
-    )
+    properties["listeners"] = properties["listeners"].replace(f"CLIENT://{LOOPBACK}:", "CLIENT://0.0.0.0:")
     container = DockerContainer(_IMAGE)
     for name, value in properties.items():
         container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import click
@@ -34,7 +35,7 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def run_job(options: dict[str, Any], session: Callable[[], SparkSession]) -> None:
+def run_job(options: dict[str, Any], session: Callable[[], AbstractContextManager[SparkSession]]) -> None:
     """Run the job with the options of :func:`job_options`; SIGTERM and SIGINT end it between two batches."""
     settings = JobSettings(
         bootstrap_server=options["bootstrap_server"],

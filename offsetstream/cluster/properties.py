@@ -10,7 +10,10 @@ import javaproperties
 
 from offsetstream.errors import UsageError
 
-_JAAS_OPTION = re.compile(r"""(\w[\w.]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
+# As Java's StreamTokenizer reads them, Kafka's JaasConfig being built on it: quoted with escapes, or a bare word.
+_JAAS_OPTION = re.compile(r"""(\w[\w.]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"'=]+))""")
+_JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
+_JAAS_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 # Java's names that librdkafka has too; it needs no others to ask what we ask.
 _JAVA_TO_LIBRDKAFKA = {
     "ssl.truststore.location": "ssl.ca.location",
@@ -64,7 +67,14 @@ def librdkafka_config(properties: Mapping[str, str]) -> dict[str, str]:
 def _credentials(jaas: str | None) -> dict[str, str]:
     if jaas is None:
         return {}
-    options = {name: quoted or single for name, quoted, single in _JAAS_OPTION.findall(jaas)}
-    unescaped = {name: re.sub(r"\\(.)", r"\1", value) for name, value in options.items()}
+    options = {name: _unescape(quoted or single) or bare for name, quoted, single, bare in _JAAS_OPTION.findall(jaas)}
     wanted = {"username": "sasl.username", "password": "sasl.password"}
-    return {wanted[name]: value for name, value in unescaped.items() if name in wanted}
+    return {wanted[name]: value for name, value in options.items() if name in wanted}
+
+
+def _unescape(text: str) -> str:
+    return _JAAS_ESCAPE.sub(lambda found: _escaped(found[1]), text)
+
+
+def _escaped(code: str) -> str:
+    return chr(int(code, 8)) if code.isdigit() and code[0] < "8" else _JAAS_ESCAPES.get(code, code)

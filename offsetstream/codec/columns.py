@@ -52,25 +52,27 @@ class Cursor:
     @classmethod
     def over(cls, array: pa.Array) -> "Cursor":
         """Start at the first byte of each value of a binary or large_binary array; a null value is empty."""
-        wide = pa.types.is_large_binary(array.type)
+        kind = np.dtype(np.int64 if pa.types.is_large_binary(array.type) else np.int32)
         _, offsets_buffer, data_buffer = array.buffers()
-        offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32, len(array) + 1, array.offset * (8 if wide else 4))
-        data = np.frombuffer(data_buffer or b"", np.uint8)
+        offsets = np.frombuffer(offsets_buffer, kind, len(array) + 1, array.offset * kind.itemsize)
+        data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
         if len(data) < _MIN_BUFFER:
             data = np.concatenate([data, np.zeros(_MIN_BUFFER, np.uint8)])
-        at, end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
-        return cls(data, at, end, np.zeros(len(array), np.uint8))
+        at = offsets.astype(np.int64) - offsets[0]
+        return cls(data, at[:-1], at[1:].copy(), np.zeros(len(array), np.uint8))
 
     @property
     def ok(self) -> Bools:
         """Which records could be read so far."""
-        return self.reason == OK
+        readable: Bools = self.reason == OK
+        return readable
 
     def fail(self, mask: Bools, reason: int) -> None:
         """Give the records in `mask` a reason, unless they have one."""
-        if mask.any():
-            self.reason[mask & (self.reason == OK)] = reason
-            self.end[mask] = _ENDLESS
+        rows = mask.nonzero()[0]
+        if len(rows):
+            self.reason[rows[self.reason[rows] == OK]] = reason
+            self.end[rows] = _ENDLESS
 
     def advance(self, size: int | Positions) -> Positions:
         """Move on by `size` bytes and return where that began; records with fewer bytes left are truncated."""
@@ -80,11 +82,11 @@ class Cursor:
         return start
 
     def byte(self, start: Positions) -> npt.NDArray[np.uint8]:
-        """The bytes at `start`; only a record that has failed can point beyond the last one."""
+        """Take the bytes at `start`; only a record that has failed can point beyond the last one."""
         return self.data[np.minimum(start, len(self.data) - 1)]
 
     def gather(self, start: Positions, dtype: str) -> Numbers:
-        """The unaligned big-endian numbers at `start`, in native order."""
+        """Take the unaligned big-endian numbers at `start`, in native order."""
         kind = np.dtype(dtype)
         view: Numbers = np.ndarray((len(self.data) - kind.itemsize + 1,), kind, self.data.data, 0, (1,))
         return view[np.minimum(start, len(view) - 1)].byteswap(inplace=True)
@@ -95,7 +97,7 @@ def _read_number(cursor: Cursor, dtype: str, where: Bools | None, default: int) 
     if where is None or where.all():
         return cursor.gather(cursor.advance(size), dtype)
     values = np.full(len(where), default, dtype)
-    rows = np.flatnonzero(where)
+    rows = where.nonzero()[0]
     if len(rows):
         values[rows] = cursor.gather(cursor.advance(where * np.int64(size))[rows], dtype)
     return values
@@ -127,7 +129,7 @@ def read_string(cursor: Cursor, where: Bools | None = None) -> Slices:
     """Read a STRING from each record: INT16 byte length, then the bytes."""
     length = read_int16(cursor, where)
     cursor.fail(length < 0, NEGATIVE_LENGTH)
-    start = cursor.advance(np.maximum(length, 0))
+    start = cursor.advance(np.maximum(length, 0, out=length))
     return Slices(start, cursor.at)
 
 
@@ -141,8 +143,7 @@ def read_compact_string(cursor: Cursor, where: Bools) -> Slices:
         _read_longer_varint(cursor, length, long)
     length -= 1
     cursor.fail(length < 0, NEGATIVE_LENGTH)
-    cursor.fail(length > _MAX_STRING, TOO_LONG)
-    start = cursor.advance(np.clip(length, 0, _MAX_STRING))
+    start = cursor.advance(np.maximum(length, 0, out=length))
     return Slices(start, cursor.at)
 
 
@@ -154,6 +155,7 @@ def _read_longer_varint(cursor: Cursor, length: Positions, long: Bools) -> None:
         length += np.where(long, (byte - 1) << shift, 0)  # less one: the continuation bit of the byte before
         long = long & (byte >= 0x80)  # noqa: PLR2004
     cursor.fail(long, BY_RECORD)
+    cursor.fail(length > _MAX_STRING + 1, TOO_LONG)
 
 
 def read_topic_id_tag(cursor: Cursor, where: Bools) -> tuple[Bools, Numbers]:

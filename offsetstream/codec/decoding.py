@@ -1,5 +1,6 @@
 """Whole batches of records: Arrow columns of keys and values in, decoded columns out."""
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from offsetstream.codec.group_records import JSON_COLUMNS, decode_group_records
 from offsetstream.codec.shapes import record_types
 from offsetstream.codec.wire import Malformed
 
-BinaryColumn: TypeAlias = pa.Array | pa.ChunkedArray
+BinaryColumn: TypeAlias = pa.Array | pa.ChunkedArray | Iterable[bytes | None]
 
 DECODED_SCHEMA = pa.schema(
     [
@@ -36,7 +37,7 @@ DECODED_SCHEMA = pa.schema(
 )
 """The columns of a decoded batch."""
 
-_ROWS = 1 << 14  # at a time, so that the working arrays stay in the processor's cache
+_ROWS = 1 << 16  # at a time, so that the working arrays stay in the processor's cache
 _COMMIT_FIELDS = {
     "committed_offset": "offset",
     "leader_epoch": "leaderEpoch",
@@ -51,11 +52,11 @@ _NULL_AT_MINUS_ONE = ("leader_epoch", "expire_timestamp_ms")
 def decode_records(keys: BinaryColumn, values: BinaryColumn) -> pa.RecordBatch:
     """Decode records of `__consumer_offsets` into the columns of `DECODED_SCHEMA`, one row a record, in order.
 
-    `keys` and `values` are binary or large_binary arrays of equal length; a null value is a tombstone. A record
-    that cannot be decoded has a reason in `error` and nulls elsewhere (its group id stays if its key is whole), and
-    does not affect the others. Offset commits are decoded whole columns at a time, other records one by one.
-    Offsets and epochs are Kafka's, times are milliseconds since 1970. Raises ValueError for arrays of different
-    length or more than 2 GiB of bytes, TypeError for other types.
+    `keys` and `values` are binary or large_binary arrays, or pandas Series or lists of bytes, of equal length; a null
+    value is a tombstone. A record that cannot be decoded has a reason in `error` and nulls elsewhere (its group id
+    stays if its key is whole), and does not affect the others. Offset commits are decoded whole columns at a time,
+    other records one by one. Offsets and epochs are Kafka's, times are milliseconds since 1970. Raises ValueError for
+    arrays of different length or more than 2 GiB of bytes, TypeError for other types.
     """
     keys, values = _one_array(keys, "keys"), _one_array(values, "values")
     if len(keys) != len(values):
@@ -67,9 +68,14 @@ def decode_records(keys: BinaryColumn, values: BinaryColumn) -> pa.RecordBatch:
 
 
 def _one_array(column: BinaryColumn, name: str) -> pa.Array:
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        column = pa.array(column, pa.binary(), from_pandas=True)
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         raise TypeError(f"{name} are {column.type}: pass a binary or large_binary Arrow array")
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(whole, pa.ChunkedArray):
+        raise ValueError(f"{name} are more than 2 GiB: pass smaller batches, or large_binary")  # noqa: TRY004
+    return whole
 
 
 def _known_types() -> Bools:
@@ -116,7 +122,9 @@ class _Batch:
         unknown = self.typed & ~_KNOWN[self.key_type.view(np.uint16)]
         self.findings.add_by_number(unknown, self.key_type, lambda key_type: f"unknown key type {key_type}")
         self.key.fail(unknown, EXCLUDED)
-        has_commit_type = self.key.ok & (self.key_type >= 0) & (self.key_type <= max(offset_commits.OFFSET_COMMIT_TYPES))
+        has_commit_type = (
+            self.key.ok & (self.key_type >= 0) & (self.key_type <= max(offset_commits.OFFSET_COMMIT_TYPES))
+        )
         self.read_key = offset_commits.read_keys(self.key, has_commit_type)
         self.findings.add_cursor(self.key, "key")
         self.key_read: Bools = self.key.ok
@@ -135,7 +143,7 @@ class _Batch:
         self.findings.add_cursor(self.value, "value")
 
     def _read_group_records(self) -> dict[str, pa.Array]:
-        rows = np.flatnonzero(self.key_read & ~self.is_commit)
+        rows = (self.key_read & ~self.is_commit).nonzero()[0]
         if not len(rows):
             return {name: pa.nulls(len(self.keys), pa.string()) for name in JSON_COLUMNS}
         decoded = decode_group_records(self.keys.take(rows).to_pylist(), self.values.take(rows).to_pylist())
@@ -148,7 +156,7 @@ class _Batch:
 
     def _value_columns(self) -> dict[str, pa.Array]:
         columns = offset_commits.value_columns(self.value, self.read_value, self.value.ok)
-        found = {row: self._commit_by_record(int(row)) for row in np.flatnonzero(offset_commits.by_record(self.value))}
+        found = {row: self._commit_by_record(int(row)) for row in offset_commits.by_record(self.value).nonzero()[0]}
         commits = {row: commit for row, commit in found.items() if commit}
         if not commits:
             return columns

@@ -9,6 +9,7 @@ from offsetstream.codec.shapes import Shape, record_types
 from offsetstream.codec.wire import Malformed
 from offsetstream.codec.writers import Writer, message_writer
 
+CURRENT = -1
 _PREFIX = struct.Struct(">h")
 
 
@@ -18,10 +19,15 @@ def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
     A value in a layout that an older release wrote under the same version is recognised by its fields. Raises
     Malformed, with what is wrong and where.
     """
-    key_type, key_data = open_document(key, "key", "type")
+    key_type, _ = open_document(key, "key", "type")
+    return encode_key(key), encode_value(key_type, value)
+
+
+def encode_key(key: Any) -> bytes:
+    """Encode the key of a record, `{"type": …, "data": {…}}`. Raises Malformed."""
+    key_type, data = open_document(key, "key", "type")
     known_type(key_type)
-    encoded = _encode(_key_writer(key_type), key_type, key_data, "key")
-    return encoded, encode_value(key_type, value)
+    return _encode(_key_writer(key_type), key_type, data, "key")
 
 
 def encode_value(key_type: int, value: Any) -> bytes | None:
@@ -34,11 +40,16 @@ def encode_value(key_type: int, value: Any) -> bytes | None:
         raise Malformed(unsupported_version(key_type, version))
     fitting = [index for index, shape in enumerate(record.older_values) if _has_fields_of(data, shape, version)]
     current = not fitting or _has_fields_of(data, record.value, version)
-    return _encode(_value_writer(key_type, version, -1 if current else fitting[0]), version, data, "value")
+    return encode_layout(key_type, version, CURRENT if current else fitting[0], data)
+
+
+def encode_layout(key_type: int, version: int, older: int, data: Any) -> bytes:
+    """Encode a value in one layout of its version: CURRENT, or a number among the older ones. Raises Malformed."""
+    return _encode(_value_writer(key_type, version, older), version, data, "value")
 
 
 def open_document(document: Any, name: str, number: str) -> tuple[int, Any]:
-    """The number and the data of one half of a record; raises Malformed if it has another form."""
+    """Open one half of a record into its number and its data; raises Malformed if it has another form."""
     if not isinstance(document, dict) or document.keys() != {number, "data"} or type(document[number]) is not int:
         raise Malformed(f'{name} is not {{"{number}": a number, "data": {{…}}}}: {document!r}')
     return document[number], document["data"]
@@ -58,7 +69,7 @@ def _key_writer(key_type: int) -> Writer:
 @cache
 def _value_writer(key_type: int, version: int, older: int) -> Writer:
     record = record_types()[key_type]
-    return message_writer(record.value if older < 0 else record.older_values[older], version)
+    return message_writer(record.value if older == CURRENT else record.older_values[older], version)
 
 
 def _encode(writer: Writer, prefix: int, data: Any, where: str) -> bytes:

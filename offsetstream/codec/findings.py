@@ -23,8 +23,10 @@ class Findings:
 
     def add(self, mask: Bools, text: str) -> None:
         """Give every record in `mask` the same reason."""
-        if mask.any():
-            self._index[mask & self.none] = self._number(text)
+        rows = mask.nonzero()[0]
+        rows = rows[self._index[rows] < 0]
+        if len(rows):
+            self._index[rows] = self._number(text)
 
     def add_each(self, rows: Sequence[int], texts: Sequence[str]) -> None:
         """Give each of `rows` its own reason."""
@@ -33,10 +35,11 @@ class Findings:
 
     def add_by_number(self, mask: Bools, codes: Numbers, text: Callable[[int], str]) -> None:
         """Give each record in `mask` the reason that belongs to its code."""
-        if mask.any():
-            distinct, inverse = np.unique(codes[mask], return_inverse=True)
+        rows = mask.nonzero()[0]
+        if len(rows):
+            distinct, inverse = np.unique(codes[rows], return_inverse=True)
             numbers = np.array([self._number(text(int(code))) for code in distinct], np.int32)
-            self._index[mask] = numbers[inverse]
+            self._index[rows] = numbers[inverse]
 
     def add_cursor(self, cursor: Cursor, where: str) -> None:
         """Take over what a cursor found wrong."""
@@ -46,7 +49,7 @@ class Findings:
             self.add(cursor.reason == reason, placed(text, where))
 
     def column(self) -> pa.Array:
-        """The reasons as a string column, null where there is none."""
+        """Return the reasons as a string column, null where there is none."""
         if not self._texts:
             return pa.nulls(len(self._index), pa.string())
         return pa.array(list(self._texts)).take(pa.array(self._index, mask=self.none))

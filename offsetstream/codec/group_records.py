@@ -1,14 +1,24 @@
 """Records other than offset commits: Kafka's JSON of key and value, and the value with embedded bytes decoded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from offsetstream.codec import records
-from offsetstream.codec.consumer_protocol import with_embedded_decoded
+from offsetstream.codec.connect_protocol import decode_connect_assignment, decode_connect_subscription
+from offsetstream.codec.consumer_protocol import decode_assignment, decode_subscription
+from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import Malformed
 
+_Decoder: TypeAlias = Callable[[bytes], JsonObject]
+
+_GROUP_METADATA, _CONSUMER_MEMBER = 2, 5
+_BY_PROTOCOL_TYPE: dict[str, tuple[_Decoder, _Decoder]] = {
+    "consumer": (decode_subscription, decode_assignment),
+    "connect": (decode_connect_subscription, decode_connect_assignment),
+}
 JSON_COLUMNS = ("key_json", "value_json", "value_decoded_json")
 
 
@@ -49,5 +59,36 @@ def _value_texts(key_type: int, value: bytes | None) -> tuple[str | None, str | 
         return None, None
     version, data = records.decode_value(key_type, value)
     text = jackson({"version": version, "data": data})
-    decoded: dict[str, Any] = with_embedded_decoded(key_type, data)
+    decoded = with_embedded_decoded(key_type, data)
     return text, text if decoded is data else jackson({"version": version, "data": decoded})
+
+
+def with_embedded_decoded(key_type: int, data: JsonObject) -> JsonObject:
+    """Decode the embedded bytes in a record's value too; the same object if it holds none that are known.
+
+    Concerns the members of GroupMetadataValue, by its protocol type, and the classic protocols of a
+    ConsumerGroupMemberMetadataValue. Bytes that cannot be decoded stay bytes.
+    """
+    if key_type == _GROUP_METADATA and data["members"] and data["protocolType"] in _BY_PROTOCOL_TYPE:
+        subscription, assignment = _BY_PROTOCOL_TYPE[data["protocolType"]]
+        decoders = {"subscription": subscription, "assignment": assignment}
+        return {**data, "members": [_decoded(member, decoders) for member in data["members"]]}
+    if key_type == _CONSUMER_MEMBER and data.get("classicMemberMetadata"):
+        classic = data["classicMemberMetadata"]
+        protocols = [
+            _decoded(protocol, {"metadata": decode_subscription}) for protocol in classic["supportedProtocols"]
+        ]
+        return {**data, "classicMemberMetadata": {**classic, "supportedProtocols": protocols}}
+    return data
+
+
+def _decoded(document: JsonObject, decoders: dict[str, _Decoder]) -> JsonObject:
+    return {**document, **{name: _try(decoder, document[name]) for name, decoder in decoders.items()}}
+
+
+@lru_cache(maxsize=4096)  # the members of a group mostly repeat each other, and the group's earlier records
+def _try(decoder: _Decoder, data: bytes) -> Any:
+    try:
+        return decoder(data)
+    except Malformed:
+        return data

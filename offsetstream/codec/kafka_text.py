@@ -63,7 +63,7 @@ def _offset_text(content: JsonObject) -> str:
 
 
 def _group_text(group: str, content: JsonObject) -> str:
-    """A classic group as the 3.9 coordinator prints the one it builds from the record."""
+    """Print the group that the 3.9 coordinator builds from the record."""
     data = content["data"]
     _check_static_members(group, data["members"])
     members = {member["memberId"]: _member_text(member, data["protocol"]) for member in data["members"]}

@@ -58,7 +58,7 @@ def _converted(line: str, convert: Callable[[JsonObject], JsonObject]) -> str:
         record = _parse(line)
         return jackson(convert(record))
     except Malformed as reason:
-        return jackson({"error": str(reason), **record})
+        return jackson({"error": str(reason)} | {name: cell for name, cell in record.items() if name != "error"})
 
 
 def _parse(line: str) -> JsonObject:

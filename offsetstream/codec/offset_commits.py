@@ -55,9 +55,8 @@ class CommitValues:
 
 def read_keys(keys: Cursor, is_commit: Bools) -> CommitKeys:
     """Read the group id of every key, then topic and partition of the offset commits."""
-    group = read_string(keys)
-    topic = read_string(keys, None if is_commit.all() else is_commit)
-    return CommitKeys(group, topic, read_int32(keys, None if is_commit.all() else is_commit))
+    where = None if is_commit.all() else is_commit
+    return CommitKeys(read_string(keys), read_string(keys, where), read_int32(keys, where))
 
 
 def read_values(values: Cursor, version: Numbers, wanted: Bools) -> CommitValues:
@@ -79,19 +78,17 @@ def read_values(values: Cursor, version: Numbers, wanted: Bools) -> CommitValues
     expires = wanted & (version == _EXPIRES)
     expire_timestamp = read_int64(values, expires, _NONE) if expires.any() else np.full(len(version), _NONE)
     has_id, topic_id = read_topic_id_tag(values, flexible) if any_flexible else (flexible, values.at)
-    return CommitValues(
-        committed_offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, has_id, topic_id
-    )
+    return CommitValues(committed_offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, has_id, topic_id)
 
 
 def key_columns(keys: Cursor, read: CommitKeys, key_read: Bools, is_commit: Bools) -> dict[str, pa.Array]:
-    """The columns of the keys: the group id where `key_read`, the rest where also `is_commit`."""
+    """Make the columns of the keys: the group id where `key_read`, the rest where also `is_commit`."""
     group, topic = strings(keys.data, [read.group, read.topic], [key_read, is_commit])
     return {"group_id": group, "topic": topic, "partition": numbers(read.partition, is_commit)}
 
 
 def value_columns(values: Cursor, read: CommitValues, valid: Bools) -> dict[str, pa.Array]:
-    """The columns of the values, null where not `valid`; an epoch or expiry of -1 and a zero topic id are null."""
+    """Make the columns of the values, null where not `valid`; an epoch or expiry of -1 and a zero topic id are null."""
     (metadata,) = strings(values.data, [read.metadata], [valid])
     return {
         "committed_offset": numbers(read.committed_offset, valid),

@@ -4,6 +4,7 @@ Results have the form that Kafka's generated JSON converters give them (referenc
 schema, fields of other versions absent, a tagged field absent when it equals its default; bytes stay `bytes`.
 """
 
+import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -76,6 +77,26 @@ def _array_reader(element: Reader, flexible: bool, nullable: bool) -> Reader:
     return read
 
 
+def _number_array_reader(kind: str, flexible: bool, nullable: bool) -> Reader:
+    """All numbers of an array at once."""
+    read_count = wire.read_compact_length if flexible else wire.read_int32
+    layout = wire.NUMBER_LAYOUTS[kind]
+    size = struct.calcsize(f">{layout}")
+
+    def read(buffer: bytes, at: int) -> tuple[Any, int]:
+        count, at = read_count(buffer, at)
+        if count < 0:
+            if nullable:
+                return None, at
+            raise Malformed(NEGATIVE_LENGTH)
+        end = at + count * size
+        if end > len(buffer):
+            raise Malformed(TRUNCATED)
+        return list(struct.unpack_from(f">{count}{layout}", buffer, at)), end
+
+    return read
+
+
 def _struct_reader(fields: tuple[Field, ...], version: int, flexible: bool) -> Reader:
     present = [field for field in fields if version in field.versions]
     plain = [(field.name, _field_reader(field, version, flexible)) for field in present if field.tag is None]
@@ -87,6 +108,13 @@ def _struct_reader(fields: tuple[Field, ...], version: int, flexible: bool) -> R
         for name, reader in plain:
             result[name], at = reader(buffer, at)
         return result, at
+
+    return read
+
+
+def _optional_reader(field: Field, reader: Reader) -> Reader:
+    def read(buffer: bytes, at: int) -> tuple[Any, int]:
+        return (field.default, at) if at == len(buffer) else reader(buffer, at)
 
     return read
 
@@ -151,7 +179,14 @@ def _tagged_reader(field: Field, version: int) -> Reader:
 
 
 def _field_reader(field: Field, version: int, flexible: bool, nullable_struct: bool = True) -> Reader:
+    reader = _present_reader(field, version, flexible, nullable_struct)
+    return _optional_reader(field, reader) if version in field.may_be_missing else reader
+
+
+def _present_reader(field: Field, version: int, flexible: bool, nullable_struct: bool) -> Reader:
     nullable = version in field.nullable
+    if field.type.startswith("[]") and field.type[2:] in wire.NUMBER_LAYOUTS:
+        return _number_array_reader(field.type[2:], flexible, nullable)
     if field.type.startswith("[]"):
         return _array_reader(_type_reader(field, field.type[2:], version, flexible), flexible, nullable)
     if field.type in _TAKE:

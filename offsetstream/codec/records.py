@@ -22,12 +22,12 @@ def _value_readers(key_type: int, version: int) -> tuple[Reader, tuple[Reader, .
 
 
 def unsupported_version(key_type: int, version: int) -> str:
-    """The reason for a value whose version no release wrote under this key type."""
+    """Return the reason for a value whose version no release wrote under this key type."""
     return f"unsupported value version {version} of key type {key_type}"
 
 
 def known_type(key_type: int) -> RecordType:
-    """The record type of an id; raises Malformed for an unknown one."""
+    """Look up the record type of an id; raises Malformed for an unknown one."""
     record = record_types().get(key_type)
     if record is None:
         raise Malformed(f"unknown key type {key_type}")

@@ -3,10 +3,10 @@
 import re
 from typing import Any, TypeAlias
 
-from offsetstream.codec.encode import encode_record, open_document
+from offsetstream.codec.encode import CURRENT, encode_key, encode_layout, open_document
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.records import known_type
-from offsetstream.codec.shapes import Field, RecordType, Shape
+from offsetstream.codec.shapes import Field, RecordType
 from offsetstream.codec.wire import Malformed
 from offsetstream.errors import UsageError
 
@@ -59,13 +59,15 @@ def encode_as_release(key: Any, value: Any, release: str) -> tuple[bytes, bytes 
         key_type = _COMMIT if number >= _threshold(known_type(_COMMIT).written_since) else _LEGACY_COMMIT
     record = known_type(key_type)
     _check_written(record, value is None, number, release)
-    if value is not None:
-        _, data = open_document(value, "value", "version")
-        if key_type == _GROUP:
-            data = _group_as_held(key_data, data)
-        version = _version(record, data, number)
-        value = {"version": version, "data": _project(data, _shape(record, number).fields, version, number)}
-    return encode_record({"type": key_type, "data": key_data}, value)
+    key_bytes = encode_key({"type": key_type, "data": key_data})
+    if value is None:
+        return key_bytes, None
+    _, data = open_document(value, "value", "version")
+    if key_type == _GROUP:
+        data = _group_as_held(key_data, data)
+    version, older = _version(record, data, number), _layout(record, number)
+    shape = record.value if older == CURRENT else record.older_values[older]
+    return key_bytes, encode_layout(key_type, version, older, _project(data, shape.fields, version, number))
 
 
 def _check_written(record: RecordType, tombstone: bool, number: Release, release: str) -> None:
@@ -84,11 +86,10 @@ def _version(record: RecordType, data: Any, number: Release) -> int:
     return written[-1] if written else record.value.versions.last
 
 
-def _shape(record: RecordType, number: Release) -> Shape:
-    for release, shape in zip(record.older_releases, record.older_values, strict=True):
-        if number[:3] <= _threshold(release)[:3]:
-            return shape
-    return record.value
+def _layout(record: RecordType, number: Release) -> int:
+    """Choose the layout of a release: the first of the older ones that it still wrote, else the present one."""
+    older = [n for n, release in enumerate(record.older_releases) if number[:3] <= _threshold(release)[:3]]
+    return older[0] if older else CURRENT
 
 
 def _project(data: Any, fields: tuple[Field, ...], version: int, number: Release) -> Any:
@@ -115,7 +116,7 @@ def _project_cell(cell: Any, field: Field, version: int, number: Release) -> Any
 
 
 def _group_as_held(key: Any, data: Any) -> Any:
-    """A classic group as the coordinator holds it when it writes it; raises Malformed with Kafka's refusals."""
+    """Complete a classic group as the coordinator does before writing; raises Malformed with Kafka's refusals."""
     if not isinstance(data, dict) or not isinstance(data.get("members"), list) or not data["members"]:
         return data
     if data.get("protocol") is None:
@@ -124,9 +125,7 @@ def _group_as_held(key: Any, data: Any) -> Any:
     for member in members:
         if member.get("assignment") is None:
             group = key.get("group") if isinstance(key, dict) else None
-            raise Malformed(
-                f"Attempted to write member {member.get('memberId')} of group {group} with no assignment."
-            )
+            raise Malformed(f"Attempted to write member {member.get('memberId')} of group {group} with no assignment.")
         # A version 0 value has no rebalance timeout; the coordinator takes the session timeout for it.
         member.setdefault("rebalanceTimeout", member.get("sessionTimeout"))
     return {**data, "members": members}

@@ -7,7 +7,7 @@ _LOAD_FACTOR = 0.75
 
 
 def option(value: object) -> str:
-    """An Option: `Some(x)` or `None`."""
+    """Print an Option: `Some(x)` or `None`."""
     return "None" if value is None else f"Some({value})"
 
 

@@ -40,7 +40,10 @@ class Versions:
 
 @dataclass(frozen=True)
 class Field:
-    """One field: `type` is Kafka's name of the type, `[]` before it for an array; `since` the first release with it."""
+    """One field: `type` is Kafka's name of the type, `[]` before it for an array; `since` the first release with it.
+
+    `may_be_missing` are the versions in which the bytes may end before it; it then has its default.
+    """
 
     name: str
     type: str
@@ -50,6 +53,7 @@ class Field:
     default: Any
     fields: tuple["Field", ...]
     since: str | None = None
+    may_be_missing: Versions = Versions(0, -1)
 
     @classmethod
     def parse(cls, document: dict[str, Any]) -> "Field":
@@ -63,11 +67,11 @@ class Field:
             default=document.get("default"),
             fields=tuple(cls.parse(field) for field in document.get("fields", ())),
             since=document.get("since"),
+            may_be_missing=Versions.parse(document.get("may_be_missing")),
         )
 
-
     def default_value(self, version: int) -> Any:
-        """The value that a reader takes when the field is absent; a struct's has the defaults of its own fields."""
+        """Return what a reader takes when the field is absent; a struct's has the defaults of its own fields."""
         if self.type != "struct" or self.default is None:
             return self.default
         plain = [field for field in self.fields if version in field.versions and field.tag is None]
@@ -150,5 +154,5 @@ def record_types() -> dict[int, RecordType]:
 
 @cache
 def embedded_shape(name: str) -> Shape:
-    """The layout of a message inside a member's bytes, by its file name in `schemas/embedded`."""
+    """Load the layout of a message inside a member's bytes, by its file name in `schemas/embedded`."""
     return Shape.parse(json.loads(_schemas().joinpath("embedded", f"{name}.json").read_text("utf-8")))

@@ -31,7 +31,7 @@ def java_hash(text: str) -> int:
 
 
 def uuid_text(data: bytes) -> str:
-    """The 22 characters by which Kafka prints a UUID of 16 bytes: URL-safe base64 without padding."""
+    """Print a UUID of 16 bytes as Kafka does: 22 characters of URL-safe base64, no padding."""
     return urlsafe_b64encode(data)[:22].decode("ascii")
 
 

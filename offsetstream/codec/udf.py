@@ -1,7 +1,6 @@
 """The codec as pandas UDFs, for any Spark job. The only module of the codec that imports pandas and pyspark."""
 
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -13,7 +12,7 @@ DECODED_TYPE = from_arrow_schema(DECODED_SCHEMA)
 
 def decode_series(keys: pd.Series, values: pd.Series) -> pd.DataFrame:
     """Decode two Series of bytes (None is null) into a frame of Arrow-backed columns named as in DECODED_SCHEMA."""
-    batch = decode_records(_binary(keys), _binary(values))
+    batch = decode_records(keys.to_numpy(), values.to_numpy())
     columns = {
         name: pd.arrays.ArrowExtensionArray(column)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -21,13 +20,6 @@ def decode_series(keys: pd.Series, values: pd.Series) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _binary(series: pd.Series) -> pa.Array:
-    return pa.array(series.to_numpy(), pa.binary(), from_pandas=True)
-
-
-decode_udf = pandas_udf(decode_series, DECODED_TYPE)
-"""decode_udf(key, value): a struct of DECODED_SCHEMA's fields from two binary columns.
-
-Read the struct once (`select(decode_udf("key", "value").alias("d")).select("d.*")` behind a projection barrier):
-a filter on one of its fields evaluates the UDF a second time.
-"""
+# Not deterministic as far as Spark knows, so that a filter on one field does not decode everything once more.
+decode_udf = pandas_udf(decode_series, returnType=DECODED_TYPE).asNondeterministic()  # type: ignore[call-overload]  # pyspark's stubs want a Literal it does not export
+"""decode_udf(key, value): a struct with the fields of DECODED_SCHEMA from two binary columns."""

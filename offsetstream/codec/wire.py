@@ -3,8 +3,11 @@
 Each reader takes (buffer, position) and returns (value, next position). Reference 2.3, 2.4 and 2.9.
 """
 
-from offsetstream.errors import OffsetstreamError
+import struct
+from collections.abc import Callable
+
 from offsetstream.codec.text import java_utf8, uuid_text
+from offsetstream.errors import OffsetstreamError
 
 TRUNCATED = "truncated"
 NEGATIVE_LENGTH = "negative length"
@@ -52,39 +55,28 @@ def read_compact_length(buffer: bytes, at: int) -> tuple[int, int]:
     return as_int32(value - 1), at
 
 
-def read_int16(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read an INT16."""
-    if at + 2 > len(buffer):
-        raise Malformed(TRUNCATED)
-    return int.from_bytes(buffer[at : at + 2], "big", signed=True), at + 2
+def _number_reader(layout: str, name: str) -> Callable[[bytes, int], tuple[int, int]]:
+    number = struct.Struct(layout)
+    unpack, size = number.unpack_from, number.size
+
+    def read(buffer: bytes, at: int) -> tuple[int, int]:
+        try:
+            return unpack(buffer, at)[0], at + size
+        except struct.error:
+            raise Malformed(TRUNCATED) from None
+
+    read.__doc__ = f"Read {name}."
+    return read
 
 
-def read_uint16(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read a UINT16."""
-    value, at = read_int16(buffer, at)
-    return value & 0xFFFF, at
+NUMBER_LAYOUTS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
+"""Kafka's numbers as `struct` spells them, without the byte order."""
 
-
-def read_int8(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read an INT8."""
-    if at >= len(buffer):
-        raise Malformed(TRUNCATED)
-    byte = buffer[at]
-    return byte - 256 if byte > 127 else byte, at + 1  # noqa: PLR2004 - two's complement
-
-
-def read_int32(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read an INT32."""
-    if at + 4 > len(buffer):
-        raise Malformed(TRUNCATED)
-    return int.from_bytes(buffer[at : at + 4], "big", signed=True), at + 4
-
-
-def read_int64(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read an INT64."""
-    if at + 8 > len(buffer):
-        raise Malformed(TRUNCATED)
-    return int.from_bytes(buffer[at : at + 8], "big", signed=True), at + 8
+read_int8 = _number_reader(">b", "an INT8")
+read_int16 = _number_reader(">h", "an INT16")
+read_uint16 = _number_reader(">H", "a UINT16")
+read_int32 = _number_reader(">i", "an INT32")
+read_int64 = _number_reader(">q", "an INT64")
 
 
 def read_uuid(buffer: bytes, at: int) -> tuple[str, int]:
@@ -94,9 +86,10 @@ def read_uuid(buffer: bytes, at: int) -> tuple[str, int]:
 
 def read_slice(buffer: bytes, at: int, length: int) -> bytes:
     """Take `length` bytes, all of which must be there."""
-    if length > len(buffer) - at:
+    data = buffer[at : at + length]
+    if len(data) < length:
         raise Malformed(TRUNCATED)
-    return buffer[at : at + length]
+    return data
 
 
 def read_text(buffer: bytes, at: int, length: int) -> str:

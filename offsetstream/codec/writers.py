@@ -41,7 +41,9 @@ def write_uvarint(out: bytearray, value: int) -> None:
 def _struct_writer(fields: tuple[Field, ...], version: int, flexible: bool) -> Writer:
     present = [field for field in fields if version in field.versions]
     names = frozenset(field.name for field in present)
-    plain = [(field.name, _named(field, _field_writer(field, version, flexible))) for field in present if field.tag is None]
+    plain = [
+        (field.name, _named(field, _field_writer(field, version, flexible))) for field in present if field.tag is None
+    ]
     write_tags = _tag_section_writer([field for field in present if field.tag is not None], version)
 
     def write(out: bytearray, value: Any) -> None:

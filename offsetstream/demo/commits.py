@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from offsetstream.demo.topics import LEDGER
-from offsetstream.embedded.clients import QUIET
+from offsetstream.embedded.clients import QUIET, coordinator_is_away
 
 _AT_ONCE = 8  # each is a short wait for the broker
 _TIMEOUT = 30.0
+_AWAY_SECONDS = 60.0
 
 
 def commit_plainly(bootstrap_server: str, commits: Mapping[str, Sequence[TopicPartition]]) -> None:
@@ -37,6 +39,12 @@ def commit_in_transaction(
         consumer.close()
 
 
+@retry(
+    retry=retry_if_exception(coordinator_is_away),
+    stop=stop_after_delay(_AWAY_SECONDS),
+    wait=wait_fixed(0.2),
+    reraise=True,
+)
 def _commit_one(bootstrap_server: str, group_id: str, offsets: Sequence[TopicPartition]) -> None:
     consumer = _consumer(bootstrap_server, group_id)
     try:

@@ -42,6 +42,8 @@ def _is_at_rest(admin: AdminClient, members: Sequence[Member], ends: Mapping[tup
     in_group = {member.client_id for member in description.members}
     if description.state != ConsumerGroupState.STABLE or in_group != {member.client_id for member in members}:
         return False
+    # Only now, with a coordinator that answers: asked for offsets where it is away, librdkafka 2.16 ends the process
+    # with a segmentation fault (its issue 5040).
     return not plan.commits or _committed(admin, plan).items() >= _wanted(plan, ends).items()
 
 

@@ -82,7 +82,10 @@ class Workload:
         self._delete([cast.DELETED_GROUP])
 
     def more(self) -> None:
-        """Change the state: more records read, members come and go, commits forth and back, deletions."""
+        """Change the state: more records read, members come and go, commits forth and back, deletions.
+
+        May be called again; each time a few groups fewer are there.
+        """
         self._produce()
         self._live.join(cast.GROWING_GROUP)
         shrinking = sorted({plan.group_id for plan in cast.SHRINKING_GROUPS} & set(self.live_groups))
@@ -90,12 +93,14 @@ class Workload:
             self._live.leave(group)
         self._live.settle()
         self._say(f"{cast.GROWING_GROUP.group_id} rebalanced: another member joined")
-        self._say(f"a member each left {', '.join(shrinking)}")
+        if shrinking:
+            self._say(f"a member each left {', '.join(shrinking)}")
         self._transactions()
         changed = [cast.LATE_GROUP, *self._rng.sample(self._committing, len(self._committing) // 2)]
         self._commit({group: cast.random_commits(self._ends, self._rng) for group in changed})
         self._say(f"{len(changed)} groups committed again, some of them back to older offsets")
-        self._delete([cast.LEAVING_GROUP.group_id, *self._rng.sample(self._committing, 2)])
+        leaving = {cast.LEAVING_GROUP.group_id} & self.groups
+        self._delete([*leaving, *self._rng.sample(self._committing, min(2, len(self._committing)))])
 
     def close(self) -> None:
         """Let all members leave their groups; a static one keeps its place until its session ends."""
@@ -141,6 +146,8 @@ class Workload:
         self.groups |= set(commits)
 
     def _delete(self, groups: Sequence[str]) -> None:
+        if not groups:
+            return
         for future in self._admin.delete_consumer_groups(list(groups)).values():
             future.result(_TIMEOUT)
         self.groups -= set(groups)

@@ -72,7 +72,7 @@ def _read_list(listed: Path) -> list[Path] | None:
     """Read the jars of a list file; None when there is no list, or one of its jars is gone."""
     try:
         jars = [Path(line) for line in listed.read_text().splitlines()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return jars if jars and all(jar.is_file() for jar in jars) else None
 

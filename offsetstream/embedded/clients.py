@@ -3,11 +3,20 @@
 import logging
 from collections.abc import Mapping
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 QUIET = logging.getLogger("offsetstream.embedded.librdkafka")  # a broker that is starting refuses many times
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
+_AWAY = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+}
 
 
 def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = None) -> AdminClient:
@@ -21,3 +30,8 @@ def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = 
         },
         logger=QUIET,
     )
+
+
+def coordinator_is_away(error: BaseException | None) -> bool:
+    """Return whether the error passes by itself: the group's coordinator starts, loads or moves."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _AWAY

@@ -21,6 +21,7 @@ _PORTS_PER_NODE = 3
 _ATTEMPTS = 3  # how often free ports are chosen anew when another process took one of them first
 _PORT_WAS_TAKEN = "Address already in use"
 _STOP_SECONDS = 20.0
+_STOP_ALL_SECONDS = 5.0  # the last of three wait in vain for a controller
 _SECURITY = ("plaintext", "sasl_plaintext")
 
 
@@ -124,7 +125,7 @@ class EmbeddedKafka:
 
     def restart(self) -> None:
         """Stop all brokers and start them again on their ports and data."""
-        self._stop(list(self._pids), _STOP_SECONDS)
+        self._stop(list(self._pids), _STOP_ALL_SECONDS)
         self._launch(self._broker_ids)
 
     def logs(self, lines: int = 200) -> str:

@@ -23,6 +23,8 @@ _COMMON = {
     "offsets.topic.num.partitions": "50",
     "transaction.state.log.num.partitions": "4",
     "num.partitions": "1",
+    "broker.session.timeout.ms": "4000",  # how long a killed broker is missed, and a new one of its id refused
+    "broker.heartbeat.interval.ms": "1000",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.dedupe.buffer.size": "8388608",  # its 128 MiB would be a quarter of the heap

@@ -31,8 +31,8 @@ def decode(raw: DataFrame, partitions: int) -> DataFrame:
     decoded = few.select("*", udf("offsets_partition", "key", "value").alias("decoded")).select("*", "decoded.*")
     return decoded.drop("decoded").withColumns(
         {
-            "commit_timestamp": _timestamp("commit_timestamp_ms"),
-            "expire_timestamp": _timestamp("expire_timestamp_ms"),
+            "commit_timestamp": timestamp_of("commit_timestamp_ms"),
+            "expire_timestamp": timestamp_of("expire_timestamp_ms"),
             "key_bytes": F.col("key"),
             "value_size": F.length("value").cast("int"),
         }
@@ -44,7 +44,8 @@ def is_commit() -> Column:
     return F.col("key_type").isin(*COMMIT_KEY_TYPES)
 
 
-def _timestamp(column: str) -> Column:
+def timestamp_of(column: str) -> Column:
+    """Return the milliseconds of the column as a timestamp; null for a time that no engine can hold."""
     held = F.col(column).between(F.lit(_FIRST_MS), F.lit(_LAST_MS))
     return F.when(held, F.timestamp_millis(F.col(column)))
 

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
+from offsetstream.stream.decode import timestamp_of
 from offsetstream.tables.schema import load_schema
 
 DERIVED_TABLES = ("groups", "group_members", "member_assignments")
@@ -44,7 +45,7 @@ def _rows(derived: DataFrame, table: str) -> DataFrame:
     rows = derived.select(*_PLACE, F.explode(table).alias("row")).select(*_PLACE, "row.*")
     for column in load_schema(table).columns:
         if column.type == "TIMESTAMP":
-            rows = rows.withColumn(column.name, F.timestamp_millis(f"{column.name}_ms"))
+            rows = rows.withColumn(column.name, timestamp_of(f"{column.name}_ms"))
     return rows.select(*load_schema(table).column_names)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +54,7 @@ class StopRequestedError(Exception):
 class Job:
     """One run of the streaming job, from start to a stop between two batches."""
 
-    def __init__(self, settings: JobSettings, session: Callable[[], SparkSession], progress: Progress) -> None:
+    def __init__(self, settings: JobSettings, session: Callable[[], AbstractContextManager[SparkSession]], progress: Progress) -> None:
         self._settings = settings
         self._session = session
         self._progress = progress
@@ -81,11 +82,8 @@ class Job:
         )
         create_tables(self._settings.tables, cluster_id, coordinator)
         with Heartbeat(Lease.acquire(self._settings.tables), self._asked_to_stop) as lease:
-            spark = self._session()
-            try:
+            with self._session() as spark:
                 self._work(spark, lease, partitions, coordinator)
-            finally:
-                spark.stop()
         self._progress.say("Stopped between two batches" if self._stopping.is_set() else "Everything is applied")
 
     def _wait_for_topic(self) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -13,13 +12,15 @@ from offsetstream.stream.cells import last_of_raw_key
 from offsetstream.stream.decode import decode
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
 from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.state import State
-from offsetstream.tables.transaction import BatchId, in_parallel
+from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
 MAX_OFFSETS_AT_ONCE = 5_000_000
+UNDECODABLE = "undecodable_records"
 
 
 class Loader:
@@ -59,8 +60,10 @@ class Loader:
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
             raw = self._source.read(self._writer.spark, start, stable)
-            self._append_history(raw, history, batch)
-            cells = decode(last_of_raw_key(raw), len(self._book.rows)).persist()
+            with self._writer.bulk():
+                self._append_history(raw, history, batch)
+            cells = last_of_raw_key(decodable(self._writer, raw, self._book.log_ids))
+            cells = decode(cells, len(self._book.rows)).persist()
             self._state.apply(cells, batch, loaded=sorted(ends))
             per_partition = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
             records = {row.offsets_partition: row.records for row in per_partition}
@@ -75,16 +78,11 @@ class Loader:
         commits = decode(raw.where(is_commit), partitions)
         errors = F.count(F.when(F.col("error").isNotNull(), True)).alias("errors")
         others = decode(raw.where(~is_commit), partitions).persist()
-        in_parallel(
-            self._writer.spark,
-            [
-                partial(history.append, commits.observe(seen, errors), batch, ("offset_commits",)),
-                partial(history.append, others, batch, ("group_records",)),
-            ],
-        )
+        history.append(others, batch, ("group_records",))
+        history.append(commits.observe(seen, errors), batch, ("offset_commits",))
         if seen.get["errors"]:
             others = others.unionByName(commits.where(F.col("error").isNotNull()))
-        history.append(others, batch, ("undecodable_records",))
+        history.append(others, batch, (UNDECODABLE,))
         others.unpersist()
 
     def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
@@ -98,6 +96,14 @@ class Loader:
     def _count(self, table: str, partitions: list[int]) -> dict[int, int]:
         rows = self._writer.rows(table).where(F.col("offsets_partition").isin(partitions))
         return {row.offsets_partition: row["count"] for row in rows.groupBy("offsets_partition").count().collect()}
+
+
+def decodable(writer: TableWriter, raw: DataFrame, log_ids: Mapping[int, int]) -> DataFrame:
+    """Leave out the raw records that the history has as undecodable: none may hide the one before it of the same key."""
+    if writer.is_empty(UNDECODABLE):
+        return raw
+    present = writer.rows(UNDECODABLE).where(F.col("log_id") == number_of(log_ids, 0))
+    return raw.join(present, ["offsets_partition", "record_offset"], "left_anti")
 
 
 def _span(ends: PartitionEnds) -> int:

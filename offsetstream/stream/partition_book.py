@@ -94,6 +94,9 @@ class PartitionBook:
         """Note that the partition is loaded: everything below the load's end is applied."""
         row = self.rows[partition]
         now = datetime.now(UTC)
+        if row["next_offset"] is None or row["next_offset"] < row["load_end_offset"]:
+            # Of what the stream did not bring, compaction had taken its part before the load came.
+            row["history_complete_from"] = row["load_started_at"]
         row |= {
             "load_state": OWNED,
             "loaded_at": now,
@@ -102,7 +105,6 @@ class PartitionBook:
             "groups_count": groups,
             "offsets_count": offsets,
         }
-        row["history_complete_from"] = row["history_complete_from"] or row["load_started_at"]
         took = int((now - row["load_started_at"]).total_seconds() * 1000)
         self._event(row, "loaded", event_at=now, records=records, groups=groups, offsets=offsets, milliseconds=took)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random
 
@@ -26,6 +26,7 @@ from offsetstream.tables.small import read_rows
 LIFETIME = timedelta(seconds=60)
 TABLE = "job_lease"
 ROW = "offsets"
+_JUST_TAKEN = "another job has just taken the lease of these tables: only one may write to them"
 _again_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),
     stop=stop_after_attempt(8),
@@ -81,8 +82,7 @@ class Lease:
         table = _open(tables)
         row = _read(table)
         if row is None:
-            first = {"lease": [ROW], "checkpoint_id": pa.array([0], pa.int32())}
-            write_deltalake(table, pa.table(first), mode="append", schema_mode="merge")
+            _insert_row(table)
             table = _open(tables)
             row = _read(table)
             assert row is not None  # noqa: S101 - written a line ago
@@ -108,10 +108,10 @@ class Lease:
         }
         try:
             updated = self._table.update(predicate=condition, updates=claim)
-        except CommitFailedError:
-            updated = {"num_updated_rows": 0}
+        except CommitFailedError as error:
+            raise LeaseError(_JUST_TAKEN) from error
         if not updated["num_updated_rows"]:
-            raise LeaseError("another job has just taken the lease of these tables: only one may write to them")
+            raise LeaseError(_JUST_TAKEN)
 
     def use_checkpoint(self, checkpoint_id: int, location: str) -> None:
         """Note the checkpoint under which this job writes."""
@@ -166,6 +166,16 @@ def _open(tables: TablesLocation) -> DeltaTable:
         return DeltaTable(tables.table(TABLE))
     except TableNotFoundError as error:
         raise TablesError(f"there are no tables in {tables.root}: 'offsetstream run' makes them") from error
+
+
+def _insert_row(table: DeltaTable) -> None:
+    row = pa.table({"lease": [ROW], "checkpoint_id": pa.array([0], pa.int32())})
+    # Appends never conflict, the transaction makes them: a second row would be a second lease.
+    once = CommitProperties(app_transactions=[Transaction(TABLE, 1)])
+    try:
+        write_deltalake(table, row, mode="append", schema_mode="merge", commit_properties=once)
+    except CommitFailedError as error:
+        raise LeaseError(_JUST_TAKEN) from error
 
 
 def _read(table: DeltaTable) -> LeaseRow | None:

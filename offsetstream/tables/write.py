@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +32,19 @@ class TableWriter:
     def is_empty(self, table: str) -> bool:
         """Tell whether the table has no files, without a Spark job."""
         return not DeltaTable(self._tables.table(table)).file_uris()
+
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """Append without looking after file sizes: the few large files of a load need no second shuffle and rewrite."""
+        names = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
+        before = {name: self.spark.conf.get(name, None) for name in names}
+        for name in names:
+            self.spark.conf.set(name, "false")
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self.spark.conf.unset(name) if value is None else self.spark.conf.set(name, value)
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; ``rows`` has its columns but the three that say who wrote them."""

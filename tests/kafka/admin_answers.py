@@ -3,11 +3,19 @@
 It does not see share and streams groups, and lists no offsets of topics that it may not describe (docs/design.md, 4b).
 """
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
+
+from offsetstream.embedded.clients import coordinator_is_away
 
 _TIMEOUT = 30.0
 _STATES = {
@@ -23,6 +31,8 @@ _TYPES = {
     ConsumerGroupType.CONSUMER: "Consumer",
     ConsumerGroupType.UNKNOWN: "Unknown",
 }
+
+_WAIT_SECONDS = 90.0
 
 Place = tuple[str, int]  # topic and partition
 
@@ -68,9 +78,7 @@ def list_groups(admin: AdminClient) -> list[ListedGroup]:
     found = admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
     assert not found.errors, found.errors
     return sorted(
-        ListedGroup(
-            group.group_id, _TYPES[group.type], _STATES[group.state], bool(group.is_simple_consumer_group)
-        )
+        ListedGroup(group.group_id, _TYPES[group.type], _STATES[group.state], bool(group.is_simple_consumer_group))
         for group in found.valid
     )
 
@@ -84,10 +92,14 @@ def describe_groups(admin: AdminClient, group_ids: Iterable[str]) -> dict[str, D
     return {group_id: _described(asked[group_id].result(_TIMEOUT)) for group_id in wanted}
 
 
-def committed_offsets(
-    admin: AdminClient, group_ids: Iterable[str]
-) -> dict[tuple[str, str, int], CommittedOffset]:
-    """Ask for all committed offsets of the groups, by (group, topic, partition)."""
+def committed_offsets(admin: AdminClient, group_ids: Iterable[str]) -> dict[tuple[str, str, int], CommittedOffset]:
+    """Ask for all committed offsets of the groups, by (group, topic, partition).
+
+    First waits for their coordinators: where one is away, librdkafka 2.16 ends the process with a segmentation fault
+    instead of an error (its issue 5040: the admin client has no group to refresh the coordinator of).
+    """
+    group_ids = list(group_ids)
+    await_coordinators(admin, group_ids)
     asked = {
         group_id: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id]
         for group_id in sorted(group_ids)
@@ -100,6 +112,16 @@ def committed_offsets(
         for place in future.result(_TIMEOUT).topic_partitions
         if place.offset >= 0
     }
+
+
+def await_coordinators(admin: AdminClient, group_ids: Iterable[str]) -> None:
+    """Wait until a coordinator answers for each of the groups, which need not exist."""
+    waiting = sorted(group_ids)
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while waiting:
+        asked = admin.describe_consumer_groups(waiting, request_timeout=_TIMEOUT)
+        waiting = [group_id for group_id, future in asked.items() if coordinator_is_away(future.exception(_TIMEOUT))]
+        assert time.monotonic() < deadline, f"no coordinator for {waiting}"
 
 
 def _described(group: ConsumerGroupDescription) -> DescribedGroup:

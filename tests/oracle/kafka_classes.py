@@ -54,6 +54,7 @@ class KafkaClasses:
         self._loader = self._java.net.URLClassLoader(urls)
         self._handles = self._java.lang.invoke.MethodHandles
         self._lookup = self._handles.publicLookup()
+        self._methods: dict[tuple[str, str, int], Any] = {}
         self._functions: dict[tuple[str, str, int], Any] = {}
 
     def read(self, message: str, version: int, bodies: Sequence[bytes]) -> list[str]:
@@ -76,7 +77,20 @@ class KafkaClasses:
     def new(self, name: str, *arguments: Any) -> Any:
         """An instance of a class of this release, by its constructor with as many parameters."""
         constructors = [c for c in self._class(name).getConstructors() if c.getParameterCount() == len(arguments)]
-        return constructors[0].newInstance(self._array(self._java.lang.Object, arguments))
+        handle = self._generic(self._lookup.unreflectConstructor(constructors[0]))  # casts: py4j knows no short
+        return handle.invokeWithArguments(self._array(self._java.lang.Object, arguments))
+
+    def call(self, name: str, method: str, *arguments: Any) -> Any:
+        """Call a method of a class; the first argument of one that is not static is its object.
+
+        Never `object.method(…)`: py4j remembers methods by the name of the class, whatever its loader.
+        """
+        key = (name, method, len(arguments))
+        if key not in self._methods:
+            handles = [self._lookup.unreflect(m) for m in self._class(name).getMethods() if m.getName() == method]
+            fitting = next(handle for handle in handles if handle.type().parameterCount() == len(arguments))
+            self._methods[key] = self._generic(fitting)
+        return self._methods[key].invokeWithArguments(self._array(self._java.lang.Object, arguments))
 
     def _map(self, function: Any, lines: Sequence[str]) -> list[str]:
         if not lines:
@@ -100,7 +114,9 @@ class KafkaClasses:
 
     def _reader(self, message: str, version: int) -> list[Any]:
         node, short = self._class(_JSON_NODE), self._primitive("Short")
-        write = self._lookup.findStatic(self._converter(message), "write", self._type(node, self._class(message), short))
+        write = self._lookup.findStatic(
+            self._converter(message), "write", self._type(node, self._class(message), short)
+        )
         to_string = self._lookup.findVirtual(node, "toString", self._type(self._class("java.lang.String")))
         return [*self._from_base64(message, version), self._fixed(write, 1, version), to_string]
 
@@ -109,7 +125,9 @@ class KafkaClasses:
         mapper = self._class("com.fasterxml.jackson.databind.ObjectMapper")
         read_tree = self._lookup.findVirtual(mapper, "readTree", self._type(node, self._class("java.lang.String")))
         new_mapper = self._lookup.findConstructor(mapper, self._type(self._primitive("Void")))
-        from_json = self._lookup.findStatic(self._converter(message), "read", self._type(self._class(message), node, short))
+        from_json = self._lookup.findStatic(
+            self._converter(message), "read", self._type(self._class(message), node, short)
+        )
         parse = read_tree.bindTo(new_mapper.invokeWithArguments(self._array(self._java.lang.Object, [])))
         return [parse, self._fixed(from_json, 1, version), *self._to_base64(version)]
 
@@ -156,13 +174,17 @@ class KafkaClasses:
             self._handles.insertArguments(replace, 1, self._array(self._java.lang.Object, ["\n", " "])),
             self._lookup.findVirtual(string, "concat", self._type(string, string)).bindTo(FAILED),
         ]
-        return self._handles.catchException(handle, throwable, self._chain(steps).asType(self._type(anything, throwable)))
+        return self._handles.catchException(
+            handle, throwable, self._chain(steps).asType(self._type(anything, throwable))
+        )
 
     def _generic(self, handle: Any) -> Any:
         return self._handles.explicitCastArguments(handle, handle.type().generic())
 
     def _fixed(self, handle: Any, position: int, number: int) -> Any:
-        return self._handles.insertArguments(self._generic(handle), position, self._array(self._java.lang.Object, [number]))
+        return self._handles.insertArguments(
+            self._generic(handle), position, self._array(self._java.lang.Object, [number])
+        )
 
     def _converter(self, message: str) -> Any:
         return self._class(f"{message}JsonConverter")

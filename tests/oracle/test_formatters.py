@@ -22,14 +22,15 @@ class Formatter:
     """A message formatter of Kafka, fed record by record."""
 
     def __init__(self, gateway: JavaGateway, kafka: KafkaClasses, name: str) -> None:
-        self._java, self._kafka, self._formatter = gateway.jvm.java, kafka, kafka.new(name)
+        self._java, self._kafka = gateway.jvm.java, kafka
+        self._name, self._formatter = name, kafka.new(name)
 
     def print(self, record: Record) -> str | None:
         """What it prints for the record, None if nothing, STOPS if it raises."""
         out = self._java.io.ByteArrayOutputStream()
         consumed = self._kafka.new("org.apache.kafka.clients.consumer.ConsumerRecord", "t", 0, 0, *record)
         try:
-            self._formatter.writeTo(consumed, self._java.io.PrintStream(out))
+            self._kafka.call(self._name, "writeTo", self._formatter, consumed, self._java.io.PrintStream(out))
         except Py4JJavaError:
             return STOPS
         data: bytes = out.toByteArray()
@@ -44,7 +45,8 @@ def _ours(function: Any, record: Record, types: frozenset[int]) -> str | None:
     return text
 
 
-def _records(layouts: list[Layout], count: int, seed: int) -> list[Record]:
+def random_records(layouts: list[Layout], count: int, seed: int) -> list[Record]:
+    """Good, cut and deleted records of the layouts, with null keys and unknown types and versions among them."""
     rng = Random(seed)
     records: list[Record] = [
         (None, b"\0\0"),
@@ -75,11 +77,13 @@ def _records(layouts: list[Layout], count: int, seed: int) -> list[Record]:
         ("ShareGroupMessageFormatter", ours.SHARE_GROUP_FORMATTER),
     ],
 )
-def test_json_formatters_of_4_3(name: str, types: frozenset[int], gateway: JavaGateway, tools_4_3: KafkaClasses) -> None:
+def test_json_formatters_of_4_3(
+    name: str, types: frozenset[int], gateway: JavaGateway, tools_4_3: KafkaClasses
+) -> None:
     formatter = Formatter(gateway, tools_4_3, f"org.apache.kafka.tools.consumer.{name}")
     # Without what only older releases read: key type 9, key type 0 with later values.
     layouts = [layout for layout in present_layouts() if layout.type != 9 and (layout.type or not layout.version)]
-    records = _records(layouts, 6, 43)
+    records = random_records(layouts, 6, 43)
     expected = [formatter.print(record) for record in records]
     assert [_ours(ours.kafka_json, record, types) for record in records] == expected
     assert {None, STOPS} < set(expected)
@@ -92,9 +96,11 @@ def test_json_formatters_of_4_3(name: str, types: frozenset[int], gateway: JavaG
         ("GroupMetadataMessageFormatter", ours.GROUP_METADATA_FORMATTER),
     ],
 )
-def test_text_formatters_of_3_9(name: str, types: frozenset[int], gateway: JavaGateway, broker_3_9: KafkaClasses) -> None:
+def test_text_formatters_of_3_9(
+    name: str, types: frozenset[int], gateway: JavaGateway, broker_3_9: KafkaClasses
+) -> None:
     formatter = Formatter(gateway, broker_3_9, f"kafka.coordinator.group.GroupMetadataManager${name}")
-    records = _records([layout for layout in present_layouts() if layout.type < 3], 20, 39)
+    records = random_records([layout for layout in present_layouts() if layout.type < 3], 20, 39)
     expected = [formatter.print(record) for record in records]
     assert [_ours(ours.kafka_text, record, types) for record in records] == expected
     assert {None, STOPS} < set(expected)
@@ -107,13 +113,15 @@ def _group(members: list[dict[str, object]], **fields: object) -> Record:
 
 
 def _member(member_id: str, instance: str | None) -> dict[str, object]:
-    timeouts = {"rebalanceTimeout": 1, "sessionTimeout": 2}
-    names = {"memberId": member_id, "groupInstanceId": instance, "clientId": "c", "clientHost": "/h"}
+    timeouts: dict[str, object] = {"rebalanceTimeout": 1, "sessionTimeout": 2}
+    names: dict[str, object] = {"memberId": member_id, "groupInstanceId": instance, "clientId": "c", "clientHost": "/h"}
     return names | timeouts | {"subscription": "", "assignment": ""}
 
 
 def test_text_of_groups_with_many_members(gateway: JavaGateway, broker_3_9: KafkaClasses) -> None:
-    formatter = Formatter(gateway, broker_3_9, "kafka.coordinator.group.GroupMetadataManager$GroupMetadataMessageFormatter")
+    formatter = Formatter(
+        gateway, broker_3_9, "kafka.coordinator.group.GroupMetadataManager$GroupMetadataMessageFormatter"
+    )
     rng = Random(7)
     records = [_group([], protocolType="", protocol=None, leader=None), _group([], protocol=None)]
     records.append(_group([_member("a", None)], protocolType=""))

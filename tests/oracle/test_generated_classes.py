@@ -52,7 +52,7 @@ class Case:
 
 def _cases() -> list[Case]:
     in_4_3 = [layout for layout in present_layouts() if layout.type != 9 and (layout.type or not layout.version)]
-    in_4_0 = [layout for layout in present_layouts() if layout.type < 15 and layout.type != 11 or layout.type == 16]
+    in_4_0 = [layout for layout in present_layouts() if (layout.type < 15 and layout.type != 11) or layout.type == 16]
     in_3_9 = [layout for layout in present_layouts() if layout.type < 9]
     cases = [Case("4.3.1", layout) for layout in in_4_3]
     cases += [Case("4.0.2", layout) for layout in in_4_0] + [Case("3.9.2", layout) for layout in in_3_9]
@@ -106,7 +106,8 @@ def test_keys_agree_byte_for_byte_and_in_json(case: Case, kafka: KafkaClasses) -
     assert [encode_record(key, None)[0] for key in keys] == written
 
 
-def _damaged(rng: Random, body: bytes) -> bytes:
+def damaged(rng: Random, body: bytes) -> bytes:
+    """The bytes cut, padded, or with other bytes in them."""
     data = bytearray(body)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         at = rng.randrange(len(data) + 1)
@@ -139,7 +140,7 @@ def _verdicts(printed: list[str]) -> list[str | None]:
 def test_damaged_values_are_rejected_alike_or_read_alike(case: Case, kafka: KafkaClasses) -> None:
     rng, message, version = Random(f"damage {case}"), case.message("Value"), case.layout.version
     values = [case.layout.random_value(rng, case.release) for _ in range(RECORDS)]
-    bodies = [_damaged(rng, (encode_value(case.layout.type, value) or b"")[2:]) for value in values]
+    bodies = [damaged(rng, (encode_value(case.layout.type, value) or b"")[2:]) for value in values]
     expected = _verdicts(kafka.read(message, version, bodies))
     assert [_read_strictly(case.shape, version, body) for body in bodies] == expected
     assert any(text is None for text in expected)
@@ -150,7 +151,7 @@ def test_damaged_values_are_rejected_alike_or_read_alike(case: Case, kafka: Kafk
 def test_damaged_keys_are_rejected_alike_or_read_alike(case: Case, kafka: KafkaClasses) -> None:
     rng, message = Random(f"damage {case}"), case.message("Key")
     keys = [encode_record(case.layout.random_key(rng), None)[0] for _ in range(50)]
-    bodies = [_damaged(rng, key[2:]) for key in keys]
+    bodies = [damaged(rng, key[2:]) for key in keys]
     shape = record_types()[case.layout.type].key
     assert [_read_strictly(shape, 0, body) for body in bodies] == _verdicts(kafka.read(message, 0, bodies))
 
@@ -163,9 +164,9 @@ def test_early_access_layouts_agree(case: Case, kafka: KafkaClasses) -> None:
     written = [encode_value(case.layout.type, value) or b"" for value in values]
     assert kafka.rewrite(message, 0, [data[2:] for data in written]) == written
 
-    damaged = [_damaged(rng, data[2:]) for data in written]
-    accepted = [data is not None for data in kafka.rewrite(message, 0, damaged)]
-    assert [_read_strictly(case.shape, 0, body) is not None for body in damaged] == accepted
+    bodies = [damaged(rng, data[2:]) for data in written]
+    accepted = [data is not None for data in kafka.rewrite(message, 0, bodies)]
+    assert [_read_strictly(case.shape, 0, body) is not None for body in bodies] == accepted
 
 
 _COLUMNS = {
@@ -199,14 +200,17 @@ def _decoded_columns(version: int, bodies: list[bytes]) -> list[JsonObject | Non
 def test_the_hot_path_reads_and_rejects_what_kafka_does(version: int, kafka_4_3: KafkaClasses) -> None:
     rng, layout = Random(version), Layout(1, version)
     bodies = [(encode_value(1, layout.random_value(rng)) or b"")[2:] for _ in range(1500)]
-    bodies = [_damaged(rng, body) if rng.random() < 0.6 else body for body in bodies]
+    bodies = [damaged(rng, body) if rng.random() < 0.6 else body for body in bodies]
     printed = kafka_4_3.read(f"{GROUP_MESSAGES}.OffsetCommitValue", version, bodies)
     assert _decoded_columns(version, bodies) == [_columns_of(text) for text in _verdicts(printed)]
 
 
 def test_invalid_utf8_becomes_what_java_makes_of_it(kafka_4_3: KafkaClasses) -> None:
     rng = Random(0)
-    pieces = [bytes([byte]) for byte in (0x41, 0x80, 0xA0, 0xBF, 0x90, 0xC0, 0xC3, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF)]
+    pieces = [
+        bytes([byte])
+        for byte in (0x41, 0x80, 0xA0, 0xBF, 0x90, 0xC0, 0xC3, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF)
+    ]
     strings = [b"".join(rng.choices(pieces, k=rng.randrange(1, 7))) for _ in range(20_000)]
     bodies = [b"\0" * 8 + struct.pack(">h", len(data)) + data + b"\0" * 8 for data in strings]
     printed = kafka_4_3.read(f"{GROUP_MESSAGES}.OffsetCommitValue", 2, bodies)
@@ -222,6 +226,6 @@ def test_any_record_agrees(data: st.DataObject, kafka_4_3: KafkaClasses) -> None
     message, version = case.message("Value"), case.layout.version
     written = encode_value(case.layout.type, value) or b""
     assert kafka_4_3.write(message, version, [_text(value)]) == [written]
-    damaged = _damaged(rng, written[2:])
-    expected = _verdicts(kafka_4_3.read(message, version, [written[2:], damaged]))
-    assert [_read_strictly(case.shape, version, body) for body in (written[2:], damaged)] == expected
+    bodies = [written[2:], damaged(rng, written[2:])]
+    expected = _verdicts(kafka_4_3.read(message, version, bodies))
+    assert [_read_strictly(case.shape, version, body) for body in bodies] == expected

@@ -1,0 +1,48 @@
+"""Messages inside the bytes of a group member: an INT16 version, then fields that are never flexible (reference 3).
+
+A version above the highest known one is read as the highest; zero bytes or a negative version are an error.
+"""
+
+import struct
+from functools import cache
+from typing import Any
+
+from offsetstream.codec import wire
+from offsetstream.codec.readers import JsonObject, Reader, message_reader
+from offsetstream.codec.shapes import embedded_shape
+from offsetstream.codec.wire import Malformed, placed
+from offsetstream.codec.writers import Writer, message_writer
+
+_PREFIX = struct.Struct(">h")
+
+
+@cache
+def _reader(name: str, version: int) -> Reader:
+    return message_reader(embedded_shape(name), version)
+
+
+@cache
+def _writer(name: str, version: int) -> Writer:
+    return message_writer(embedded_shape(name), version)
+
+
+def decode_embedded(name: str, data: bytes) -> JsonObject:
+    """Decode a message by the name of its file in `schemas/embedded`; raises Malformed with the reason."""
+    try:
+        version, at = wire.read_int16(data, 0)
+        last = embedded_shape(name).versions.last
+        result: JsonObject = _reader(name, min(version, last))(data, at)[0] if version >= 0 else {}
+    except Malformed as reason:
+        raise Malformed(placed(str(reason), name)) from None
+    if version < 0:
+        raise Malformed(f"negative version {version} of {name}")
+    return result
+
+
+def encode_embedded(name: str, version: int, data: Any) -> bytes:
+    """Encode a message by the name of its file; raises Malformed for a version or data that do not fit it."""
+    if version not in embedded_shape(name).versions:
+        raise Malformed(f"unsupported version {version} of {name}")
+    out = bytearray(_PREFIX.pack(version))
+    _writer(name, version)(out, data)
+    return bytes(out)

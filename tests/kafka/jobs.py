@@ -1,0 +1,67 @@
+"""Runs the streaming job in the test's own process, and reads its tables."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from offsetstream.stream.job import Job, JobSettings
+from offsetstream.stream.progress import Progress
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.schema import load_schema
+
+
+class JobRunner:
+    """One set of tables and checkpoints, and jobs that write to them."""
+
+    def __init__(self, spark: SparkSession, bootstrap_server: str, folder: Path) -> None:
+        self.tables = TablesLocation(str(folder / "tables"))
+        self.settings = JobSettings(bootstrap_server, self.tables, str(folder / "checkpoints"))
+        self._spark = spark
+        self.said = StringIO()
+
+    def job(self, **changes: Any) -> Job:
+        progress = Progress(Console(file=self.said, force_terminal=False, soft_wrap=True))
+        return Job(replace(self.settings, **changes), lambda: nullcontext(self._spark), progress)
+
+    def run_once(self) -> None:
+        """Apply everything that is in the topic now."""
+        self.job(once=True).run()
+
+    @contextmanager
+    def running(self) -> Iterator[Job]:
+        """Stream while the context lasts; the job's error, if any, is raised at its end."""
+        job, errors = self.job(trigger="0 seconds"), []
+
+        def run() -> None:
+            try:
+                job.run()
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield job
+        finally:
+            job.stop()
+            thread.join(120)
+        assert not thread.is_alive()
+        if errors:
+            raise errors[0]
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """All rows of a table, sorted; every column where none is named."""
+        names = list(columns or load_schema(table).column_names)
+        found = Lookup(self.tables).rows(table, names)
+        return sorted((tuple(row[name] for name in names) for row in found), key=repr)
+
+    def count(self, table: str) -> int:
+        return len(self.rows(table, load_schema(table).column_names[0]))

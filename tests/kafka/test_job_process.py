@@ -1,0 +1,208 @@
+"""The job as users run it, a process: what it does with garbage, signals, a second job, and what it cannot read."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from deltalake import DeltaTable
+
+from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.artifacts import resolve
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream.session import connectors
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+
+TOPIC = "__consumer_offsets"
+OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
+ROOT = Path(__file__).parents[2]
+SECONDS = 180.0  # no assertion on time: only so that a failing test ends
+
+
+@pytest.fixture(scope="module")
+def server(own_kafka: EmbeddedKafka) -> str:
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})
+    return own_kafka.bootstrap_server
+
+
+def job(server: str, folder: Path, *more: str) -> list[str]:
+    places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
+    return [*OFFSETSTREAM, "run", "--bootstrap-server", server, *places, *more]
+
+
+@contextmanager
+def started(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ended(process: "subprocess.Popen[str]") -> str:
+    """Wait until the process ends with exit code 0, and return what it said."""
+    _, said = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, said
+    return said
+
+
+def await_(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def rows_of(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]:
+    if not DeltaTable.is_deltatable(str(folder / "tables" / table)):
+        return []
+    found = Lookup(TablesLocation(str(folder / "tables"))).rows(table, columns)
+    return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+def commits_in_topic(server: str) -> list[tuple[int, int]]:
+    """(partition, offset) of every offset commit that a read_committed consumer sees, told by the key's type."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server,
+            "group.id": "independent-list",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        },
+        logger=QUIET,
+    )
+    consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(50)])
+    found, at_end = [], 0
+    while at_end < 50:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error():
+            at_end += 1
+        elif message.key()[:2] == b"\x00\x01":
+            found.append((message.partition(), message.offset()))
+    consumer.close()
+    return sorted(found, key=repr)
+
+
+def produce(server: str, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> None:
+    producer = Producer({"bootstrap.servers": server, "client.id": "__admin_client"}, logger=QUIET)
+    for partition, key, value in records:
+        producer.produce(TOPIC, key=key, value=value, partition=partition)
+    assert producer.flush(60) == 0
+
+
+def many_commits(count: int, first: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+    records = []
+    for number in range(first, first + count):
+        group = f"many-{number % 200}"
+        key = {"type": 1, "data": {"group": group, "topic": "orders", "partition": number % 7}}
+        data = {"offset": number, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1_700_000_000_000 + number}
+        records.append((partition_for(group, 50), *encode_record(key, {"version": 3, "data": data})))
+    return records
+
+
+def test_garbage_is_kept_aside_and_the_job_goes_on(server: str, tmp_path: Path) -> None:
+    garbage = [
+        (3, b"\x00\x01nonsense", b"\x00\x03"),
+        (3, b"", b"x"),
+        (4, b"\x7f\xff\x00\x01g", b"\x00\x00"),
+        (4, encode_record({"type": 2, "data": {"group": "g"}}, None)[0], b"\x00\x63"),
+    ]
+    produce(server, garbage)
+    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
+    found = rows_of(tmp_path, "undecodable_records", "offsets_partition", "key_bytes", "value_bytes")
+    assert found == sorted(garbage, key=repr)
+    reasons = {reason for (reason,) in rows_of(tmp_path, "undecodable_records", "reason")}
+    assert all(reasons), reasons
+
+    commit_plainly(server, {"after-garbage": [TopicPartition("orders", 1, 12)]})
+    produce(server, [(5, b"\x00\x01\x00", None)])
+    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
+    assert len(rows_of(tmp_path, "undecodable_records", "reason")) == len(garbage) + 1
+    assert ("after-garbage", 12) in rows_of(tmp_path, "committed_offsets", "group_id", "committed_offset")
+
+
+def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, tmp_path: Path) -> None:
+    with started(job(server, tmp_path, "--trigger", "0 seconds")) as running:
+        await_(lambda: len(rows_of(tmp_path, "offsets_partitions", "load_state")) == 50, running)
+        await_(lambda: all(s == ("OWNED",) for s in rows_of(tmp_path, "offsets_partitions", "load_state")), running)
+        before = len(rows_of(tmp_path, "offset_commits", "record_offset"))
+        produce(server, many_commits(3000))
+        # The history is a batch's first write, offsets_partitions its last: now the job is in the middle of one.
+        await_(lambda: len(rows_of(tmp_path, "offset_commits", "record_offset")) > before, running)
+        running.send_signal(signal.SIGTERM)
+        produce(server, many_commits(3000, first=3000))
+        assert "Stopped between two batches" in ended(running)
+    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
+    assert rows_of(tmp_path, "offset_commits", "offsets_partition", "record_offset") == commits_in_topic(server)
+    last = {("many-" + str(n % 200), n % 7): n for n in range(6000)}
+    found = rows_of(tmp_path, "committed_offsets", "group_id", "partition", "committed_offset")
+    assert {(g, p): o for g, p, o in found if str(g).startswith("many-")} == last
+
+
+def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: Path) -> None:
+    with started(job(server, tmp_path, "--trigger", "1 second")) as first:
+        await_(lambda: bool(rows_of(tmp_path, "job_lease", "owner")), first)
+        second = subprocess.run(job(server, tmp_path), capture_output=True, text=True, check=False)
+        assert second.returncode == 1
+        assert f"process {first.pid} on" in second.stderr
+        assert "offsetstream stop" in second.stderr
+        stop = [*OFFSETSTREAM, "stop", "--tables", str(tmp_path / "tables")]
+        subprocess.run(stop, check=True, stderr=subprocess.DEVNULL)
+        assert "asks this job to stop" in ended(first)
+    again = subprocess.run(stop, capture_output=True, text=True, check=False)
+    assert (again.returncode, "no job writes to" in again.stderr) == (1, True)
+
+
+def test_the_same_job_by_spark_submit(server: str, tmp_path: Path) -> None:
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    jars = ["--jars", ",".join(str(jar) for jar in resolve(connectors()))]
+    places = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints")]
+    entry = str(ROOT / "streaming_jobs" / "materialize_offsets.py")
+    command = [*submit, *jars, entry, "--bootstrap-server", server, *places, "--trigger", "1 second"]
+    with started(command) as running:
+        await_(lambda: len(rows_of(tmp_path, "offsets_partitions", "load_state")) == 50, running)
+        await_(lambda: ("first", 1) in rows_of(tmp_path, "committed_offsets", "group_id", "committed_offset"), running)
+        stop = [*OFFSETSTREAM, "stop", "--tables", str(tmp_path / "tables")]
+        subprocess.run(stop, check=True, stderr=subprocess.DEVNULL)
+        assert "Stopped between two batches" in ended(running)
+
+
+def test_tables_of_another_cluster_are_refused(server: str, tmp_path: Path) -> None:
+    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
+    with EmbeddedKafka() as other:
+        create_topics(admin_client(other.bootstrap_server))
+        commit_plainly(other.bootstrap_server, {"elsewhere": [TopicPartition("orders", 0, 1)]})
+        refused = subprocess.run(job(other.bootstrap_server, tmp_path), capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "belongs to the cluster" in refused.stderr
+    assert "--tables" in refused.stderr
+
+
+def test_a_topic_that_does_not_exist_yet(tmp_path: Path) -> None:
+    with EmbeddedKafka() as empty:
+        once = subprocess.run(
+            job(empty.bootstrap_server, tmp_path, "--once"), capture_output=True, text=True, check=False
+        )
+        assert once.returncode == 3
+        assert f"the topic {TOPIC} does not exist" in once.stderr
+        with started(job(empty.bootstrap_server, tmp_path)) as waiting:
+            assert waiting.stderr is not None
+            assert "no group has committed yet" in waiting.stderr.readline()
+            waiting.send_signal(signal.SIGTERM)
+            ended(waiting)

@@ -1,0 +1,85 @@
+"""The demo's workload, as the cluster itself describes what it left."""
+
+import pytest
+
+from offsetstream.demo import run_workload
+from offsetstream.demo.topics import end_offsets
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import UsageError
+from tests.brokers import BrokerUnderTest
+from tests.kafka.admin_answers import DescribedGroup, committed_offsets, describe_groups, list_groups
+
+
+def counts(described: dict[str, DescribedGroup]) -> dict[str, tuple[str, str, int]]:
+    return {group.group_id: (group.group_type, group.state, len(group.members)) for group in described.values()}
+
+
+def test_makes_groups_of_every_kind_and_changes_them(kafka: BrokerUnderTest) -> None:
+    admin = admin_client(kafka.bootstrap_server)
+    said: list[str] = []
+    with run_workload(kafka.bootstrap_server, groups=20, seed=7, say=said.append) as workload:
+        assert len(workload.groups) == 20
+        assert workload.groups <= {group.group_id for group in list_groups(admin)}
+        described = counts(describe_groups(admin, workload.groups))
+        assert {group: described[group] for group in workload.live_groups} == {
+            "billing": ("Classic", "Stable", 3),
+            "fraud-detector": ("Classic", "Stable", 2),
+            "mobile-push": ("Classic", "Stable", 1),
+            "recommendations": ("Consumer", "Stable", 1),
+            "search-indexer": ("Consumer", "Stable", 2),
+            "warehouse": ("Classic", "Stable", 2),
+        }
+        assert described["email-sender"] == ("Classic", "Empty", 0)
+        check_offsets(kafka)
+
+        workload.more()
+        assert len(workload.groups) == 20 + 1 - 3
+        listed = {group.group_id for group in list_groups(admin)}
+        assert workload.groups <= listed
+        assert not workload.deleted & listed
+        described = counts(describe_groups(admin, workload.live_groups))
+        assert described["billing"] == ("Classic", "Stable", 4)
+        assert described["fraud-detector"] == ("Classic", "Stable", 1)
+        assert described["search-indexer"] == ("Consumer", "Stable", 1)
+        check_offsets(kafka)
+    assert any("aborted" in line for line in said)
+    assert counts(describe_groups(admin, ["billing"]))["billing"] == ("Classic", "Empty", 0)
+
+
+def check_offsets(kafka: BrokerUnderTest) -> None:
+    """Members have committed everything, a laggard next to nothing, and an aborted transaction shows nowhere."""
+    admin = admin_client(kafka.bootstrap_server)
+    ends = end_offsets(admin)
+    groups = ["billing", "ledger", "mobile-push", "data-lake-export", "old-checkout"]
+    found = committed_offsets(admin, groups[:-1])
+    billing = {place[1:]: offset.committed_offset for place, offset in found.items() if place[0] == "billing"}
+    assert billing == {place: end for place, end in ends.items() if place[0] in {"orders", "payments"}}
+    for partition in (0, 1):
+        # The aborted one went to the end.
+        assert found["ledger", "orders", partition].committed_offset == ends["orders", partition] // 2
+        assert found["billing", "orders", partition].metadata.startswith("read by billing-")
+        assert found["billing", "orders", partition].leader_epoch == 0
+    assert {offset.committed_offset for place, offset in found.items() if place[0] == "data-lake-export"} == {1}
+    assert "mobile-push" not in {group for group, _, _ in found}
+
+
+def test_leaves_kip_848_out_where_the_broker_has_it_not() -> None:
+    said: list[str] = []
+    with (
+        EmbeddedKafka("3.9.2") as kafka,
+        run_workload(kafka.bootstrap_server, groups=12, seed=7, say=said.append) as workload,
+    ):
+        assert workload.live_groups == ["billing", "fraud-detector", "mobile-push", "warehouse"]
+        assert len(workload.groups) == 12
+        for _ in range(3):  # more than there are members and groups to take away
+            workload.more()
+        assert workload.live_groups == ["billing", "mobile-push", "warehouse"]
+        listed = {group.group_id for group in list_groups(admin_client(kafka.bootstrap_server))}
+        assert workload.groups == listed
+    assert any("none of KIP-848" in line for line in said)
+
+
+def test_refuses_fewer_groups_than_it_has_names_for() -> None:
+    with pytest.raises(UsageError, match="at least 12 groups"):
+        run_workload("", groups=3, seed=1, say=print)

@@ -1,0 +1,110 @@
+"""Checkpoints as Spark lays them out: which one goes on, and where a new one begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.start import last_checkpoint, next_checkpoint
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import is_done
+from offsetstream.tables.transaction import BatchId
+
+
+def write_checkpoint(root: Path, number: int, *, planned: int, done: int) -> None:
+    """A checkpoint in which so many batches were planned and so many are done."""
+    folder = root / str(number)
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"x"}')
+    for batch in range(planned):
+        ends = f'{{"__consumer_offsets":{{"0":{10 * batch},"49":{7 + batch}}}}}'
+        (folder / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{ends}')
+        (folder / "offsets" / f".{batch}.crc").write_bytes(b"crc")
+    if done:
+        (folder / "commits").mkdir()
+    for batch in range(done):
+        (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def write_batches(tables: TablesLocation, checkpoint_id: int, applied: int) -> None:
+    PartitionBook(tables, [0]).write(BatchId(checkpoint_id, applied - 1))
+
+
+def test_the_end_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 3, planned=12, done=11)
+    (tmp_path / "3" / "offsets" / ".11.crc").unlink()
+    assert Checkpoint(spark, str(tmp_path), 3).end_offsets(11) == {0: 110, 49: 18}
+
+
+@pytest.mark.parametrize(
+    ("planned", "done", "applied", "fits"),
+    [
+        (0, 0, 0, True),  # it only begins
+        (1, 0, 0, True),  # its first batch is planned
+        (1, 0, 1, True),  # and applied
+        (12, 11, 11, True),  # the last batch is to be done again
+        (12, 11, 12, True),  # the last batch is applied, which Spark does not know yet
+        (12, 12, 12, True),
+        (12, 11, 10, False),  # the tables are older: restored from a copy
+        (12, 11, 13, False),  # the checkpoint is older: batch 12 would come again and be skipped
+    ],
+)
+def test_a_checkpoint_fits_the_tables_that_it_wrote(
+    spark: SparkSession, tables: TablesLocation, tmp_path: Path, planned: int, done: int, applied: int, fits: bool
+) -> None:
+    write_checkpoint(tmp_path, 3, planned=planned, done=done)
+    checkpoint = Checkpoint(spark, str(tmp_path), 3)
+    checkpoint.shut_out_older(tables)
+    if applied:
+        write_batches(tables, 3, applied)
+    assert checkpoint.fits(tables) is fits
+
+
+def test_a_checkpoint_does_not_fit_what_it_never_wrote(
+    spark: SparkSession, tables: TablesLocation, tmp_path: Path
+) -> None:
+    write_checkpoint(tmp_path, 3, planned=1, done=1)
+    checkpoint = Checkpoint(spark, str(tmp_path), 3)
+    assert not checkpoint.fits(tables)  # nobody wrote anything
+    write_batches(tables, 2, 1)
+    assert not checkpoint.fits(tables)  # another checkpoint did
+    write_batches(tables, 4, 1)
+    assert not checkpoint.fits(tables)
+    assert not Checkpoint(spark, str(tmp_path), 4).fits(tables)  # its folder is gone
+
+
+def test_a_checkpoint_goes_on_after_a_clean_end(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    first = Lease.acquire(tables)
+    assert last_checkpoint(spark, root, first, tables) is None  # there is none
+    checkpoint = next_checkpoint(spark, root, first, tables)
+    write_checkpoint(tmp_path, checkpoint.checkpoint_id, planned=2, done=2)
+    write_batches(tables, checkpoint.checkpoint_id, 2)
+    first.release()
+    second = Lease.acquire(tables)
+    assert last_checkpoint(spark, root, second, tables) == checkpoint
+    assert last_checkpoint(spark, str(tmp_path / "elsewhere"), second, tables) is None
+    third = Lease.acquire(tables)  # the second job died
+    assert last_checkpoint(spark, root, third, tables) is None
+
+
+def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:
+    for number in (1, 2, 4):
+        write_checkpoint(tmp_path, number, planned=0, done=0)
+    lease = Lease.acquire(tables)
+    checkpoint = next_checkpoint(spark, str(tmp_path), lease, tables)
+    assert checkpoint.location == f"{tmp_path}/3"
+    row = lease.read()
+    assert (row.checkpoint_id, row.checkpoint_location) == (3, checkpoint.location)
+    groups = DeltaTable(tables.table("groups"))
+    assert is_done(groups, "groups", BatchId(2, 99))
+    assert not is_done(groups, "groups", BatchId(3, 0))
+    lease.release()
+    again = next_checkpoint(spark, str(tmp_path), Lease.acquire(tables), tables)
+    assert again.checkpoint_id == 5

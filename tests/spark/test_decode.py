@@ -1,0 +1,78 @@
+"""The job's decoding of Spark's rows is the codec's, record by record."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from offsetstream.codec import DECODED_SCHEMA, decode_records
+from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.stream.decode import decode
+from tests.codec_records import present_layouts
+from tests.spark.log import RAW, frame, random_log
+
+PARTITIONS = 7
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
+
+
+def raw_records() -> pa.Table:
+    """Records of every type and version, tombstones of them, and what no broker writes."""
+    rng, records = Random(5), list[tuple[bytes | None, bytes | None]]()
+    for layout in present_layouts():
+        key, value = encode_record(layout.random_key(rng), layout.random_value(rng))
+        assert value is not None
+        records += [(key, value), (key, None), (key, value[:-1]), (key[:-1], value)]
+    records += [(record.key, record.value) for record in random_log(2, 20)]
+    times = (FIRST_MS - 1, FIRST_MS, LAST_MS, LAST_MS + 1, -(2**63), 2**63 - 1)
+    records += [commit_at(time) for time in times]
+    rows = [
+        {"offsets_partition": rng.randrange(PARTITIONS), "record_offset": at, "record_timestamp": at * 1000, "key": k, "value": v}
+        for at, (k, v) in enumerate(records)
+    ]
+    return pa.Table.from_pylist(rows, schema=RAW)
+
+
+def commit_at(milliseconds: int) -> tuple[bytes, bytes | None]:
+    data = {"offset": 1, "metadata": "", "commitTimestamp": milliseconds, "expireTimestamp": milliseconds}
+    key = {"type": 1, "data": {"group": "times", "topic": "t", "partition": 0}}
+    return encode_record(key, {"version": 1, "data": data})
+
+
+def test_every_record_is_decoded_as_the_codec_decodes_it(spark: SparkSession) -> None:
+    raw = raw_records()
+    decoded = decode(spark.createDataFrame(raw), PARTITIONS).toArrow().sort_by("record_offset")
+    expected = decode_records(raw["key"], raw["value"])
+    for name in DECODED_SCHEMA.names:
+        assert decoded[name].to_pylist() == expected.column(name).to_pylist(), name
+    assert decoded.select(RAW.names).to_pylist() == raw.to_pylist()
+    rows = decoded.to_pylist()
+    assert len(rows) > 300
+    for row in rows:
+        home = None if row["group_id"] is None else partition_for(row["group_id"], PARTITIONS)
+        assert row["in_coordinator_partition"] == (None if home is None else home == row["offsets_partition"])
+        assert row["key_bytes"] == row["key"]
+        assert row["value_size"] == (None if row["value"] is None else len(row["value"]))
+        for name in ("commit_timestamp", "expire_timestamp"):
+            at = row[f"{name}_ms"]
+            assert (row[name] is not None) == (at is not None and FIRST_MS <= at <= LAST_MS)
+    assert len({row["in_coordinator_partition"] for row in rows}) == 3
+
+
+def test_a_time_is_the_same_in_milliseconds(spark: SparkSession) -> None:
+    moments = [FIRST_MS, -1, 0, 1, 1_767_225_600_123, LAST_MS]
+    raw = [
+        {"offsets_partition": 0, "record_offset": at, "record_timestamp": 0, "key": key, "value": value}
+        for at, (key, value) in enumerate(map(commit_at, moments))
+    ]
+    decoded = decode(spark.createDataFrame(pa.Table.from_pylist(raw, schema=RAW)), PARTITIONS).toArrow()
+    found = decoded.sort_by("record_offset")["commit_timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    assert found.to_pylist() == moments
+
+
+def test_no_records_are_no_rows(spark: SparkSession) -> None:
+    decoded = decode(frame(spark, []), PARTITIONS).toArrow()
+    assert decoded.num_rows == 0
+    assert set(decoded.schema.names) >= {*DECODED_SCHEMA.names, "in_coordinator_partition", "commit_timestamp"}

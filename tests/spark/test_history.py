@@ -1,0 +1,152 @@
+"""The history tables: every record of a log (tests/spark/log.py) once, whatever is repeated."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from offsetstream.codec import decode_records
+from offsetstream.stream.decode import decode
+from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import TableWriter
+from tests.spark.log import PARTITIONS, Record, frame, random_log
+
+LOG_IDS = {0: 0, 1: 3, 2: 1, 3: 0}
+BEFORE = datetime.now(UTC).date()
+
+
+def rows(tables: TablesLocation, name: str) -> list[dict[str, Any]]:
+    return read_rows(DeltaTable(tables.table(name)))
+
+
+def places(tables: TablesLocation) -> dict[str, Counter[tuple[int, int]]]:
+    return {
+        name: Counter((row["offsets_partition"], row["record_offset"]) for row in rows(tables, name))
+        for name in RECORD_TABLES
+    }
+
+
+def table_of(record: Record) -> str:
+    if not record.key_json:
+        return "undecodable_records"
+    return "offset_commits" if record.key_type in (0, 1) else "group_records"
+
+
+def expected_places(log: Iterable[Record]) -> dict[str, Counter[tuple[int, int]]]:
+    found: dict[str, Counter[tuple[int, int]]] = {name: Counter() for name in RECORD_TABLES}
+    for record in log:
+        found[table_of(record)][record.offsets_partition, record.record_offset] += 1
+    return found
+
+
+def greatest(log: Iterable[Record], table: str) -> dict[int, int]:
+    own = [record for record in log if table_of(record) == table]
+    return {record.offsets_partition: record.record_offset for record in own}  # they are in order
+
+
+def append(history: History, spark: SparkSession, log: Iterable[Record], batch: BatchId) -> None:
+    history.append(decode(frame(spark, log), PARTITIONS), batch)
+
+
+def test_a_record_is_appended_once_whatever_is_repeated(
+    spark: SparkSession, writer: TableWriter, tables: TablesLocation
+) -> None:
+    log = random_log(4, 25)
+    first = [record for record in log if record.record_offset < 40]
+    history = History(writer, LOG_IDS, {})
+    assert history_positions(writer, "offset_commits", LOG_IDS, 0) == {}
+    append(history, spark, first, BatchId(1, 0))
+    assert places(tables) == expected_places(first)
+    append(history, spark, first, BatchId(1, 0))  # the same batch again
+    assert places(tables) == expected_places(first)
+
+    # The next job does not know how far the last one came, and reads everything again.
+    positions = {table: history_positions(writer, table, LOG_IDS, 0) for table in RECORD_TABLES}
+    assert positions == {table: greatest(first, table) for table in RECORD_TABLES}
+    append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, 0))
+    assert places(tables) == expected_places(log)
+    batches = {(row["checkpoint_id"], row["batch_id"], row["record_offset"] < 40) for row in rows(tables, "offset_commits")}
+    assert batches == {(1, 0, True), (2, 0, False)}
+
+    # A load appends nothing that is there.
+    positions = {table: history_positions(writer, table, LOG_IDS, 0) for table in RECORD_TABLES}
+    append(History(writer, LOG_IDS, positions), spark, log, BatchId(3, -1))
+    assert places(tables) == expected_places(log)
+
+
+def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: SparkSession, writer: TableWriter) -> None:
+    log = [record for record in random_log(4, 25) if table_of(record) == "offset_commits"]
+    append(History(writer, LOG_IDS, {}), spark, log, BatchId(1, -1))
+    last = greatest(log, "offset_commits")
+    assert history_positions(writer, "offset_commits", LOG_IDS, 0) == last
+    assert history_positions(writer, "offset_commits", LOG_IDS | {1: 4}, 0) == {p: at for p, at in last.items() if p != 1}
+    above = sorted(last.values())[2]
+    assert history_positions(writer, "offset_commits", LOG_IDS, above) == {p: at for p, at in last.items() if at >= above}
+    # A partition whose log is another begins anew, whatever the offsets of the old one were.
+    positions = {"offset_commits": history_positions(writer, "offset_commits", LOG_IDS | {1: 4}, 0)}
+    append(History(writer, LOG_IDS | {1: 4}, positions), spark, log, BatchId(2, -1))
+    ids = Counter((row.offsets_partition, row.log_id) for row in writer.rows("offset_commits").collect())
+    counts = Counter(record.offsets_partition for record in log)
+    assert ids == {(0, 0): counts[0], (1, 3): counts[1], (1, 4): counts[1], (2, 1): counts[2], (3, 0): counts[3]}
+
+
+def test_a_row_says_what_the_record_said(spark: SparkSession, writer: TableWriter, tables: TablesLocation) -> None:
+    log = random_log(9, 15)
+    append(History(writer, LOG_IDS, {}), spark, log, BatchId(5, 6))
+    records = {(record.offsets_partition, record.record_offset): record for record in log}
+    for name in RECORD_TABLES:
+        found = rows(tables, name)
+        assert found
+        for row in found:
+            record = records[row["offsets_partition"], row["record_offset"]]
+            assert round(row["record_timestamp"].timestamp() * 1000) == record.timestamp_ms
+            assert row["log_id"] == LOG_IDS[record.offsets_partition]
+            assert (row["checkpoint_id"], row["batch_id"]) == (5, 6)
+            assert BEFORE <= row["written_day"] <= datetime.now(UTC).date()
+            assert said(name, row) == said_by(name, record)
+
+
+def said(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    if name == "undecodable_records":
+        return {"key": row["key_bytes"], "value": row["value_bytes"], "reason": row["reason"]}
+    same = {"value_bytes": row["value_bytes"], "is_tombstone": row["is_tombstone"], "value_version": row["value_version"]}
+    if name == "group_records":
+        json_of = {half: json.loads(row[half]) if row[half] else None for half in ("key_json", "value_json")}
+        return same | json_of | {"key_type": row["key_type"], "group_id": row["group_id"]}
+    columns = ("group_id", "topic", "partition", "committed_offset", "metadata", "commit_timestamp_ms", "key_version")
+    return same | {column: row[column] for column in columns}
+
+
+def said_by(name: str, record: Record) -> dict[str, Any]:
+    if name == "undecodable_records":
+        reason = decode_records(pa.array([record.key], pa.binary()), pa.array([record.value], pa.binary()))
+        return {"key": record.key, "value": record.value, "reason": reason.column("error")[0].as_py()}
+    key, value = record.key_json["data"], record.value_json
+    same = {
+        "value_bytes": None if record.value is None else len(record.value),
+        "is_tombstone": value is None,
+        "value_version": value["version"] if value else None,
+    }
+    if name == "group_records":
+        group = key["group"] if "group" in key else key["groupId"]
+        return same | {"key_json": record.key_json, "value_json": value, "key_type": record.key_type, "group_id": group}
+    data = value["data"] if value else {"offset": None, "metadata": None, "commitTimestamp": None}
+    return same | {
+        "group_id": key["group"],
+        "topic": key["topic"],
+        "partition": key["partition"],
+        "committed_offset": data["offset"],
+        "metadata": data["metadata"],
+        "commit_timestamp_ms": data["commitTimestamp"],
+        "key_version": record.key_type,
+    }

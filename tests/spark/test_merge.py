@@ -1,0 +1,88 @@
+"""Merging by Spark and by delta-rs means the same: both by turns give what a dictionary gives (tests/merge_model.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
+from offsetstream.tables.schema import TableSchema, load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId, WriterSessions
+from tests.merge_model import MergeModel, Row, Step, in_order, random_steps, source_table
+from tests.spark.conftest import new_tables
+
+STEPS = 8
+
+
+class Merger:
+    """A table, and both ways of merging into it."""
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema, *, in_log_order: bool) -> None:
+        self.schema = schema
+        self.tables: TablesLocation = new_tables(folder)
+        self._in_log_order = in_log_order
+        self._spark = spark
+        self._sessions = WriterSessions(spark)
+
+    def _merge(self, step: Step) -> tuple[str, Merge]:
+        return self.tables.table(self.schema.name), step.merge(self.schema, in_log_order=self._in_log_order)
+
+    def by_spark(self, step: Step) -> None:
+        path, merge = self._merge(step)
+        source = self._spark.createDataFrame(source_table(self.schema, step.rows))
+        with self._sessions.transaction(self.schema.name, step.batch) as session:
+            merge_by_spark(session, path, source, merge)
+
+    def by_delta_rs(self, step: Step) -> None:
+        path, merge = self._merge(step)
+        merge_by_delta_rs(path, source_table(self.schema, step.rows), merge, step.batch)
+
+    def rows(self) -> list[Row]:
+        return in_order(read_rows(DeltaTable(self.tables.table(self.schema.name))))
+
+
+@pytest.mark.parametrize(("name", "in_log_order"), [("committed_offsets", True), ("member_assignments", False)])
+def test_both_ways_merge_as_a_dictionary_and_repeat_each_other(
+    spark: SparkSession, tmp_path: Path, name: str, in_log_order: bool
+) -> None:
+    schema = load_schema(name)
+    model, most = MergeModel(schema, in_log_order), 0
+    merger = Merger(spark, tmp_path, schema, in_log_order=in_log_order)
+    for number, step in enumerate(random_steps(Random(name), schema, STEPS)):
+        model.apply(step)
+        first, second = (merger.by_delta_rs, merger.by_spark) if number % 2 else (merger.by_spark, merger.by_delta_rs)
+        for merge in (first, second):
+            merge(step)
+            assert merger.rows() == in_order(model.rows.values())
+        most = max(most, len(model.rows))
+    assert most > 10
+
+
+def test_a_batch_is_merged_once_whichever_way_comes_first(spark: SparkSession, tmp_path: Path) -> None:
+    schema = load_schema("groups")
+    merger = Merger(spark, tmp_path, schema, in_log_order=False)
+
+    def state(text: str, number: int) -> Step:
+        row = dict.fromkeys(schema.column_names) | {"offsets_partition": 1, "group_id": "g", "state": text}
+        return Step([row | {DELETED: False}], BatchId(1, number))
+
+    def states() -> list[str]:
+        return [row["state"] for row in merger.rows()]
+
+    merger.by_spark(state("Stable", 0))
+    merger.by_delta_rs(state("Empty", 0))
+    assert states() == ["Stable"]
+    merger.by_delta_rs(state("Empty", 1))
+    merger.by_spark(state("Dead", 1))
+    merger.by_spark(state("Dead", 0))
+    assert states() == ["Empty"]
+    Checkpoint(spark, "unused", 2).shut_out_older(merger.tables)
+    merger.by_spark(state("Dead", 2))
+    assert states() == ["Empty"]

@@ -1,0 +1,138 @@
+"""The state tables against a plain replay (tests/spark/replay.py) of a random log (tests/spark/log.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.stream.cells import last_of_raw_key, with_own_offsets
+from offsetstream.stream.decode import decode, is_commit
+from offsetstream.stream.history import History
+from offsetstream.stream.load import decodable
+from offsetstream.stream.state import State
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import TableWriter
+from tests.spark.log import PARTITIONS, Record, frame, random_log
+from tests.spark.replay import Replay, difference
+
+LOGS = dict.fromkeys(range(PARTITIONS), 0)
+LOAD = BatchId(1, -1)
+
+both_coordinators = pytest.mark.parametrize("coordinator", ["new", "classic"])
+
+
+class CrashError(Exception):
+    """What ends a job in the middle of a batch."""
+
+
+class CrashingWriter(TableWriter):
+    """Merges as it should until it comes to one table, and there the job dies."""
+
+    def __init__(self, spark: SparkSession, tables: TablesLocation, table: str) -> None:
+        super().__init__(spark, tables)
+        self._table = table
+
+    def merge(self, table: str, rows: DataFrame, batch: BatchId, **how: Any) -> None:
+        if table == self._table:
+            raise CrashError
+        super().merge(table, rows, batch, **how)
+
+
+def load(writer: TableWriter, coordinator: str, records: Iterable[Record], partitions: Iterable[int]) -> None:
+    raw = frame(writer.spark, records)
+    History(writer, LOGS, {}).append(decode(raw, PARTITIONS), LOAD, ("undecodable_records",))
+    cells = decode(last_of_raw_key(decodable(writer, raw, LOGS)), PARTITIONS).persist()
+    State(writer, coordinator, LOGS).apply(cells, LOAD, loaded=sorted(partitions))
+    cells.unpersist()
+
+
+def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batch: BatchId) -> None:
+    decoded = with_own_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
+    has_cells = not decoded.where(F.col("error").isNull() & ~is_commit()).isEmpty()
+    State(writer, coordinator, LOGS).apply(decoded, batch, has_cells=has_cells)
+    decoded.unpersist()
+
+
+@both_coordinators
+def test_a_load_is_a_replay(writer: TableWriter, tables: TablesLocation, coordinator: str) -> None:
+    log = random_log(7, 60)
+    load(writer, coordinator, log, range(PARTITIONS))
+    assert difference(tables, Replay(coordinator).apply(log)) == {}
+
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "crashes"),
+    [("new", ("groups", "group_cells", "member_assignments")), ("classic", ("committed_offsets", "groups"))],
+)
+def test_batches_that_are_interrupted_and_repeated_are_a_replay(
+    spark: SparkSession, writer: TableWriter, tables: TablesLocation, coordinator: str, crashes: tuple[str, ...]
+) -> None:
+    rng, log, replay = Random(coordinator), random_log(11, 50), Replay(coordinator)
+    batch = BatchId(1, 0)
+    for number, table in enumerate(crashes):
+        records, log = cut(rng, log, 0.35)
+        with pytest.raises(CrashError):
+            apply(CrashingWriter(spark, tables, table), coordinator, records, batch)
+        if number % 2:  # the job after the crash begins a checkpoint, and its first batch finds more records
+            more, log = cut(rng, log, 0.3)
+            records, batch = records + more, BatchId(batch.checkpoint_id + 1, 0)
+        apply(writer, coordinator, records, batch)
+        assert difference(tables, replay.apply(records)) == {}, f"after a crash before {table}"
+        last, batch = batch, BatchId(batch.checkpoint_id, batch.batch_id + 1)
+    apply(writer, coordinator, records, last)
+    assert difference(tables, replay) == {}
+
+
+def cut(rng: Random, log: list[Record], share: float) -> tuple[list[Record], list[Record]]:
+    """Divide the log: about so much of each partition, and the rest."""
+    head, tail = list[Record](), list[Record]()
+    for partition in range(PARTITIONS):
+        own = [record for record in log if record.offsets_partition == partition]
+        at = rng.randint(0, round(2 * share * len(own)))
+        head += own[:at]
+        tail += own[at:]
+    return head, tail
+
+
+def test_a_load_in_a_running_job_mends_its_partitions_and_leaves_the_others_alone(
+    writer: TableWriter, tables: TablesLocation
+) -> None:
+    log = random_log(3, 30)
+    replay = Replay("new").apply(record for record in log if record.offsets_partition != 2)
+    load(writer, "new", [record for record in log if record.offsets_partition != 2], range(PARTITIONS))
+    # Of partition 1 only the newest records are left, partition 3 is empty, and partition 2 is there now.
+    left = [record for record in log if record.offsets_partition == 1][-10:]
+    came = [record for record in log if record.offsets_partition == 2]
+    load(writer, "new", left + came, [1, 2, 3])
+    kept = [record for record in log if record.offsets_partition == 0]
+    assert difference(tables, Replay("new").apply(kept + left + came)) == {}
+
+
+def test_a_group_in_a_partition_that_is_not_its_own_stays_beside_the_other(
+    writer: TableWriter, tables: TablesLocation
+) -> None:
+    commits = [plain_commit(partition, offset) for partition, offset in ((0, 10), (1, 5), (2, 7))]
+    home = partition_for("group", PARTITIONS)
+    load(writer, "new", commits, range(PARTITIONS))
+    for table in ("groups", "committed_offsets"):
+        rows = read_rows(DeltaTable(tables.table(table)))
+        found = {row["offsets_partition"]: row["in_coordinator_partition"] for row in rows}
+        assert found == {partition: partition == home for partition in (0, 1, 2)}
+
+
+def plain_commit(partition: int, record_offset: int) -> Record:
+    key = {"type": 1, "data": {"group": "group", "topic": "t", "partition": 0}}
+    data = {"offset": record_offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}
+    value = {"version": 3, "data": data}
+    return Record(partition, record_offset, 0, *encode_record(key, value), key, value)

@@ -1,0 +1,171 @@
+"""Bytes inside group members, and how the JSON of a group shows them."""
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from offsetstream.codec import decode_records
+from offsetstream.codec.connect_protocol import decode_connect_assignment, decode_connect_subscription
+from offsetstream.codec.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from offsetstream.codec.encode import encode_record
+from offsetstream.codec.wire import Malformed
+
+_SUBSCRIPTION = {
+    "topics": ["b", "a", "b"],
+    "userData": b"\0\1",
+    "ownedPartitions": [],
+    "generationId": -1,
+    "rackId": None,
+}
+_ASSIGNMENT = {"assignedPartitions": [{"topic": "a", "partitions": [2, 0]}], "userData": None}
+
+
+@pytest.mark.parametrize("version", [3, 4, 100, 32767])
+def test_later_versions_are_read_as_the_last(version: int) -> None:
+    prefix = version.to_bytes(2, "big")
+    assert decode_subscription(prefix + encode_subscription(_SUBSCRIPTION)[2:] + b"more") == _SUBSCRIPTION
+    assert decode_assignment(prefix + encode_assignment(_ASSIGNMENT)[2:] + b"more") == _ASSIGNMENT
+
+
+@pytest.mark.parametrize("decoder", [decode_subscription, decode_assignment, decode_connect_subscription])
+def test_what_is_refused(decoder: Any) -> None:
+    for data, reason in ((b"", "truncated"), (b"\0", "truncated"), (b"\xff\xff\0\0\0\0", "negative version -1")):
+        with pytest.raises(Malformed, match=reason):
+            decoder(data)
+
+
+def test_cut_at_every_byte() -> None:
+    for decoder, data in (
+        (decode_subscription, encode_subscription(_SUBSCRIPTION)),
+        (decode_assignment, encode_assignment(_ASSIGNMENT)),
+    ):
+        for length in range(len(data)):
+            with pytest.raises(Malformed):
+                decoder(data[:length])
+
+
+def test_user_data_may_be_empty_or_null() -> None:
+    for user_data in (b"", None):
+        subscription: dict[str, Any] = {"topics": [], "userData": user_data}
+        assert decode_subscription(encode_subscription(subscription, 0)) == subscription
+
+
+_CONNECT_ASSIGNMENT = bytes.fromhex("0001 0000 0003 6d2d31 0001 75 0000000000000009 ffffffff ffffffff 000000fa")
+_CONNECT_DECODED = {"error": 0, "leader": "m-1", "leaderUrl": "u", "configOffset": 9}
+_CONNECT_DECODED |= {"assignment": None, "revoked": None, "delay": 250}
+
+
+def test_connect() -> None:
+    assert decode_connect_assignment(_CONNECT_ASSIGNMENT) == _CONNECT_DECODED
+    state = (
+        bytes.fromhex("0001 0001 77 0000000000000009")
+        + len(_CONNECT_ASSIGNMENT).to_bytes(4, "big")
+        + _CONNECT_ASSIGNMENT
+    )
+    assert decode_connect_subscription(state) == {"url": "w", "configOffset": 9, "allocation": _CONNECT_DECODED}
+    # The last fields may be missing.
+    assert decode_connect_subscription(state[:13]) == {"url": "w", "configOffset": 9, "allocation": None}
+    assert decode_connect_assignment(_CONNECT_ASSIGNMENT[:-4]) == _CONNECT_DECODED | {"delay": 0}
+    assert decode_connect_assignment(_CONNECT_ASSIGNMENT[:-12]) == _CONNECT_DECODED | {"delay": 0}
+    with pytest.raises(Malformed):
+        decode_connect_assignment(_CONNECT_ASSIGNMENT[:-1])
+
+
+def _decoded_json(key: Any, value: Any) -> tuple[Any, Any]:
+    key_bytes, value_bytes = encode_record(key, value)
+    (row,) = decode_records([key_bytes], [value_bytes]).to_pylist()
+    assert row["error"] is None
+    return json.loads(row["value_json"])["data"], json.loads(row["value_decoded_json"])["data"]
+
+
+def _group(protocol_type: str, subscription: bytes, assignment: bytes) -> tuple[Any, Any]:
+    member: dict[str, Any] = {
+        "memberId": "m",
+        "groupInstanceId": None,
+        "clientId": "c",
+        "clientHost": "/h",
+        "rebalanceTimeout": 1,
+    }
+    member |= {"sessionTimeout": 2, "subscription": subscription, "assignment": assignment}
+    data = {
+        "protocolType": protocol_type,
+        "generation": 1,
+        "protocol": "range",
+        "leader": "m",
+        "currentStateTimestamp": 3,
+    }
+    return _decoded_json({"type": 2, "data": {"group": "g"}}, {"version": 3, "data": data | {"members": [member]}})
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def test_a_group_of_consumers() -> None:
+    subscription, assignment = encode_subscription(_SUBSCRIPTION), encode_assignment(_ASSIGNMENT)
+    plain, decoded = _group("consumer", subscription, assignment)
+    assert plain["members"][0]["subscription"] == _text(subscription)
+    (member,) = decoded.pop("members")
+    assert member["subscription"] == _SUBSCRIPTION | {"userData": "AAE="}
+    assert member["assignment"] == _ASSIGNMENT
+    assert decoded == {name: cell for name, cell in plain.items() if name != "members"}
+
+
+def test_an_empty_assignment_stays_base64() -> None:
+    _, decoded = _group("consumer", b"\xff\xff", b"")
+    assert decoded["members"][0]["subscription"] == "//8="
+    assert decoded["members"][0]["assignment"] == ""
+
+
+def test_a_group_of_connect_workers() -> None:
+    _, decoded = _group("connect", bytes.fromhex("0000 0001 77 0000000000000009"), _CONNECT_ASSIGNMENT)
+    assert decoded["members"][0]["subscription"] == {"url": "w", "configOffset": 9}
+    assert decoded["members"][0]["assignment"] == _CONNECT_DECODED
+
+
+def test_other_protocol_types_stay_raw() -> None:
+    plain, decoded = _group("sr", encode_subscription(_SUBSCRIPTION), b"")
+    assert plain == decoded
+
+
+def test_a_classic_member_of_a_consumer_group() -> None:
+    member: dict[str, Any] = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": "c",
+        "clientHost": "/h",
+        "subscribedTopicNames": [],
+    }
+    member |= {"subscribedTopicRegex": None, "rebalanceTimeoutMs": 1, "serverAssignor": None}
+    protocols = [{"name": "range", "metadata": encode_subscription(_SUBSCRIPTION)}, {"name": "x", "metadata": b"\0"}]
+    value = {
+        "version": 0,
+        "data": member | {"classicMemberMetadata": {"sessionTimeoutMs": 5, "supportedProtocols": protocols}},
+    }
+    plain, decoded = _decoded_json({"type": 5, "data": {"groupId": "g", "memberId": "m"}}, value)
+    supported = decoded["classicMemberMetadata"]["supportedProtocols"]
+    assert supported[0]["metadata"] == _SUBSCRIPTION | {"userData": "AAE="}
+    assert supported[1]["metadata"] == "AA=="
+    assert plain["classicMemberMetadata"]["sessionTimeoutMs"] == 5
+
+
+@pytest.mark.parametrize("classic", [None, "absent"])
+def test_a_native_member(classic: str | None) -> None:
+    member: dict[str, Any] = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": "c",
+        "clientHost": "/h",
+        "subscribedTopicNames": [],
+    }
+    member |= {"subscribedTopicRegex": None, "rebalanceTimeoutMs": 1, "serverAssignor": None}
+    data = member if classic else member | {"classicMemberMetadata": None}
+    plain, decoded = _decoded_json({"type": 5, "data": {"groupId": "g", "memberId": "m"}}, {"version": 0, "data": data})
+    assert plain == decoded == data

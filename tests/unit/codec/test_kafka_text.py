@@ -1,0 +1,71 @@
+"""What the formatters print, beyond the golden files."""
+
+import json
+
+import pytest
+
+from offsetstream.codec.encode import encode_record
+from offsetstream.codec.kafka_text import OFFSETS_FORMATTER, SHARE_GROUP_FORMATTER, kafka_json, kafka_text
+from offsetstream.codec.scala_text import in_hash_map_order
+from offsetstream.codec.wire import Malformed
+
+_KEY = {"type": 1, "data": {"group": "g,\n", "topic": "t]", "partition": 0}}
+_DATA = {"offset": 100, "metadata": "me\x1f", "commitTimestamp": 1234}
+
+
+def test_offsets() -> None:
+    key, value = encode_record(_KEY, {"version": 3, "data": _DATA | {"leaderEpoch": 10}})
+    assert kafka_text(key, value) == (
+        "[g,\n,t],0]::OffsetAndMetadata(offset=100, leaderEpoch=Optional[10], metadata=me\x1f, commitTimestamp=1234, "
+        "expireTimestamp=None)\n"
+    )
+    assert kafka_json(key, value) == (
+        '{"key":{"type":1,"data":{"group":"g,\\n","topic":"t]","partition":0}},"value":{"version":3,"data":'
+        '{"offset":100,"leaderEpoch":10,"metadata":"me\\u001F","commitTimestamp":1234}}}'
+    )
+    key, value = encode_record(_KEY, {"version": 1, "data": _DATA | {"expireTimestamp": 5678}})
+    assert (kafka_text(key, value) or "").endswith(
+        "leaderEpoch=Optional.empty, metadata=me\x1f, commitTimestamp=1234, expireTimestamp=Some(5678))\n"
+    )
+
+
+def test_tombstones() -> None:
+    key, _ = encode_record(_KEY, None)
+    assert kafka_text(key, None) == "[g,\n,t],0]::NULL\n"
+    assert json.loads(kafka_json(key, None) or "")["value"] is None
+    key, _ = encode_record({"type": 2, "data": {"group": "g"}}, None)
+    assert kafka_text(key, None) == "g::NULL\n"
+
+
+def test_what_is_skipped() -> None:
+    group, _ = encode_record({"type": 2, "data": {"group": "g"}}, None)
+    share, _ = encode_record({"type": 10, "data": {"groupId": "g", "memberId": "m"}}, None)
+    for printer in (kafka_json, kafka_text):
+        assert printer(None, b"\0\0") is None
+        assert printer(b"\0\x12\0\1g", None) is None
+        assert printer(share, None) is None
+        assert printer(group, None, OFFSETS_FORMATTER) is None
+    assert kafka_text(share, None, SHARE_GROUP_FORMATTER) is None
+    assert (kafka_json(share, None, SHARE_GROUP_FORMATTER) or "").startswith('{"key":{"type":10,')
+
+
+def test_where_they_stop() -> None:
+    share, _ = encode_record({"type": 10, "data": {"groupId": "g", "memberId": "m"}}, None)
+    with pytest.raises(Malformed, match="truncated value"):
+        kafka_json(share, b"", OFFSETS_FORMATTER)
+    assert kafka_text(share, b"", OFFSETS_FORMATTER) is None
+    for printer in (kafka_json, kafka_text):
+        with pytest.raises(Malformed, match="truncated key"):
+            printer(b"\0", None)
+        with pytest.raises(Malformed, match="unsupported value version 9"):
+            printer(encode_record(_KEY, None)[0], b"\0\x09")
+
+
+def test_hash_map_order() -> None:
+    """By the spread hash, equal hashes as they came; the oracle tier compares with what Kafka 3.9.2 prints."""
+    assert in_hash_map_order(["BB", "Aa"]) == ["BB", "Aa"]
+    assert in_hash_map_order(["Aa", "BB"]) == ["Aa", "BB"]
+    assert in_hash_map_order(["c", "b", "a"]) == ["a", "b", "c"]
+    assert in_hash_map_order(["q", "a"]) == ["a", "q"]  # 0x71 and 0x61 meet in a table of 16
+    assert in_hash_map_order(["s", "b", "c"]) == ["b", "c", "s"]
+    assert in_hash_map_order([chr(0x61 + n) for n in range(11)] + ["q"])[:2] == ["a", "b"]  # 12 need a table of 32

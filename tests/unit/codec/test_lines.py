@@ -1,0 +1,114 @@
+"""Lines of JSON: `decode`, `encode`, and what passes through them."""
+
+import json
+from base64 import b64encode
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsetstream.codec.encode import encode_record
+from offsetstream.codec.lines import decode_line, encode_line, parse_raw_line
+from offsetstream.codec.wire import Malformed
+from offsetstream.errors import UsageError
+from tests.codec_records import present_layouts
+
+_KEY = "AAEAAWcAAXQAAAAA"
+_VALUE = "AAMAAAAAAAAAZAAAAAoABG1ldGEAAAAAAAAE0g=="
+_RAW = f'{{"key":"{_KEY}","value":"{_VALUE}"}}'
+_DECODED = (
+    '{"key":{"type":1,"data":{"group":"g","topic":"t","partition":0}},"value":{"version":3,"data":'
+    '{"offset":100,"leaderEpoch":10,"metadata":"meta","commitTimestamp":1234}}}'
+)
+
+
+def test_a_record() -> None:
+    assert decode_line(_RAW) == _DECODED
+    assert encode_line(_DECODED) == _RAW
+
+
+def test_a_tombstone() -> None:
+    raw = f'{{"key":"{_KEY}","value":null}}'
+    assert json.loads(decode_line(raw))["value"] is None
+    assert encode_line(decode_line(raw)) == raw
+
+
+def test_further_fields_keep_their_place() -> None:
+    raw = f'{{"partition":3,"key":"{_KEY}","value":"{_VALUE}","offset":9007199254740993,"headers":[{{"a":"\\u001F"}}]}}'
+    decoded = decode_line(raw + "\n")
+    assert list(json.loads(decoded)) == ["partition", "key", "value", "offset", "headers"]
+    assert '"offset":9007199254740993,"headers":[{"a":"\\u001F"}]' in decoded
+    assert encode_line(decoded) == raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "error"),
+    [
+        (f'{{"key":null,"value":"{_VALUE}","offset":1}}', "null key"),
+        ('{"key":"","value":null}', "truncated key"),
+        ('{"key":"ABIAAWc=","value":null}', "unknown key type 18"),
+        (f'{{"key":"{_KEY}","value":""}}', "truncated value"),
+        (f'{{"key":"{_KEY}","value":"AAk="}}', "unsupported value version 9 of key type 1"),
+    ],
+)
+def test_what_cannot_be_decoded_stays_as_it_is(raw: str, error: str) -> None:
+    decoded = decode_line(raw)
+    assert json.loads(decoded) == {"error": error, **json.loads(raw)}
+    assert decoded.startswith('{"error":')
+    assert encode_line(decoded) == raw
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("", "the line is not JSON"),
+        ("nonsense", "the line is not JSON"),
+        ("[]", 'the line is not an object with "key" and "value"'),
+        (f'{{"key":"{_KEY}"}}', 'the line is not an object with "key" and "value"'),
+    ],
+)
+def test_lines_of_another_form(line: str, error: str) -> None:
+    for convert in (decode_line, encode_line):
+        assert json.loads(convert(line + "\r\n")) == {"error": error, "line": line}
+
+
+@pytest.mark.parametrize("key", ["5", '"?"', "{}", '"AA"'])
+def test_keys_that_are_not_base64(key: str) -> None:
+    line = f'{{"key":{key},"value":null}}'
+    assert json.loads(decode_line(line)) == {"error": "key is not base64", "key": json.loads(key), "value": None}
+
+
+def test_what_cannot_be_encoded_gets_a_reason() -> None:
+    line = '{"key":{"type":1,"data":{"group":"g"}},"value":null,"offset":4}'
+    encoded = json.loads(encode_line(line))
+    assert encoded == {"error": "key: field 'topic' is missing, which is mandatory in version 0", **json.loads(line)}
+    # … and an error line whose bytes are not base64 either.
+    assert json.loads(encode_line('{"error":"x","key":"?","value":null}'))["error"] == "key is not base64"
+
+
+def test_by_release() -> None:
+    encoded = json.loads(encode_line(_DECODED, "2.0"))
+    assert json.loads(decode_line(json.dumps(encoded)))["value"]["version"] == 1
+    with pytest.raises(UsageError, match=r"'9\.9' is no release"):
+        encode_line(_DECODED, "9.9")
+
+
+@given(rng=st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None)
+def test_encode_is_the_inverse_of_decode(rng: Random) -> None:
+    layout = rng.choice(present_layouts())
+    key, value = encode_record(layout.random_key(rng), rng.choice([None, layout.random_value(rng)]))
+    document = {"key": b64encode(key).decode(), "value": value and b64encode(value).decode(), "offset": 3}
+    decoded = decode_line(json.dumps(document))
+    assert "\n" not in decoded
+    assert json.loads(encode_line(decoded)) == document
+
+
+def test_raw_lines_are_parsed() -> None:
+    key, value, record = parse_raw_line(_RAW)
+    assert (key or b"")[:2] == b"\0\1"
+    assert (value or b"")[:2] == b"\0\3"
+    assert record == json.loads(_RAW)
+    with pytest.raises(Malformed, match="value is not base64"):
+        parse_raw_line(f'{{"key":"{_KEY}","value":3}}')

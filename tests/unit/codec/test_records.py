@@ -1,0 +1,210 @@
+"""Records one at a time: every layout cut at every byte, unknown tags at every level, what older releases wrote."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsetstream.codec.encode import encode_record, encode_value
+from offsetstream.codec.readers import JsonObject, WithUnknownTags, message_reader
+from offsetstream.codec.records import decode_key, decode_value
+from offsetstream.codec.shapes import record_types
+from offsetstream.codec.text import jackson
+from offsetstream.codec.wire import Malformed
+from tests.codec_records import Layout, older_layouts, present_layouts
+
+LAYOUTS = [*present_layouts(), *older_layouts()]
+_FLEXIBLE = [layout for layout in present_layouts() if layout.version in layout.shape.flexible]
+
+
+def _full(layout: Layout) -> bytes:
+    """A value with something in every array."""
+    for seed in range(200):
+        value = layout.random_value(Random(seed))
+        data = encode_value(layout.type, value) or b""
+        if len(data) < 700 and "[]" not in json.dumps(value):
+            return data
+    return data
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_values_cut_at_every_byte(layout: Layout) -> None:
+    value = _full(layout)
+    reader = message_reader(layout.shape, layout.version)
+    for length in range(2, len(value)):
+        with pytest.raises(Malformed, match=r"^truncated|^negative length"):
+            reader(value[:length], 2)
+    for length in (0, 1):
+        with pytest.raises(Malformed, match=r"^truncated value"):
+            decode_value(layout.type, value[:length])
+
+
+@pytest.mark.parametrize("layout", present_layouts(), ids=str)
+def test_trailing_bytes_are_ignored(layout: Layout) -> None:
+    value = _full(layout)
+    assert decode_value(layout.type, value + b"\0garbage") == decode_value(layout.type, value)
+
+
+@pytest.mark.parametrize("key_type", record_types())
+def test_keys_cut_at_every_byte(key_type: int) -> None:
+    key, _ = encode_record(Layout(key_type, 0).random_key(Random(key_type)), None)
+    for length in range(len(key)):
+        with pytest.raises(Malformed, match=r"^truncated key"):
+            decode_key(key[:length])
+    assert decode_key(key + b"garbage") == decode_key(key)
+
+
+@pytest.mark.parametrize("layout", present_layouts(), ids=str)
+@given(rng=st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_round_trip(layout: Layout, rng: Random) -> None:
+    key, value = layout.random_key(rng), layout.random_value(rng)
+    key_bytes, value_bytes = encode_record(key, value)
+    assert decode_key(key_bytes) == (key["type"], key["data"])
+    version, data = decode_value(layout.type, value_bytes or b"")
+    assert encode_value(layout.type, {"version": version, "data": data}) == value_bytes
+    assert encode_value(layout.type, json.loads(jackson({"version": version, "data": data}))) == value_bytes
+
+
+def _with_unknown_tags(data: Any) -> Any:
+    """The same with tags of a later release in every struct."""
+    if isinstance(data, list):
+        return [_with_unknown_tags(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    tagged = WithUnknownTags({name: _with_unknown_tags(cell) for name, cell in data.items()})
+    tagged.unknown_tags = [(100, b""), (101, b"\0\1\2"), (20_000, b"x" * 200)]
+    return tagged
+
+
+def _unknown_tags_kept(data: Any) -> int:
+    if isinstance(data, list):
+        return sum(_unknown_tags_kept(item) for item in data)
+    if not isinstance(data, dict):
+        return 0
+    return len(getattr(data, "unknown_tags", [])) + sum(_unknown_tags_kept(cell) for cell in data.values())
+
+
+@pytest.mark.parametrize("layout", _FLEXIBLE, ids=str)
+def test_unknown_tags_at_every_level_are_skipped_and_kept(layout: Layout) -> None:
+    version, data = decode_value(layout.type, _full(layout))
+    tagged = _with_unknown_tags(data)
+    written = encode_value(layout.type, {"version": version, "data": tagged}) or b""
+    assert len(written) > len(_full(layout))
+    assert decode_value(layout.type, written) == (version, data)
+    read = decode_value(layout.type, written)[1]
+    assert jackson(read) == jackson(data)  # Kafka's JSON does not show them
+    assert _unknown_tags_kept(read) == _unknown_tags_kept(tagged) > 0
+    assert encode_value(layout.type, {"version": version, "data": read}) == written
+
+
+def test_an_empty_struct_with_an_unknown_tag_is_not_the_default() -> None:
+    member = json.loads(jackson(Layout(5, 0).random_value(Random(1))["data"])) | {"classicMemberMetadata": {}}
+    empty = WithUnknownTags({"sessionTimeoutMs": 0, "supportedProtocols": []})
+    empty.unknown_tags = [(7, b"x")]
+    written = encode_value(5, {"version": 0, "data": member | {"classicMemberMetadata": empty}}) or b""
+    assert decode_value(5, written)[1]["classicMemberMetadata"] == {"sessionTimeoutMs": 0, "supportedProtocols": []}
+
+
+def _member(**more: object) -> JsonObject:
+    names = {"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"]}
+    return names | {"subscribedTopicRegex": None, "rebalanceTimeoutMs": 1, "serverAssignor": None} | more
+
+
+_TOPIC = {"topicId": "MKXx1fIkQy2J9jXHhK8m1w", "partitions": [0, 1]}
+_NAMED = {"topicId": "MKXx1fIkQy2J9jXHhK8m1w", "topicName": "t", "numPartitions": 1, "partitionMetadata": []}
+_EARLY = {
+    4: {"epoch": 3, "topics": [_NAMED]},
+    5: _member(assignors=[]),
+    7: {"error": 0, "topicPartitions": [_TOPIC], "metadataVersion": 0, "metadataBytes": b""},
+    8: {
+        "memberEpoch": 3,
+        "previousMemberEpoch": 2,
+        "targetMemberEpoch": 3,
+        "assignedPartitions": [_TOPIC],
+        "partitionsPendingRevocation": [],
+        "partitionsPendingAssignment": [],
+        "error": 0,
+        "metadataVersion": 0,
+        "metadataBytes": b"",
+    },
+    11: {"epoch": 9},
+}
+
+
+@pytest.mark.parametrize("key_type", _EARLY)
+def test_what_only_an_older_release_wrote(key_type: int) -> None:
+    """The shapes of 3.7, and record 11 of 4.0, are told from the present ones, and only taken to the last byte."""
+    value = encode_value(key_type, {"version": 0, "data": _EARLY[key_type]}) or b""
+    assert decode_value(key_type, value) == (0, _EARLY[key_type])
+    for broken in (value + b"\0", value[:-1]):
+        with pytest.raises(Malformed, match=r"in value|truncated value"):
+            decode_value(key_type, broken)
+
+
+def test_record_11_by_its_length() -> None:
+    assert decode_value(11, bytes.fromhex("0000 00000009 00")) == (0, {"epoch": 9})
+    assert decode_value(11, bytes.fromhex("0000 00000009 00000000000000ff 00")) == (
+        0,
+        {"epoch": 9, "metadataHash": 255},
+    )
+
+
+def test_legacy_commits_with_later_values_are_read() -> None:
+    for version in range(5):
+        value = Layout(1, version).random_value(Random(version))
+        data = encode_value(1, value) or b""
+        assert decode_value(0, data) == decode_value(1, data)
+
+
+@pytest.mark.parametrize("key_type", record_types())
+def test_versions_outside_the_range(key_type: int) -> None:
+    last = record_types()[key_type].value.versions.last
+    for version in (-32768, -1, last + 1, 32767):
+        value = (version & 0xFFFF).to_bytes(2, "big") + b"\0" * 60
+        with pytest.raises(Malformed, match=rf"unsupported value version {version} of key type {key_type}$"):
+            decode_value(key_type, value)
+
+
+@pytest.mark.parametrize("group", ["", "a,b]", "a\nb", "nul\0", "😀𝄞", "\u2028"])
+def test_odd_group_ids(group: str) -> None:
+    key, _ = encode_record({"type": 2, "data": {"group": group}}, None)
+    assert decode_key(key) == (2, {"group": group})
+
+
+@pytest.mark.parametrize(
+    ("marker", "rest", "expected"),
+    [
+        (b"\xff", b"", None),
+        (b"\x80", b"", None),
+        (b"\1", b"\2h\0\1\0", {"host": "h", "port": 1}),
+        (b"\0", b"\2h\0\1\0", {"host": "h", "port": 1}),
+        (b"\x7f", b"\2h\xff\xff\0", {"host": "h", "port": 65535}),
+    ],
+)
+def test_user_endpoint_markers(marker: bytes, rest: bytes, expected: object) -> None:
+    head = bytes.fromhex("0000 00 00 02 63 03 2f68 ffffffff 00000001 02 70")
+    _, data = decode_value(19, head + marker + rest + b"\1\0")
+    assert data["userEndpoint"] == expected
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        (b"\0", None),
+        (b"\x80\x80\x80\x80\x08", None),
+        (b"\1\0\0\0\5\1\0", {"sessionTimeoutMs": 5, "supportedProtocols": []}),
+    ],
+)
+def test_classic_member_markers(payload: bytes, expected: object) -> None:
+    head = encode_value(5, {"version": 0, "data": _member()}) or b""
+    assert decode_value(5, head[:-1] + b"\1\0\x63" + payload)[1]["classicMemberMetadata"] == expected
+
+
+def test_numbers_and_arrays_beyond_the_bytes() -> None:
+    for key_type, body in ((7, b"\xff\xff\xff\xff\x0f"), (16, b"\x80\x80\x80\x80\x08"), (7, b"\x05")):
+        with pytest.raises(Malformed, match=r"truncated value|negative length in value"):
+            decode_value(key_type, b"\0\0" + body)

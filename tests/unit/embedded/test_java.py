@@ -1,0 +1,64 @@
+"""Which Java is taken, and what is said where there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from offsetstream.embedded.java import java_executable
+from offsetstream.errors import EnvironmentNotReadyError
+
+
+def fake_java(home: Path, script: str) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return java
+
+
+def says(version: str) -> str:
+    return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "21.0.1-ea"])
+def test_takes_the_java_of_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    java = fake_java(tmp_path, says(version))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java_executable() == java
+
+
+def test_takes_the_java_of_path_without_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fake_java(tmp_path, f"echo 'Picked up JAVA_TOOL_OPTIONS: -Xmx1g' >&2; {says('17.0.15')}")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(java.parent))
+    assert java_executable() == java
+
+
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_402", 8), ("11.0.2", 11), ("25.0.1", 25)])
+def test_refuses_a_java_that_spark_does_not_support(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
+) -> None:
+    fake_java(tmp_path, says(version))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentNotReadyError, match=f"is Java {major}, which .* install Java 17 or 21"):
+        java_executable()
+
+
+def test_names_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentNotReadyError, match=r"JAVA_HOME is .* no bin/java in it: install Java 17"):
+        java_executable()
+
+
+def test_says_that_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentNotReadyError, match=r"Java is not installed .*: install Java 17"):
+        java_executable()
+
+
+def test_quotes_a_java_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentNotReadyError, match=r"no working Java .Unable to locate a Java Runtime"):
+        java_executable()

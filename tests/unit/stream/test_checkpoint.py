@@ -1,0 +1,65 @@
+"""The fence, which needs no Spark; the checkpoint's files are read in tests/spark/test_checkpoint.py."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.stream.checkpoint import LAST_WRITTEN, Checkpoint
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.small import is_done, read_rows
+from offsetstream.tables.transaction import BatchId
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def checkpoint(number: int) -> Checkpoint:
+    return Checkpoint(spark=None, root="checkpoints", checkpoint_id=number)  # type: ignore[arg-type]  # needs no Spark
+
+
+def test_each_checkpoint_has_a_folder_of_its_own() -> None:
+    assert checkpoint(7).location == "checkpoints/7"
+
+
+@pytest.mark.parametrize("name", all_schemas())
+def test_a_fence_shuts_older_checkpoints_out_of_every_table(tables: TablesLocation, name: str) -> None:
+    checkpoint(3).shut_out_older(tables)
+    table = DeltaTable(tables.table(name))
+    assert is_done(table, name, BatchId(2, 2**31))
+    assert not is_done(table, name, BatchId(3, 0))
+    assert not is_done(table, name, BatchId(4, 0))
+
+
+def test_a_fence_changes_no_rows(tables: TablesLocation) -> None:
+    book = PartitionBook(tables, range(3))
+    book.start_load({1: 100})
+    book.finish_load(1, 10, 2, 4)
+    book.write(BatchId(1, 0))
+    checkpoint(2).shut_out_older(tables)
+    assert PartitionBook(tables, range(3)).rows == book.rows
+    assert len(read_rows(DeltaTable(tables.table("partition_events")))) == 2
+
+
+def test_behind_a_fence_the_book_is_the_newer_jobs(tables: TablesLocation) -> None:
+    zombie = PartitionBook(tables, range(3))
+    zombie.start_load({1: 100})
+    checkpoint(2).shut_out_older(tables)
+    zombie.finish_load(1, 10, 2, 4)
+    zombie.write(BatchId(1, 5))
+    assert LAST_WRITTEN == "offsets_partitions"
+    assert read_rows(DeltaTable(tables.table("offsets_partitions"))) == []
+    assert read_rows(DeltaTable(tables.table("partition_events"))) == []
+
+
+def test_a_fence_may_be_set_twice(tables: TablesLocation) -> None:
+    checkpoint(2).shut_out_older(tables)
+    checkpoint(2).shut_out_older(tables)
+    assert is_done(DeltaTable(tables.table("groups")), "groups", BatchId(1, 9))

@@ -1,0 +1,89 @@
+import threading
+from pathlib import Path
+
+import pytest
+
+from offsetstream.errors import LeaseError
+from offsetstream.stream import heartbeat
+from offsetstream.stream.heartbeat import Heartbeat
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import Lease, read_lease, request_stop
+from offsetstream.tables.location import TablesLocation
+
+LONG = 30.0  # seconds after which something is broken
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TablesLocation:
+    monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.0)
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+class Asked:
+    """Who asked to stop."""
+
+    def __init__(self) -> None:
+        self.by: list[str] = []
+        self.at_all = threading.Event()
+
+    def __call__(self, by: str) -> None:
+        self.by.append(by)
+        self.at_all.set()
+
+
+def test_a_lease_is_given_back_at_the_end(tables: TablesLocation) -> None:
+    with Heartbeat(Lease.acquire(tables), Asked()) as lease:
+        assert lease.read().owner == lease.owner
+    row = read_lease(tables)
+    assert row is not None
+    assert row.owner is None
+
+
+def test_a_lease_is_given_back_after_an_error_too(tables: TablesLocation) -> None:
+    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), Asked()):
+        raise ValueError("of the job")
+    row = read_lease(tables)
+    assert row is not None
+    assert row.owner is None
+
+
+def test_a_sign_of_life_is_given_meanwhile(tables: TablesLocation) -> None:
+    with Heartbeat(Lease.acquire(tables), Asked()) as lease:
+        first = lease.read().heartbeat_at
+        waited = threading.Event()
+        for _ in range(int(LONG / 0.01)):
+            if lease.read().heartbeat_at != first:
+                break
+            waited.wait(0.01)
+        assert lease.read().heartbeat_at != first
+
+
+def test_a_request_to_stop_is_heard(tables: TablesLocation) -> None:
+    asked = Asked()
+    with Heartbeat(Lease.acquire(tables), asked) as lease:
+        request_stop(tables)
+        assert asked.at_all.wait(LONG)
+        assert asked.by[0] == lease.read().stop_requested_by
+
+
+def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder(tables: TablesLocation) -> None:
+    asked = Asked()
+    with (
+        pytest.raises(LeaseError, match="another job has taken over the lease"),
+        Heartbeat(Lease.acquire(tables), asked),
+    ):
+        second = Lease.acquire(tables)
+        assert asked.at_all.wait(LONG)
+    assert "another job has taken over the lease" in asked.by[0]
+    assert second.read().owner == second.owner
+
+
+def test_the_jobs_own_error_goes_before_the_lost_lease(tables: TablesLocation) -> None:
+    asked = Asked()
+    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), asked):
+        Lease.acquire(tables)
+        assert asked.at_all.wait(LONG)
+        raise ValueError("of the job")

@@ -1,0 +1,174 @@
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+
+BATCH, LOAD = BatchId(1, 0), BatchId(1, -1)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+@pytest.fixture
+def book(tables: TablesLocation) -> PartitionBook:
+    return PartitionBook(tables, range(3))
+
+
+def ends(stable: int, high: int | None = None, leader: int | None = 5, epoch: int | None = 9) -> PartitionEnds:
+    return PartitionEnds(2, stable, stable if high is None else high, leader, epoch)
+
+
+def loaded(book: PartitionBook, partition: int, end: int) -> None:
+    book.start_load({partition: end})
+    book.finish_load(partition, 10, 2, 4)
+
+
+def events(tables: TablesLocation) -> Iterator[dict[str, Any]]:
+    rows = read_rows(DeltaTable(tables.table("partition_events")))
+    yield from sorted(rows, key=lambda row: (row["offsets_partition"], row["event_at"]))
+
+
+def test_a_new_book_has_an_empty_row_for_each_partition(book: PartitionBook) -> None:
+    empty = dict.fromkeys(load_schema("offsets_partitions").column_names) | {"log_id": 0}
+    assert book.rows == {number: empty | {"offsets_partition": number} for number in range(3)}
+    assert book.partitions == [0, 1, 2]
+    assert book.log_ids == {0: 0, 1: 0, 2: 0}
+    assert book.next_offsets == {}
+    assert book.loaded_count == 0
+
+
+def test_what_was_written_is_read_again(tables: TablesLocation, book: PartitionBook) -> None:
+    book.observe({number: ends(100) for number in range(3)})
+    loaded(book, 1, 100)
+    book.write(BATCH)
+    again = PartitionBook(tables, range(4))
+    assert {number: again.rows[number] for number in range(3)} == book.rows
+    assert again.rows[3]["load_state"] is None
+    assert again.next_offsets == {1: 100}
+
+
+def test_a_load_from_start_to_end(book: PartitionBook) -> None:
+    before = datetime.now(UTC)
+    book.start_load({1: 100})
+    row = book.rows[1]
+    assert (row["load_state"], row["load_id"], row["load_end_offset"], row["loaded_at"]) == ("LOADING", 1, 100, None)
+    assert (book.loaded_count, book.next_offsets) == (0, {})
+    book.finish_load(1, 10, 2, 4)
+    assert (row["load_state"], row["groups_count"], row["offsets_count"]) == ("OWNED", 2, 4)
+    assert (book.loaded_count, book.next_offsets) == (1, {1: 100})
+    assert before <= row["load_started_at"] <= row["loaded_at"] == row["caught_up_at"] <= datetime.now(UTC)
+    assert book.rows[0]["load_state"] is None
+
+
+def test_a_partition_without_records_is_loaded_too(book: PartitionBook) -> None:
+    loaded(book, 0, 0)
+    assert book.next_offsets == {0: 0}
+
+
+def test_a_second_load_does_not_go_back(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.advance({1: 150})
+    loaded(book, 1, 120)
+    assert book.rows[1]["load_id"] == 2
+    assert book.next_offsets == {1: 150}
+
+
+def test_history_is_whole_from_the_first_load_on(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    first = book.rows[1]["load_started_at"]
+    assert book.rows[1]["history_complete_from"] == first
+    loaded(book, 1, 100)  # nothing came in between
+    assert book.rows[1]["history_complete_from"] == first
+
+
+def test_a_load_of_what_the_stream_never_saw_begins_the_history_anew(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    loaded(book, 1, 101)  # compaction may have removed records between the loads
+    assert book.rows[1]["history_complete_from"] == book.rows[1]["load_started_at"]
+
+
+def test_batches_advance_and_never_go_back(book: PartitionBook) -> None:
+    loaded(book, 0, 10)
+    loaded(book, 1, 10)
+    book.advance({0: 30, 1: 5})
+    assert book.next_offsets == {0: 30, 1: 10}
+
+
+def test_what_the_cluster_says_is_noted(book: PartitionBook) -> None:
+    book.observe({0: ends(90, 100), 2: ends(7, leader=None, epoch=None)})
+    noted = ("log_start_offset", "last_stable_offset", "high_watermark", "coordinator_id", "coordinator_epoch")
+    assert [book.rows[0][name] for name in noted] == [2, 90, 100, 5, 9]
+    assert [book.rows[2][name] for name in noted] == [2, 7, 7, None, None]
+    assert [book.rows[number]["coordinator_available"] for number in range(3)] == [True, None, False]
+
+
+def test_caught_up_is_what_is_applied_to_the_last_stable_offset(book: PartitionBook) -> None:
+    for number in range(3):
+        loaded(book, number, 100)
+    book.start_load({2: 100})
+    long_ago = datetime.now(UTC) - timedelta(days=1)
+    for row in book.rows.values():
+        row["caught_up_at"] = long_ago
+    before = datetime.now(UTC)
+    book.observe({0: ends(100, 120), 1: ends(101), 2: ends(100)})
+    assert book.rows[0]["caught_up_at"] >= before
+    assert book.rows[1]["caught_up_at"] == long_ago
+    assert book.rows[2]["caught_up_at"] == long_ago  # its rows are not whole
+
+
+def test_a_load_is_told_by_two_events(tables: TablesLocation, book: PartitionBook) -> None:
+    book.observe({1: ends(100)})
+    loaded(book, 1, 100)
+    book.write(LOAD)
+    started, ended = events(tables)
+    shared = {"offsets_partition": 1, "log_id": 0, "load_id": 1, "source": "job"}
+    shared |= {"coordinator_id": 5, "coordinator_epoch": 9, "checkpoint_id": 1, "batch_id": -1}
+    assert started.items() >= (shared | {"event": "load started", "records": None}).items()
+    assert ended.items() >= (shared | {"event": "loaded", "records": 10, "groups": 2, "offsets": 4}).items()
+    took = (ended["event_at"] - started["event_at"]).total_seconds() * 1000
+    assert abs(ended["milliseconds"] - took) < 1
+
+
+def test_events_are_written_once(tables: TablesLocation, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.write(LOAD)
+    book.write(LOAD)
+    assert len(list(events(tables))) == 2
+    loaded(book, 1, 100)
+    book.write(BATCH)
+    assert [event["load_id"] for event in events(tables)] == [1, 1, 2, 2]
+
+
+def test_events_of_an_interrupted_load_are_not_written_again(tables: TablesLocation, book: PartitionBook) -> None:
+    book.start_load({1: 100})
+    book.write(LOAD)
+    restarted = PartitionBook(tables, range(3))
+    loaded(restarted, 1, 100)
+    restarted.write(LOAD)
+    found = [(event["event"], event["load_id"]) for event in events(tables)]
+    assert found == [("load started", 1), ("load started", 2), ("loaded", 2)]
+
+
+def test_a_batch_writes_the_book_once(tables: TablesLocation, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.write(BATCH)
+    book.advance({1: 200})
+    book.write(BATCH)
+    assert PartitionBook(tables, range(3)).next_offsets == {1: 100}
+    book.write(BatchId(1, 1))
+    assert PartitionBook(tables, range(3)).next_offsets == {1: 200}

@@ -1,0 +1,77 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream.start import is_other_log, partitions_to_load
+
+RETENTION = timedelta(hours=24)
+
+
+def ends(stable: int = 100, high: int | None = None, start: int = 0) -> PartitionEnds:
+    return PartitionEnds(start, stable, stable if high is None else high, 1, 1)
+
+
+def row(next_offset: int | None = 100, state: str | None = "OWNED", hours_ago: float = 0.0) -> dict[str, Any]:
+    caught_up_at = datetime.now(UTC) - timedelta(hours=hours_ago)
+    return {"load_state": state, "next_offset": next_offset, "caught_up_at": caught_up_at}
+
+
+def must_load(row: dict[str, Any], ends: PartitionEnds) -> bool:
+    return partitions_to_load({7: row}, {7: ends}, RETENTION) == [7]
+
+
+@pytest.mark.parametrize("state", [None, "LOADING", "FAILED", "UNLOADED"])
+def test_a_partition_that_is_not_whole_is_loaded(state: str | None) -> None:
+    assert must_load(row(state=state), ends())
+    assert must_load(row(None, state), ends())
+
+
+def test_a_partition_that_is_applied_to_its_end_goes_on() -> None:
+    assert not must_load(row(), ends())
+
+
+def test_an_idle_partition_goes_on_however_long_the_job_was_away() -> None:
+    assert not must_load(row(hours_ago=1000), ends())
+
+
+@pytest.mark.parametrize(("hours_ago", "is_loaded"), [(0.0, False), (21.5, False), (21.7, True), (1000, True)])
+def test_a_partition_behind_for_nine_tenths_of_the_retention_is_loaded(hours_ago: float, is_loaded: bool) -> None:
+    assert must_load(row(99, hours_ago=hours_ago), ends()) is is_loaded
+
+
+def test_retention_is_the_topics_own() -> None:
+    behind, week = row(99, hours_ago=30), timedelta(days=7)
+    assert partitions_to_load({0: behind}, {0: ends()}, week) == []
+    assert partitions_to_load({0: behind}, {0: ends()}, RETENTION) == [0]
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    behind = row(99, hours_ago=20)
+    assert not must_load(behind | {"caught_up_at": behind["caught_up_at"].replace(tzinfo=None)}, ends())
+
+
+def test_records_that_are_gone_are_made_up_for_by_a_load() -> None:
+    assert must_load(row(50), ends(start=51))
+    assert not must_load(row(50), ends(start=50))
+
+
+@pytest.mark.parametrize(("next_offset", "is_other"), [(None, False), (99, False), (100, False), (101, True)])
+def test_a_log_that_ends_before_what_was_applied_is_another(next_offset: int | None, is_other: bool) -> None:
+    assert is_other_log(row(next_offset), ends(stable=40, high=100)) is is_other
+
+
+def test_another_log_is_loaded() -> None:
+    assert must_load(row(101), ends())
+    assert must_load(row(1), ends(0))
+
+
+def test_an_open_transaction_makes_no_other_log() -> None:
+    assert not must_load(row(100), ends(stable=40, high=100))
+
+
+def test_only_partitions_of_which_the_cluster_tells_are_loaded_in_their_order() -> None:
+    rows = {2: row(), 0: row(None, None), 3: row(None, None), 1: row(None, None)}
+    assert partitions_to_load(rows, {0: ends(), 1: ends(), 2: ends()}, RETENTION) == [0, 1]
+    assert partitions_to_load({}, {}, RETENTION) == []

@@ -1,0 +1,123 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.errors import TablesError
+from offsetstream.tables import create
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import all_schemas
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    return TablesLocation.parse(str(tmp_path / "tables"))
+
+
+def versions(tables: TablesLocation) -> dict[str, int]:
+    return {name: DeltaTable(tables.table(name)).version() for name in all_schemas()}
+
+
+def set_property(tables: TablesLocation, table: str, name: str, value: str) -> None:
+    DeltaTable(tables.table(table)).alter.set_table_properties({name: value}, raise_if_not_exists=False)
+
+
+@pytest.mark.parametrize("name", all_schemas())
+def test_a_table_has_its_columns_comments_and_properties(tables: TablesLocation, name: str) -> None:
+    create_tables(tables, "cluster-1", "classic")
+    table, schema = DeltaTable(tables.table(name)), all_schemas()[name]
+    metadata = table.metadata()
+    types = {"INT": "integer", "BIGINT": "long"}
+    assert [(field.name, field.type.type, field.nullable, field.metadata) for field in table.schema().fields] == [
+        (column.name, types.get(column.type, column.type.lower()), True, {"comment": column.comment})
+        for column in schema.columns
+    ]
+    assert (metadata.name, metadata.description) == (name, schema.comment)
+    assert tuple(metadata.partition_columns) == schema.partitioned_by
+    assert metadata.configuration == schema.properties | {
+        "offsetstream.cluster_id": "cluster-1",
+        "offsetstream.coordinator": "classic",
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, schema in all_schemas().items() if schema.kind == "state"])
+def test_any_delta_reader_can_read_state(tables: TablesLocation, name: str) -> None:
+    create_tables(tables, "cluster-1", "new")
+    protocol = DeltaTable(tables.table(name)).protocol()
+    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
+
+
+def test_creating_again_changes_nothing(tables: TablesLocation) -> None:
+    create_tables(tables, "cluster-1", "new")
+    create_tables(tables, "cluster-1", "new")
+    assert set(versions(tables).values()) == {0}
+
+
+def test_only_what_is_missing_is_created(tables: TablesLocation) -> None:
+    create_tables(tables, "cluster-1", "new")
+    kept = DeltaTable(tables.table("groups")).metadata().id
+    shutil.rmtree(tables.table("offset_commits"))
+    create_tables(tables, "cluster-1", "new")
+    assert DeltaTable(tables.table("groups")).metadata().id == kept
+    assert DeltaTable(tables.table("offset_commits")).version() == 0
+
+
+def test_tables_of_another_cluster_are_refused(tables: TablesLocation) -> None:
+    create_tables(tables, "cluster-1", "new")
+    before = versions(tables)
+    with pytest.raises(TablesError) as raised:
+        create_tables(tables, "cluster-2", "new")
+    message = str(raised.value)
+    assert "belongs to the cluster cluster-1, but this is the cluster cluster-2" in message
+    assert tables.root in message
+    assert "\n" not in message
+    assert versions(tables) == before
+
+
+def test_where_one_table_is_refused_none_is_created(tables: TablesLocation) -> None:
+    create_tables(tables, "cluster-1", "new")
+    others = [name for name in all_schemas() if name != "undecodable_records"]
+    for name in others:
+        shutil.rmtree(tables.table(name))
+    with pytest.raises(TablesError, match="belongs to the cluster cluster-1"):
+        create_tables(tables, "cluster-2", "new")
+    assert not any(Path(tables.table(name)).exists() for name in others)
+
+
+def test_a_delta_table_that_is_not_ours_is_refused(tables: TablesLocation) -> None:
+    DeltaTable.create(tables.table("groups"), DeltaTable.create(tables.table("x"), schema_of_one_column()).schema())
+    with pytest.raises(TablesError, match=r"groups/? belongs to the cluster unknown"):
+        create_tables(tables, "cluster-1", "new")
+
+
+def schema_of_one_column() -> create.Schema:
+    return create.Schema([create.Field("a", create.PrimitiveType("string"))])
+
+
+def test_another_schema_version_is_refused(tables: TablesLocation) -> None:
+    create_tables(tables, "cluster-1", "new")
+    set_property(tables, "group_members", "offsetstream.schema_version", "999")
+    with pytest.raises(TablesError, match=r"group_members/? has schema version 999, this program writes version 1"):
+        create_tables(tables, "cluster-1", "new")
+
+
+def test_a_table_that_lacks_a_column_is_refused(tables: TablesLocation) -> None:
+    create_tables(tables, "cluster-1", "new")
+    properties = DeltaTable(tables.table("groups")).metadata().configuration
+    shutil.rmtree(tables.table("groups"))
+    DeltaTable.create(
+        tables.table("groups"), schema_of_one_column(), configuration=properties, raise_if_key_not_exists=False
+    )
+    with pytest.raises(TablesError, match=r"groups/? lacks the columns assignment_epoch, "):
+        create_tables(tables, "cluster-1", "new")
+
+
+@pytest.mark.parametrize("folder", ["a b", "100%", "it's", "ü#1", "a*?[b]{c}"])
+def test_any_folder_name(tmp_path: Path, folder: str) -> None:
+    tables = TablesLocation.parse(str(tmp_path / folder))
+    create_tables(tables, "cluster-1", "new")
+    assert (tmp_path / folder / "groups" / "_delta_log").is_dir()
+    create_tables(tables, "cluster-1", "new")
+    assert set(versions(tables).values()) == {0}

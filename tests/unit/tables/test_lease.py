@@ -1,0 +1,285 @@
+"""The lease, against real Delta tables. In one process only one job runs, so a lease of this very process is a dead one's:
+where two jobs are alive at once, the tests take processes or say that the other is on another host."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.errors import LeaseError, TablesError
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import LIFETIME, TABLE, Lease, read_lease, request_stop
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import read_rows
+
+TAKEN_OVER = "another job has taken over the lease"
+
+
+def new_tables(folder: Path) -> TablesLocation:
+    tables = TablesLocation.parse(str(folder))
+    create_tables(tables, "cluster-1", "new")
+    return tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    return new_tables(tmp_path / "tables")
+
+
+def change(tables: TablesLocation, **columns: str) -> None:
+    DeltaTable(tables.table(TABLE)).update(updates=columns)
+
+
+def rows(tables: TablesLocation) -> list[dict[str, object]]:
+    return read_rows(DeltaTable(tables.table(TABLE)))
+
+
+def test_no_job_ever_ran(tables: TablesLocation) -> None:
+    assert read_lease(tables) is None
+
+
+def test_tables_that_are_not_there(tmp_path: Path) -> None:
+    nowhere = TablesLocation.parse(str(tmp_path))
+    for question in (read_lease, request_stop, Lease.acquire):
+        with pytest.raises(TablesError, match=re.escape(f"there are no tables in {tmp_path}")):
+            question(nowhere)
+
+
+def test_the_lease_names_its_holder(tables: TablesLocation) -> None:
+    before = datetime.now(UTC)
+    lease = Lease.acquire(tables)
+    row = lease.read()
+    assert row == read_lease(tables)
+    assert (row.owner, row.host, row.pid) == (lease.owner, socket.gethostname(), os.getpid())
+    assert (row.checkpoint_id, row.checkpoint_location, row.stop_requested_by) == (0, None, None)
+    assert row.heartbeat_at is not None
+    assert before - timedelta(seconds=1) < row.heartbeat_at <= datetime.now(UTC)
+    assert rows(tables)[0]["lease_milliseconds"] == LIFETIME.total_seconds() * 1000
+
+
+def test_the_first_holder_found_a_lease_that_nobody_held(tables: TablesLocation) -> None:
+    found = Lease.acquire(tables).found
+    assert (found.checkpoint_id, found.owner, found.checkpoint_location) == (0, None, None)
+    assert not found.is_live
+
+
+def test_a_heartbeat_is_a_newer_sign_of_life(tables: TablesLocation) -> None:
+    lease = Lease.acquire(tables)
+    change(tables, heartbeat_at="now() - interval '50 seconds'")
+    assert lease.read().is_live is False  # of this process: see above
+    lease.heartbeat()
+    heartbeat_at = lease.read().heartbeat_at
+    assert heartbeat_at is not None
+    assert datetime.now(UTC) - heartbeat_at < timedelta(seconds=40)
+
+
+@pytest.mark.parametrize("host", ["'elsewhere'", f"'{socket.gethostname()}'"])
+def test_a_live_job_is_not_disturbed(tables: TablesLocation, host: str) -> None:
+    first = Lease.acquire(tables)
+    change(tables, host=host, pid=str(os.getppid()))  # a process of this host that is alive, and not this one
+    with pytest.raises(LeaseError) as raised:
+        Lease.acquire(tables)
+    message = str(raised.value)
+    assert f"another job (process {os.getppid()} on {host.strip(chr(39))}) writes to {tables.root}" in message
+    assert f"'offsetstream stop --tables {tables.root}'" in message
+    assert "\n" not in message
+    first.heartbeat()
+
+
+@pytest.mark.parametrize(
+    "died",
+    [
+        pytest.param({"host": "'elsewhere'", "heartbeat_at": "now() - interval '61 seconds'"}, id="stale"),
+        pytest.param({"host": "'elsewhere'", "heartbeat_at": "NULL"}, id="without a sign of life"),
+        pytest.param({"pid": str(os.getpid())}, id="of this pid, which is ours now"),
+        pytest.param({"pid": "NULL"}, id="of an unknown process"),
+    ],
+)
+def test_the_lease_of_a_dead_job_is_taken_over(tables: TablesLocation, died: dict[str, str]) -> None:
+    first = Lease.acquire(tables)
+    first.use_checkpoint(4, "checkpoints/4")
+    change(tables, **died)
+    second = Lease.acquire(tables)
+    assert (second.found.owner, second.found.checkpoint_id) == (first.owner, 4)
+    assert second.found.checkpoint_location == "checkpoints/4"
+    assert second.read().owner == second.owner
+    assert (second.read().host, second.read().pid) == (socket.gethostname(), os.getpid())
+
+
+def test_the_lease_of_a_dead_process_is_taken_over(tables: TablesLocation) -> None:
+    first = Lease.acquire(tables)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    change(tables, pid=str(process.pid))
+    second = Lease.acquire(tables)
+    assert second.found.owner == first.owner
+
+
+def test_who_lost_the_lease_can_do_nothing_more(tables: TablesLocation) -> None:
+    first, second = Lease.acquire(tables), Lease.acquire(tables)
+    held = second.read()
+    for attempt in (first.heartbeat, first.read, first.release, lambda: first.use_checkpoint(9, "x")):
+        with pytest.raises(LeaseError, match=TAKEN_OVER):
+            attempt()
+    assert second.read() == held
+
+
+def test_a_released_lease_is_free_at_once(tables: TablesLocation) -> None:
+    first = Lease.acquire(tables)
+    first.use_checkpoint(2, "checkpoints/2")
+    change(tables, host="'elsewhere'")
+    first.release()
+    second = Lease.acquire(tables)
+    assert (second.found.owner, second.found.checkpoint_id, second.found.checkpoint_location) == (
+        None,
+        2,
+        "checkpoints/2",
+    )
+    assert second.read().checkpoint_id == 2
+
+
+def test_a_released_lease_is_not_the_releasers_any_more(tables: TablesLocation) -> None:
+    lease = Lease.acquire(tables)
+    lease.release()
+    with pytest.raises(LeaseError, match=TAKEN_OVER):
+        lease.heartbeat()
+
+
+def test_a_job_is_asked_to_stop(tables: TablesLocation) -> None:
+    lease = Lease.acquire(tables)
+    request_stop(tables)
+    requested_by = lease.read().stop_requested_by
+    assert requested_by is not None
+    assert requested_by.endswith(f"@{socket.gethostname()}")
+    lease.heartbeat()
+    assert lease.read().stop_requested_by == requested_by
+
+
+@pytest.mark.parametrize("ends", ["by release", "by death"])
+def test_a_request_to_stop_is_not_for_the_next_job(tables: TablesLocation, ends: str) -> None:
+    first = Lease.acquire(tables)
+    request_stop(tables)
+    if ends == "by release":
+        first.release()
+    assert Lease.acquire(tables).read().stop_requested_by is None
+
+
+def test_without_a_job_there_is_nobody_to_stop(tables: TablesLocation) -> None:
+    request_stop(tables)
+    Lease.acquire(tables).release()
+    request_stop(tables)
+    assert Lease.acquire(tables).read().stop_requested_by is None
+
+
+@pytest.mark.parametrize("location", ["it's", "a\\'b", 'say "x"', "s3://bucket/ü #1", ""])
+def test_any_checkpoint_location(tables: TablesLocation, location: str) -> None:
+    lease = Lease.acquire(tables)
+    lease.use_checkpoint(3, location)
+    assert (lease.read().checkpoint_id, lease.read().checkpoint_location) == (3, location)
+
+
+def test_heartbeats_and_requests_side_by_side_all_arrive(tables: TablesLocation) -> None:
+    lease = Lease.acquire(tables)
+    requests = [threading.Thread(target=request_stop, args=(tables,)) for _ in range(2)]
+    for thread in requests:
+        thread.start()
+    for _ in range(4):
+        lease.heartbeat()
+    for thread in requests:
+        thread.join()
+    row = lease.read()
+    assert row.owner == lease.owner
+    assert row.stop_requested_by is not None
+
+
+def test_tidying_keeps_the_lease(tables: TablesLocation) -> None:
+    lease = Lease.acquire(tables)
+    for _ in range(3):
+        lease.heartbeat()
+    lease.tidy()
+    assert lease.read().owner == lease.owner
+    lease.heartbeat()
+    assert len(rows(tables)) == 1
+
+
+def test_of_threads_that_race_one_holds_the_lease(tmp_path: Path) -> None:
+    for attempt in range(5):
+        tables = new_tables(tmp_path / str(attempt))
+        barrier, leases = threading.Barrier(3), list[Lease]()
+
+        def take(tables: TablesLocation, barrier: threading.Barrier, leases: list[Lease]) -> None:
+            barrier.wait()
+            try:
+                leases.append(Lease.acquire(tables))
+            except LeaseError:
+                return
+
+        threads = [threading.Thread(target=take, args=(tables, barrier, leases)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(rows(tables)) == 1
+        assert sum(holds(lease) for lease in leases) == 1
+
+
+def holds(lease: Lease) -> bool:
+    try:
+        lease.heartbeat()
+    except LeaseError:
+        return False
+    return True
+
+
+RACER = """
+import sys
+from offsetstream.errors import LeaseError
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.location import TablesLocation
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        Lease.acquire(TablesLocation.parse(line.strip()))
+        print("won", flush=True)
+    except LeaseError as error:
+        print("lost:", error, flush=True)
+"""
+
+
+@contextmanager
+def racer() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", RACER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+def test_of_processes_that_race_exactly_one_wins(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        racers = [stack.enter_context(racer()) for _ in range(3)]
+        assert [answer(process) for process in racers] == ["ready"] * 3
+        for attempt in range(8):
+            tables = new_tables(tmp_path / str(attempt))
+            if attempt % 2:
+                Lease.acquire(tables).release()  # otherwise it is the first lease of these tables
+            for process in racers:
+                assert process.stdin is not None
+                print(tables.root, file=process.stdin, flush=True)
+            answers = sorted(answer(process) for process in racers)
+            assert [text.partition(":")[0] for text in answers] == ["lost", "lost", "won"], answers
+            assert len(rows(tables)) == 1
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()

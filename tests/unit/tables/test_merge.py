@@ -1,0 +1,199 @@
+"""Merges by delta-rs. That Spark's mean the same is shown in tests/spark/test_merge.py."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId, app_id
+from tests.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
+
+OFFSETS, ASSIGNMENTS, GROUPS = "committed_offsets", "member_assignments", "groups"
+LOAD = BatchId(1, -1)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def merge(tables: TablesLocation, name: str, *rows: Row, batch: BatchId = LOAD, **how: Any) -> None:
+    schema = load_schema(name)
+    merge_by_delta_rs(tables.table(name), source_table(schema, rows), Merge(schema, **how), batch)
+
+
+def rows(tables: TablesLocation, name: str) -> list[Row]:
+    return in_order(read_rows(DeltaTable(tables.table(name))))
+
+
+def commit(offset: int, group: str = "g", at: int = 0, partition: int = 1, **columns: Any) -> Row:
+    place = {"offsets_partition": partition, "group_id": group, "topic": "t", "partition": 0}
+    return place | {"committed_offset": offset, "record_offset": at, "log_id": 0} | columns
+
+
+def committed(tables: TablesLocation) -> dict[str, int]:
+    return {row["group_id"]: row["committed_offset"] for row in rows(tables, OFFSETS)}
+
+
+def last_metrics(tables: TablesLocation, name: str) -> dict[str, int]:
+    metrics: dict[str, int] = DeltaTable(tables.table(name)).history(1)[0]["operationMetrics"]
+    return metrics
+
+
+def test_insert_update_and_delete(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c"))
+    merge(tables, OFFSETS, commit(2, "b"), commit(2, "c") | {DELETED: True}, commit(2, "d"))
+    assert committed(tables) == {"a": 1, "b": 2, "d": 2}
+
+
+def test_every_column_is_taken_over(tables: TablesLocation) -> None:
+    schema = load_schema(OFFSETS)
+    for seed in range(2):
+        (step,) = random_steps(Random(seed), schema, 1, keys=20)
+        present = [row | {DELETED: False} for row in step.rows]
+        merge(tables, OFFSETS, *present)
+        kept = {tuple(row[name] for name in schema.key): row for row in rows(tables, OFFSETS)}
+        for row in present:
+            assert kept[tuple(row[name] for name in schema.key)] | {DELETED: False} == row
+
+
+def test_what_is_not_there_cannot_be_deleted(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1) | {DELETED: True})
+    assert rows(tables, OFFSETS) == []
+
+
+def test_a_value_may_become_null_and_null_a_value(tables: TablesLocation) -> None:
+    for metadata in ("x", None, "", None, "y"):
+        merge(tables, OFFSETS, commit(1, metadata=metadata))
+        assert [row["metadata"] for row in rows(tables, OFFSETS)] == [metadata]
+
+
+def test_a_row_that_is_the_same_is_not_written_again(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"))
+    merge(tables, OFFSETS, commit(1, "a"), commit(2, "b"))
+    assert last_metrics(tables, OFFSETS)["num_target_rows_updated"] == 1
+
+
+@pytest.mark.parametrize(
+    ("log_id", "record_offset", "is_newer"), [(0, 4, False), (0, 5, True), (0, 6, True), (1, 0, True), (-1, 9, False)]
+)
+@pytest.mark.parametrize("deleted", [False, True])
+def test_in_log_order_only_what_is_newer_counts(
+    tables: TablesLocation, log_id: int, record_offset: int, is_newer: bool, deleted: bool
+) -> None:
+    merge(tables, OFFSETS, commit(1, at=5), in_log_order=True)
+    later = commit(2, at=record_offset, log_id=log_id) | {DELETED: deleted}
+    merge(tables, OFFSETS, later, in_log_order=True)
+    changed = {} if deleted else {"g": 2}
+    assert committed(tables) == (changed if is_newer else {"g": 1})
+
+
+def test_without_log_order_the_last_merge_counts(tables: TablesLocation) -> None:
+    merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g", "state": "Stable", "record_offset": 9, "log_id": 0})
+    merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g", "state": "Empty", "log_id": 0})
+    assert [(row["state"], row["record_offset"]) for row in rows(tables, GROUPS)] == [("Empty", None)]
+
+
+def test_only_deletes_what_the_source_does_not_name(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, *(commit(1, group, partition=partition) for group in "ab" for partition in (1, 2, 3)))
+    merge(tables, OFFSETS, commit(2, "a"), only="target.offsets_partition IN (1, 2)")
+    found = [(row["offsets_partition"], row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
+    assert sorted(found) == [(1, "a", 2), (3, "a", 1), (3, "b", 1)]
+
+
+def test_only_with_an_empty_source_deletes_them_all(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, *(commit(1, partition=partition) for partition in (1, 2)))
+    merge(tables, OFFSETS, only="target.offsets_partition IN (1)")
+    assert [row["offsets_partition"] for row in rows(tables, OFFSETS)] == [2]
+
+
+def test_only_keeps_a_newer_row_that_the_source_names(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1, at=9), in_log_order=True)
+    merge(tables, OFFSETS, commit(2, at=5), in_log_order=True, only="target.offsets_partition IN (1)")
+    assert committed(tables) == {"g": 1}
+
+
+def test_a_batch_is_merged_once(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
+    version = DeltaTable(tables.table(OFFSETS)).version()
+    merge(tables, OFFSETS, commit(2), batch=BatchId(1, 0))
+    assert committed(tables) == {"g": 1}
+    assert DeltaTable(tables.table(OFFSETS)).version() == version
+
+
+def test_the_batches_of_one_table_are_not_those_of_another(tables: TablesLocation) -> None:
+    merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g"}, batch=BatchId(1, 7))
+    merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
+    assert committed(tables) == {"g": 1}
+
+
+def test_a_load_is_merged_whenever_it_comes(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1), batch=BatchId(2, 0))
+    for offset in (2, 3):
+        merge(tables, OFFSETS, commit(offset), batch=LOAD)
+        assert committed(tables) == {"g": offset}
+    assert DeltaTable(tables.table(OFFSETS)).transaction_version(app_id(OFFSETS)) == BatchId(2, 0).version
+
+
+def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
+    fence = Checkpoint(spark=None, root="unused", checkpoint_id=3)  # type: ignore[arg-type]  # a fence needs no Spark
+    fence.shut_out_older(tables)
+    for zombie in (BatchId(1, 1), BatchId(2, 2**31)):
+        merge(tables, OFFSETS, commit(2), batch=zombie)
+    assert committed(tables) == {"g": 1}
+    merge(tables, OFFSETS, commit(3), batch=BatchId(3, 0))
+    assert committed(tables) == {"g": 3}
+
+
+@pytest.mark.parametrize("group_id", HOSTILE)
+def test_a_hostile_group_id_is_one_group(tables: TablesLocation, group_id: str) -> None:
+    merge(tables, OFFSETS, *(commit(1, other) for other in HOSTILE))
+    merge(tables, OFFSETS, commit(2, group_id))
+    assert committed(tables) == dict.fromkeys(HOSTILE, 1) | {group_id: 2}
+    merge(tables, OFFSETS, commit(3, group_id) | {DELETED: True})
+    assert committed(tables).keys() == set(HOSTILE) - {group_id}
+
+
+@pytest.mark.parametrize("wanted", [None, "", "null"])
+@pytest.mark.parametrize("column", ["subtopology_id", "topic_id", "topic"])
+def test_null_in_a_key_is_a_value_of_its_own(tables: TablesLocation, column: str, wanted: str | None) -> None:
+    def assignment(value: str | None, epoch: int) -> Row:
+        place = {"offsets_partition": 1, "group_id": "", "member_id": "", "kind": "assigned", "partition": 0}
+        return place | {column: value, "assignment_epoch": epoch}
+
+    values: list[str | None] = [None, *HOSTILE]
+    merge(tables, ASSIGNMENTS, *(assignment(value, 1) for value in values))
+    merge(tables, ASSIGNMENTS, assignment(wanted, 2))
+    found = {row[column]: row["assignment_epoch"] for row in rows(tables, ASSIGNMENTS)}
+    assert found == dict.fromkeys(values, 1) | {wanted: 2}
+    merge(tables, ASSIGNMENTS, assignment(wanted, 3) | {DELETED: True})
+    assert {row[column] for row in rows(tables, ASSIGNMENTS)} == set(values) - {wanted}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "in_log_order"), [(OFFSETS, True), ("group_cells", True), (ASSIGNMENTS, False)])
+def test_random_merges_are_those_of_a_dictionary(
+    tables: TablesLocation, name: str, in_log_order: bool, seed: int
+) -> None:
+    schema, path = load_schema(name), tables.table(name)
+    model, most = MergeModel(schema, in_log_order), 0
+    for step in random_steps(Random(seed), schema, 12):
+        for _ in range(2):  # each merge is repeated
+            merge_by_delta_rs(
+                path, source_table(schema, step.rows), step.merge(schema, in_log_order=in_log_order), step.batch
+            )
+            model.apply(step)
+        assert rows(tables, name) == in_order(model.rows.values())
+        most = max(most, len(model.rows))
+    assert most > 10

@@ -1,0 +1,125 @@
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import insert_rows, is_done, overwrite_rows, read_rows
+from offsetstream.tables.transaction import BatchId, app_id
+
+BOOK, EVENTS = "offsets_partitions", "partition_events"
+LOAD = BatchId(1, -1)
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def rows(tables: TablesLocation, name: str) -> list[dict[str, Any]]:
+    return read_rows(DeltaTable(tables.table(name)))
+
+
+def offsets(tables: TablesLocation) -> list[int]:
+    return [row["next_offset"] for row in rows(tables, BOOK)]
+
+
+def event(partition: int, name: str, load_id: int | None = 1, epoch: int | None = None) -> dict[str, Any]:
+    place = {"offsets_partition": partition, "log_id": 0, "event": name, "load_id": load_id}
+    return place | {"coordinator_epoch": epoch, "event_at": MOMENT}
+
+
+def book(next_offset: int) -> list[dict[str, Any]]:
+    return [{"offsets_partition": 3, "next_offset": next_offset}]
+
+
+def test_overwritten_rows_are_the_only_ones(tables: TablesLocation) -> None:
+    overwrite_rows(tables, BOOK, book(1) + book(2), BatchId(1, 0))
+    overwrite_rows(tables, BOOK, book(3), BatchId(1, 1))
+    assert rows(tables, BOOK) == [dict.fromkeys(load_schema(BOOK).column_names) | book(3)[0]]
+    overwrite_rows(tables, BOOK, [], BatchId(1, 2))
+    assert rows(tables, BOOK) == []
+
+
+def test_a_batch_overwrites_once(tables: TablesLocation) -> None:
+    overwrite_rows(tables, BOOK, book(1), BatchId(1, 0))
+    overwrite_rows(tables, BOOK, book(2), BatchId(1, 0))
+    assert offsets(tables) == [1]
+
+
+def test_an_older_batch_overwrites_nothing(tables: TablesLocation) -> None:
+    overwrite_rows(tables, BOOK, book(2), BatchId(2, 0))
+    overwrite_rows(tables, BOOK, book(1), BatchId(1, 99))
+    assert offsets(tables) == [2]
+
+
+def test_a_load_is_always_done_anew(tables: TablesLocation) -> None:
+    overwrite_rows(tables, BOOK, book(1), BatchId(1, 5))
+    overwrite_rows(tables, BOOK, book(2), LOAD)
+    overwrite_rows(tables, BOOK, book(3), LOAD)
+    assert offsets(tables) == [3]
+    assert DeltaTable(tables.table(BOOK)).transaction_version(app_id(BOOK)) == BatchId(1, 5).version
+
+
+def test_a_batch_is_done_from_its_transaction_on(tables: TablesLocation) -> None:
+    def done(batch: BatchId) -> bool:
+        return is_done(DeltaTable(tables.table(BOOK)), BOOK, batch)
+
+    assert not done(BatchId(1, 0))
+    overwrite_rows(tables, BOOK, book(1), BatchId(1, 3))
+    assert [done(BatchId(1, number)) for number in (0, 3, 4)] == [True, True, False]
+    assert not done(BatchId(2, 0))
+    assert not done(LOAD)
+
+
+def test_inserted_rows_are_signed(tables: TablesLocation) -> None:
+    day = datetime.now(UTC).date()
+    insert_rows(tables, EVENTS, [event(3, "loaded") | {"records": 7}], BatchId(4, 2))
+    (row,) = rows(tables, EVENTS)
+    assert day <= row["written_day"] <= datetime.now(UTC).date()
+    signed = event(3, "loaded") | {"records": 7, "checkpoint_id": 4, "batch_id": 2, "written_day": row["written_day"]}
+    assert row == dict.fromkeys(load_schema(EVENTS).column_names) | signed
+
+
+def test_a_row_whose_key_is_there_is_not_inserted_again(tables: TablesLocation) -> None:
+    insert_rows(tables, EVENTS, [event(3, "loaded")], LOAD)
+    insert_rows(tables, EVENTS, [event(3, "loaded") | {"records": 9}, event(4, "loaded")], LOAD)
+    found = sorted((row["offsets_partition"], row["records"]) for row in rows(tables, EVENTS))
+    assert found == [(3, None), (4, None)]
+
+
+def test_null_is_a_value_of_a_key(tables: TablesLocation) -> None:
+    moved = [event(1, "coordinator moved", None, 5), event(1, "coordinator moved", None, None)]
+    for _ in range(2):
+        insert_rows(tables, EVENTS, moved, LOAD)
+    found = [(row["load_id"], row["coordinator_epoch"]) for row in rows(tables, EVENTS)]
+    assert sorted(found, key=str) == [(None, 5), (None, None)]
+
+
+def test_a_batch_inserts_once(tables: TablesLocation) -> None:
+    insert_rows(tables, EVENTS, [event(1, "loaded")], BatchId(1, 0))
+    insert_rows(tables, EVENTS, [event(2, "loaded")], BatchId(1, 0))
+    insert_rows(tables, EVENTS, [event(3, "loaded")], BatchId(0, 9))
+    assert [row["offsets_partition"] for row in rows(tables, EVENTS)] == [1]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["", "\0", "'", '"', "\n"])
+
+
+@settings(max_examples=15, deadline=None)
+@given(names=st.lists(texts, unique=True, min_size=1, max_size=6))
+def test_any_text_is_a_key_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+    tables = TablesLocation.parse(str(tmp_path_factory.mktemp("tables")))
+    create_tables(tables, "cluster-1", "new")
+    for _ in range(2):
+        insert_rows(tables, EVENTS, [event(1, name) for name in names], LOAD)
+    assert sorted(row["event"] for row in rows(tables, EVENTS)) == sorted(names)
