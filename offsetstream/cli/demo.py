@@ -53,7 +53,9 @@ def demo(kafka_version: str, brokers: str, port: int | None, tables: str, groups
         kafka = running.enter_context(EmbeddedKafka(kafka_version, int(brokers), port=port))
         say(f"   listens at {kafka.bootstrap_server}\n[bold]2. Real clients[/]")
         workload = running.enter_context(
-            run_workload(kafka.bootstrap_server, groups=groups, seed=1, say=lambda line: say(f"   {line}", markup=False))
+            run_workload(
+                kafka.bootstrap_server, groups=groups, seed=1, say=lambda line: say(f"   {line}", markup=False)
+            )
         )
         say("[bold]3. The streaming job[/]: loads all offsets partitions, then streams")
         running.enter_context(_job(kafka.bootstrap_server, folder))
@@ -94,7 +96,9 @@ def _job(bootstrap_server: str, folder: Path) -> Iterator[None]:
 def _await_caught_up(bootstrap_server: str, folder: Path) -> None:
     """Wait until the tables hold every record that is in the topic now."""
     cluster = Cluster(bootstrap_server)
-    ends = {number: end.last_stable_offset for number, end in cluster.partition_ends(cluster.topic_partitions()).items()}
+    ends = {
+        number: end.last_stable_offset for number, end in cluster.partition_ends(cluster.topic_partitions()).items()
+    }
     deadline = time.monotonic() + _TIMEOUT
     while any(_applied(folder).get(number, 0) < end for number, end in ends.items()):
         if time.monotonic() > deadline:

@@ -20,10 +20,22 @@ _JOB_OPTIONS = (
     click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker to connect to."),
     click.option("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS)."),
     click.option("--tables", default="tables", show_default=True, metavar="DIR", help="Folder or URI of the tables."),
-    click.option("--checkpoint", default="checkpoints", show_default=True, metavar="DIR", help="Folder or URI of the checkpoints."),
-    click.option("--trigger", default="10 seconds", show_default=True, help="Time between two batches, in Spark's words."),
+    click.option(
+        "--checkpoint",
+        default="checkpoints",
+        show_default=True,
+        metavar="DIR",
+        help="Folder or URI of the checkpoints.",
+    ),
+    click.option(
+        "--trigger", default="10 seconds", show_default=True, help="Time between two batches, in Spark's words."
+    ),
     click.option("--once", is_flag=True, help="Apply everything there is now, then stop."),
-    click.option("--coordinator", type=click.Choice(["new", "classic"]), help="The brokers' group coordinator [default: ask them]."),
+    click.option(
+        "--coordinator",
+        type=click.Choice(["new", "classic"]),
+        help="The brokers' group coordinator [default: ask them].",
+    ),
     click.option("--max-offsets-per-trigger", type=int, metavar="N", help="Take at most so many offsets in one batch."),
 )
 

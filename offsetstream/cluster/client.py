@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from offsetstream.cluster.properties import librdkafka_config
@@ -134,7 +134,9 @@ class Cluster:
     def _metadata(self, topic: str | None) -> Any:
         return self._admin.list_topics(topic, timeout=TIMEOUT) if topic else self._admin.list_topics(timeout=TIMEOUT)
 
-    def _list_offsets(self, asked: list[tuple[str, int]], spec: OffsetSpec, isolation: Any) -> dict[tuple[str, int], Any]:
+    def _list_offsets(
+        self, asked: list[tuple[str, int]], spec: OffsetSpec, isolation: Any
+    ) -> dict[tuple[str, int], Any]:
         if not asked:
             return {}
         wanted = {TopicPartition(topic, number): spec for topic, number in asked}

@@ -55,7 +55,9 @@ def librdkafka_config(properties: Mapping[str, str]) -> dict[str, str]:
         config["ssl.endpoint.identification.algorithm"] = "none"
     for kind in ("truststore", "keystore"):
         if f"ssl.{kind}.location" in properties and properties.get(f"ssl.{kind}.type", "JKS").upper() != "PEM":
-            raise UsageError(f"ssl.{kind}.location must be a PEM file, with ssl.{kind}.type=PEM: both clients read that")
+            raise UsageError(
+                f"ssl.{kind}.location must be a PEM file, with ssl.{kind}.type=PEM: both clients read that"
+            )
     if "ssl.keystore.location" in properties:
         config |= {
             "ssl.certificate.location": properties["ssl.keystore.location"],

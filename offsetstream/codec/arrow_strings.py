@@ -1,5 +1,6 @@
 """Arrow columns built from positions in a byte buffer: strings as Java reads them, UUIDs as Kafka prints them."""
 
+from binascii import b2a_base64
 from functools import lru_cache
 
 import numpy as np
@@ -13,10 +14,10 @@ from offsetstream.codec.text import java_utf8
 _MAX_OFFSET = (1 << 31) - 1
 _LEAF = 32
 _FAN_OUT = 8
-_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
-_PAIRS = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).copy().view(np.uint16)[:, 0]
 _UUID_TEXT = 22
-_TWELVE_BITS = 0xFFF
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+# Base64 turns 3 bytes into 4 characters: 18 bytes give 24, of which the first 22 are those of the UUID.
+_UUID_BYTES, _PADDED_BYTES, _PADDED_TEXT = 16, 18, 24
 
 
 def bitmap(mask: Bools) -> pa.Buffer:
@@ -105,24 +106,23 @@ def uuids(cursor: Cursor, start: Positions, valid: Bools) -> pa.Array:
     if not len(rows):
         return pa.nulls(len(valid), pa.string())
     view = np.ndarray((len(cursor.data) - 15,), "V16", cursor.data.data, 0, (1,))
-    words = view[start[rows]].view(np.int64).reshape(-1, 2).byteswap(inplace=True)
-    zero = (words[:, 0] | words[:, 1]) == 0
-    present = valid.copy()
-    present[rows[zero]] = False
-    ends = np.cumsum(present, dtype=np.int32)
-    offsets = np.concatenate([np.zeros(1, np.int32), ends * np.int32(_UUID_TEXT)])
-    text = pa.py_buffer(_uuid_texts(words[~zero] if zero.any() else words))
-    return pa.Array.from_buffers(pa.string(), len(valid), [bitmap(present), pa.py_buffer(offsets), text])
+    raw = pa.py_buffer(view[start[rows]])
+    # Few topics in many commits: print each only once.
+    distinct = pa.Array.from_buffers(pa.binary(16), len(rows), [None, raw]).dictionary_encode()
+    texts = pa.concat_arrays([_uuid_texts(distinct.dictionary), pa.nulls(1, pa.string())])
+    index = np.full(len(valid), len(texts) - 1, np.int32)
+    index[rows] = distinct.indices.to_numpy()
+    return texts.take(pa.array(index))
 
 
-def _uuid_texts(words: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
-    """Print pairs of words, high and low, as URL-safe base64: two characters for each 12 bits."""
-    high, low = words[:, 0], words[:, 1]
-    text = np.empty((len(words), _UUID_TEXT // 2), np.uint16)
-    for index, shift in enumerate((52, 40, 28, 16, 4)):
-        text[:, index] = _PAIRS[(high >> shift) & _TWELVE_BITS]
-    text[:, 5] = _PAIRS[((high & 0xF) << 8) | ((low >> 56) & 0xFF)]
-    for index, shift in enumerate((44, 32, 20, 8), 6):
-        text[:, index] = _PAIRS[(low >> shift) & _TWELVE_BITS]
-    text[:, 10] = _PAIRS[(low & 0xFF) << 4]
-    return text
+def _uuid_texts(ids: pa.Array) -> pa.Array:
+    words = np.frombuffer(ids.buffers()[1], np.uint64, 2 * len(ids)).reshape(-1, 2)
+    padded = np.zeros((len(ids), _PADDED_BYTES), np.uint8)
+    padded[:, :_UUID_BYTES] = words.view(np.uint8)
+    text = b2a_base64(padded.tobytes(), newline=False).translate(_URL_SAFE)
+    characters = np.frombuffer(text, np.uint8).reshape(-1, _PADDED_TEXT)[:, :_UUID_TEXT]
+    offsets = np.arange(0, _UUID_TEXT * len(ids) + 1, _UUID_TEXT, dtype=np.int32)
+    present = bitmap((words[:, 0] | words[:, 1]) != 0)
+    return pa.Array.from_buffers(
+        pa.string(), len(ids), [present, pa.py_buffer(offsets), pa.py_buffer(characters.tobytes())]
+    )

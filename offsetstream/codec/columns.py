@@ -30,7 +30,9 @@ REASONS = {
 _MAX_STRING = 0x7FFF
 _MIN_BUFFER = 16
 _ENDLESS = np.iinfo(np.int64).max  # a record that has failed is not looked at again, wherever its position runs
-_UUID_BYTES = 16
+_MAX_VARINT_BYTE = 0x7F  # a byte above it is not the last one
+# A tag section with nothing but a topic id: 01, tag 00, a size, 16 bytes.
+_TOPIC_ID_TAG, _TOPIC_ID_AT, _EMPTY_TAG_BYTES, _TOPIC_ID_TAG_BYTES = 0, 3, 3, 19
 
 
 class Slices(NamedTuple):
@@ -67,9 +69,8 @@ class Cursor:
         readable: Bools = self.reason == OK
         return readable
 
-    def fail(self, mask: Bools, reason: int) -> None:
-        """Give the records in `mask` a reason, unless they have one."""
-        rows = mask.nonzero()[0]
+    def fail(self, rows: Positions, reason: int) -> None:
+        """Give records, by their numbers, a reason, unless they have one."""
         if len(rows):
             self.reason[rows[self.reason[rows] == OK]] = reason
             self.end[rows] = _ENDLESS
@@ -78,7 +79,7 @@ class Cursor:
         """Move on by `size` bytes and return where that began; records with fewer bytes left are truncated."""
         start = self.at
         self.at = start + size
-        self.fail(self.at > self.end, TRUNCATED)
+        self.fail((self.at > self.end).nonzero()[0], TRUNCATED)
         return start
 
     def byte(self, start: Positions) -> npt.NDArray[np.uint8]:
@@ -128,7 +129,7 @@ def read_int64(cursor: Cursor, where: Bools | None = None, default: int = 0) -> 
 def read_string(cursor: Cursor, where: Bools | None = None) -> Slices:
     """Read a STRING from each record: INT16 byte length, then the bytes."""
     length = read_int16(cursor, where)
-    cursor.fail(length < 0, NEGATIVE_LENGTH)
+    cursor.fail((length < 0).nonzero()[0], NEGATIVE_LENGTH)
     start = cursor.advance(np.maximum(length, 0, out=length))
     return Slices(start, cursor.at)
 
@@ -138,11 +139,11 @@ def read_compact_string(cursor: Cursor, where: Bools) -> Slices:
     start = cursor.advance(where.astype(np.int64))
     length = cursor.byte(start).astype(np.int64)
     np.copyto(length, 1, where=~where)
-    long = length >= 0x80  # noqa: PLR2004 - the varint's continuation bit
+    long = length > _MAX_VARINT_BYTE
     if long.any():
         _read_longer_varint(cursor, length, long)
     length -= 1
-    cursor.fail(length < 0, NEGATIVE_LENGTH)
+    cursor.fail((length < 0).nonzero()[0], NEGATIVE_LENGTH)
     start = cursor.advance(np.maximum(length, 0, out=length))
     return Slices(start, cursor.at)
 
@@ -153,23 +154,27 @@ def _read_longer_varint(cursor: Cursor, length: Positions, long: Bools) -> None:
         start = cursor.advance(long.astype(np.int64))
         byte = cursor.byte(start).astype(np.int64)
         length += np.where(long, (byte - 1) << shift, 0)  # less one: the continuation bit of the byte before
-        long = long & (byte >= 0x80)  # noqa: PLR2004
-    cursor.fail(long, BY_RECORD)
-    cursor.fail(length > _MAX_STRING + 1, TOO_LONG)
+        long = long & (byte > _MAX_VARINT_BYTE)
+    cursor.fail(long.nonzero()[0], BY_RECORD)
+    cursor.fail((length > _MAX_STRING + 1).nonzero()[0], TOO_LONG)
 
 
-def read_topic_id_tag(cursor: Cursor, where: Bools) -> tuple[Bools, Numbers]:
-    """Read a tag section that is empty or holds just tag 0, 16 bytes; leave any other to be read by record.
+def read_topic_id_tag(cursor: Cursor, where: Bools) -> tuple[Bools, Positions]:
+    """Read a tag section that is empty or holds just tag 0, the topic id; leave any other to be read by record.
 
-    Returns which records have the tag, and where its 16 bytes are.
+    Returns which records have the tag, and where its 16 bytes are. Its declared size is ignored, as Kafka does.
     """
     start = cursor.advance(where.astype(np.int64))
     count = cursor.byte(start)
-    tagged = where & (count != 0) & cursor.ok
-    if not tagged.any():
-        return tagged, start
-    topic_id = cursor.at + 2
-    plain = tagged & (count == 1) & (topic_id + _UUID_BYTES <= cursor.end)
-    plain &= (cursor.byte(start + 1) == 0) & (cursor.byte(start + 2) == _UUID_BYTES)  # tag 0, size 16
-    cursor.fail(tagged & ~plain, BY_RECORD)
-    return plain, topic_id
+    rows = (where & (count != 0) & cursor.ok).nonzero()[0]
+    tagged = np.zeros(len(where), np.bool_)
+    if len(rows):
+        at = start[rows]
+        room = cursor.end[rows] - at
+        alone = count[rows] == 1
+        plain = alone & (cursor.byte(at + 1) == _TOPIC_ID_TAG) & (cursor.byte(at + 2) <= _MAX_VARINT_BYTE)
+        short = (alone & (room < _EMPTY_TAG_BYTES)) | (plain & (room < _TOPIC_ID_TAG_BYTES))
+        tagged[rows] = plain & ~short
+        cursor.fail(rows[short], TRUNCATED)
+        cursor.fail(rows[~plain], BY_RECORD)
+    return tagged, start + _TOPIC_ID_AT

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.codec import offset_commits, records
-from offsetstream.codec.arrow_strings import numbers
+from offsetstream.codec.arrow_strings import bitmap, numbers
 from offsetstream.codec.columns import EXCLUDED, Bools, Cursor, Numbers, read_int16
 from offsetstream.codec.findings import Findings
 from offsetstream.codec.group_records import JSON_COLUMNS, decode_group_records
@@ -37,6 +37,7 @@ DECODED_SCHEMA = pa.schema(
 )
 """The columns of a decoded batch."""
 
+_NAMES = DECODED_SCHEMA.names
 _ROWS = 1 << 16  # at a time, so that the working arrays stay in the processor's cache
 _COMMIT_FIELDS = {
     "committed_offset": "offset",
@@ -105,23 +106,23 @@ class _Batch:
         columns = {
             "key_type": numbers(self.key_type, self.typed),
             "value_version": numbers(self.version, self.versioned),
-            "is_tombstone": pa.array(self.tombstone),
+            "is_tombstone": pa.Array.from_buffers(pa.bool_(), len(self.values), [None, bitmap(self.tombstone)]),
             "error": self.findings.column(),
             **offset_commits.key_columns(self.key, self.read_key, self.key_read, good_commit),
             **value_columns,
             **json,
         }
-        return pa.RecordBatch.from_arrays([columns[name] for name in DECODED_SCHEMA.names], schema=DECODED_SCHEMA)
+        return pa.RecordBatch.from_arrays([columns[name] for name in _NAMES], schema=DECODED_SCHEMA)
 
     def _read_keys(self) -> None:
         null_key = _nulls(self.keys)
         self.findings.add(null_key, "null key")
-        self.key.fail(null_key, EXCLUDED)
+        self.key.fail(null_key.nonzero()[0], EXCLUDED)
         self.key_type: Numbers = read_int16(self.key)
         self.typed: Bools = self.key.ok
         unknown = self.typed & ~_KNOWN[self.key_type.view(np.uint16)]
         self.findings.add_by_number(unknown, self.key_type, lambda key_type: f"unknown key type {key_type}")
-        self.key.fail(unknown, EXCLUDED)
+        self.key.fail(unknown.nonzero()[0], EXCLUDED)
         has_commit_type = (
             self.key.ok & (self.key_type >= 0) & (self.key_type <= max(offset_commits.OFFSET_COMMIT_TYPES))
         )
@@ -131,21 +132,20 @@ class _Batch:
         self.is_commit: Bools = has_commit_type & self.key_read
 
     def _read_values(self) -> None:
-        self.value.fail(self.tombstone, EXCLUDED)
+        self.value.fail(self.tombstone.nonzero()[0], EXCLUDED)
         self.version: Numbers = read_int16(self.value)
         self.versioned: Bools = self.value.ok
         supported = (self.version >= 0) & (self.version < len(offset_commits.VALUE_VERSIONS))
         pairs = (self.key_type.astype(np.int64) << 16) | (self.version & np.int64(0xFFFF))
         self.findings.add_by_number(self.is_commit & self.versioned & ~supported, pairs, _unsupported)
         wanted = self.is_commit & self.versioned & supported
-        self.value.fail(~wanted, EXCLUDED)
         self.read_value = offset_commits.read_values(self.value, self.version, wanted)
         self.findings.add_cursor(self.value, "value")
 
     def _read_group_records(self) -> dict[str, pa.Array]:
         rows = (self.key_read & ~self.is_commit).nonzero()[0]
         if not len(rows):
-            return {name: pa.nulls(len(self.keys), pa.string()) for name in JSON_COLUMNS}
+            return dict.fromkeys(JSON_COLUMNS, pa.nulls(len(self.keys), pa.string()))
         decoded = decode_group_records(self.keys.take(rows).to_pylist(), self.values.take(rows).to_pylist())
         self.findings.add_each([rows[index] for index in decoded.reasons], list(decoded.reasons.values()))
         self.key_read[rows[decoded.bad_keys]] = False
@@ -180,7 +180,9 @@ class _Batch:
 def _nulls(array: pa.Array) -> Bools:
     if array.null_count == 0:
         return np.zeros(len(array), np.bool_)
-    mask: Bools = array.is_null().to_numpy(zero_copy_only=False)
+    bits = np.frombuffer(array.buffers()[0], np.uint8)
+    valid = np.unpackbits(bits, count=array.offset + len(array), bitorder="little")[array.offset :]
+    mask: Bools = valid == 0
     return mask
 
 

@@ -52,7 +52,8 @@ class Findings:
         """Return the reasons as a string column, null where there is none."""
         if not self._texts:
             return pa.nulls(len(self._index), pa.string())
-        return pa.array(list(self._texts)).take(pa.array(self._index, mask=self.none))
+        texts = pa.array([*self._texts, None], pa.string())  # -1 becomes the null at the end
+        return texts.take(pa.array(np.where(self.none, len(self._texts), self._index)))
 
     def _number(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))

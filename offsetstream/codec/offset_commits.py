@@ -65,7 +65,7 @@ def read_values(values: Cursor, version: Numbers, wanted: Bools) -> CommitValues
     The records whose tag section is neither empty nor a plain topic id, or whose string length is written longer
     than needed, end up with the reason BY_RECORD.
     """
-    values.fail(~wanted, EXCLUDED)
+    values.fail((~wanted).nonzero()[0], EXCLUDED)
     flexible = wanted & (version == _FLEXIBLE)
     any_flexible = bool(flexible.any())
     committed_offset = read_int64(values)

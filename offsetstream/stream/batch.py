@@ -22,12 +22,10 @@ from offsetstream.tables.write import TableWriter
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a batch did: records of each kind, and its duration in seconds."""
+    """What a batch did: records by the history table that they went to, and its duration in seconds."""
 
     batch_id: int
-    commits: int
-    group_records: int
-    undecodable: int
+    records: dict[str, int]
     seconds: float
 
 
@@ -66,7 +64,7 @@ class BatchWriter:
         self._book.advance(self._checkpoint.end_offsets(batch_id))
         self._book.observe(self._cluster.partition_ends(self._book.partitions))
         self._book.write(batch)
-        return BatchReport(batch_id, *counts.values(), seconds=time.monotonic() - started)
+        return BatchReport(batch_id, counts, time.monotonic() - started)
 
     def refresh(self) -> None:
         """Write what the cluster says of the partitions now, without records: an idle topic has no batches."""
@@ -76,6 +74,10 @@ class BatchWriter:
 
 def _count(decoded: DataFrame) -> dict[str, int]:
     error = F.col("error").isNotNull()
-    kinds = {"offset_commits": ~error & is_commit(), "group_records": ~error & ~is_commit(), "undecodable_records": error}
+    kinds = {
+        "offset_commits": ~error & is_commit(),
+        "group_records": ~error & ~is_commit(),
+        "undecodable_records": error,
+    }
     row = decoded.agg(*(F.count(F.when(kind, True)).alias(table) for table, kind in kinds.items())).head()
     return {table: row[table] if row else 0 for table in kinds}

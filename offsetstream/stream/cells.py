@@ -43,7 +43,7 @@ def with_own_offsets(decoded: DataFrame) -> DataFrame:
 
 
 def last_of_cell(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Reduce decoded records to the last one of each cell: (offset commits, all others). Undecodable ones are left out."""
+    """Reduce decoded records to the last of each cell: (offset commits, all others), without undecodable ones."""
     good = decoded.where(F.col("error").isNull())
     return _reduce(good.where(is_commit()), COMMIT_CELL), _reduce(good.where(~is_commit()), GROUP_CELL)
 
@@ -79,4 +79,3 @@ def _reduce(records: DataFrame, cell: tuple[str, ...]) -> DataFrame:
 
 def _last(columns: list[str]) -> Column:
     return F.max_by(F.struct(*columns), F.col("record_offset")).alias("last")
-

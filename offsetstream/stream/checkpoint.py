@@ -59,8 +59,8 @@ class Checkpoint:
         for name in all_schemas():
             table = DeltaTable(tables.table(name))
             properties = CommitProperties(app_transactions=[Transaction(app_id(name), version)])
-            partitions = list(table.metadata().partition_columns)
-            table.create_write_transaction([], "append", pa.schema(table.schema()), partitions, commit_properties=properties)
+            columns, partitioned_by = pa.schema(table.schema()), table.metadata().partition_columns
+            table.create_write_transaction([], "append", columns, list(partitioned_by), commit_properties=properties)
 
     def _batches(self, log: str) -> int:
         if not self.exists(log):
@@ -79,7 +79,7 @@ class Checkpoint:
         return self._jvm().org.apache.hadoop.fs.Path("/".join([self.location, *names]))
 
     def _hadoop_conf(self) -> Any:
-        return self.spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+        return self.spark.sparkContext._jsc.hadoopConfiguration()
 
     def _jvm(self) -> Any:
         return self.spark.sparkContext._jvm

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -10,9 +12,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
-from offsetstream.codec import DECODED_SCHEMA, decode_records
+from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 
 COMMIT_KEY_TYPES = (0, 1)
@@ -50,16 +52,16 @@ def timestamp_of(column: str) -> Column:
     return F.when(held, F.timestamp_millis(F.col(column)))
 
 
-def _udf(partitions: int):  # type: ignore[no-untyped-def]  # a UserDefinedFunctionLike, whose type is private to pyspark
-    def decode_batch(offsets_partition: pd.Series, key: pd.Series, value: pd.Series) -> pd.DataFrame:  # type: ignore[type-arg]
-        records = decode_records(pa.array(key, pa.binary()), pa.array(value, pa.binary()))
-        groups = records.column("group_id").dictionary_encode()
+def _udf(partitions: int) -> Callable[..., Column]:
+    def decode_batch(offsets_partition: pd.Series, key: pd.Series, value: pd.Series) -> pd.DataFrame:
+        frame = decode_series(key, value)
+        groups = pa.array(frame["group_id"]).dictionary_encode()
         home = [None if group is None else partition_for(group, partitions) for group in groups.dictionary.to_pylist()]
-        expected = pa.array(home, pa.int32()).take(groups.indices)
-        inside = pc.equal(expected, pa.array(offsets_partition, pa.int32()))
-        columns = dict(zip(records.schema.names, records.columns, strict=True)) | {"in_coordinator_partition": inside}
-        return pd.DataFrame({name: pd.Series(c, dtype=pd.ArrowDtype(c.type)) for name, c in columns.items()})
+        inside = pc.equal(pa.array(home, pa.int32()).take(groups.indices), pa.array(offsets_partition, pa.int32()))
+        return frame.assign(in_coordinator_partition=pd.arrays.ArrowExtensionArray(inside))
 
-    decoded_type = from_arrow_schema(DECODED_SCHEMA).add("in_coordinator_partition", "boolean")
+    decoded_type = StructType(list(DECODED_TYPE.fields)).add("in_coordinator_partition", "boolean")
     # Not deterministic, so that Spark neither repeats it nor pushes a filter on its result below it.
-    return pandas_udf(decode_batch, returnType=decoded_type).asNondeterministic()
+    udf: Any = pandas_udf(decode_batch, returnType=decoded_type)  # type: ignore[call-overload]  # as in codec.udf
+    nondeterministic: Callable[..., Column] = udf.asNondeterministic()
+    return nondeterministic

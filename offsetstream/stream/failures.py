@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from offsetstream.cluster.client import OFFSETS_TOPIC, Cluster
@@ -23,7 +24,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
     """Turn a failure of Spark that users can mend into one line; others pass as they are."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:  # some failures PySpark does not translate
         text = str(error)
         for name, right in _RIGHTS.items():
             if name in text:

@@ -35,7 +35,9 @@ class History:
     job before this one may have ended between an append and the end of its batch.
     """
 
-    def __init__(self, writer: TableWriter, log_ids: Mapping[int, int], written: Mapping[str, Mapping[int, int]]) -> None:
+    def __init__(
+        self, writer: TableWriter, log_ids: Mapping[int, int], written: Mapping[str, Mapping[int, int]]
+    ) -> None:
         self._writer = writer
         self._log_ids = log_ids
         self._written = written
@@ -60,7 +62,8 @@ def _group_records(decoded: DataFrame) -> DataFrame:
 
 
 def _undecodable(decoded: DataFrame) -> DataFrame:
-    return decoded.where(F.col("error").isNotNull()).withColumns({"reason": F.col("error"), "value_bytes": F.col("value")})
+    undecodable = decoded.where(F.col("error").isNotNull())
+    return undecodable.withColumns({"reason": F.col("error"), "value_bytes": F.col("value")})
 
 
 _ROWS = {"offset_commits": _offset_commits, "group_records": _group_records, "undecodable_records": _undecodable}

@@ -54,7 +54,9 @@ class StopRequestedError(Exception):
 class Job:
     """One run of the streaming job, from start to a stop between two batches."""
 
-    def __init__(self, settings: JobSettings, session: Callable[[], AbstractContextManager[SparkSession]], progress: Progress) -> None:
+    def __init__(
+        self, settings: JobSettings, session: Callable[[], AbstractContextManager[SparkSession]], progress: Progress
+    ) -> None:
         self._settings = settings
         self._session = session
         self._progress = progress
@@ -81,9 +83,9 @@ class Job:
             f"Cluster {cluster_id}: {len(partitions)} offsets partitions, {coordinator} group coordinator"
         )
         create_tables(self._settings.tables, cluster_id, coordinator)
-        with Heartbeat(Lease.acquire(self._settings.tables), self._asked_to_stop) as lease:
-            with self._session() as spark:
-                self._work(spark, lease, partitions, coordinator)
+        lease = Lease.acquire(self._settings.tables)
+        with Heartbeat(lease, self._asked_to_stop), self._session() as spark:
+            self._work(spark, lease, partitions, coordinator)
         self._progress.say("Stopped between two batches" if self._stopping.is_set() else "Everything is applied")
 
     def _wait_for_topic(self) -> list[int]:
@@ -140,7 +142,12 @@ class Job:
         return checkpoint
 
     def _stream(
-        self, spark: SparkSession, source: KafkaSource, book: PartitionBook, batches: BatchWriter, checkpoint: Checkpoint
+        self,
+        spark: SparkSession,
+        source: KafkaSource,
+        book: PartitionBook,
+        batches: BatchWriter,
+        checkpoint: Checkpoint,
     ) -> None:
         frame = source.stream(spark, book.next_offsets, self._settings.max_offsets_per_trigger)
         writer = frame.writeStream.queryName("offsetstream").option("checkpointLocation", checkpoint.location)
@@ -164,10 +171,7 @@ class Job:
             report = batches.apply(raw, batch_id)
         finally:
             self._in_batch.release()
-        self._progress.say(
-            f"Batch {report.batch_id}: {report.commits:,} offset commits, {report.group_records:,} group records, "
-            f"{report.undecodable:,} undecodable, {report.seconds:.1f} s"
-        )
+        self._progress.batch(report.batch_id, report.records, report.seconds)
 
     def _refresh(self, batches: BatchWriter) -> None:
         """Note that an idle topic is still caught up, so that a later start need not load it."""
@@ -181,4 +185,3 @@ class Job:
         if error is not None and not self._stopping.is_set():
             with explain_failure(self._cluster):
                 raise error
-

@@ -1,8 +1,9 @@
-"""Load offsets partitions: read each from its start to its last stable offset and make its rows anew (design, rule 5)."""
+"""Load offsets partitions: read each up to its last stable offset and make its rows anew (design, rule 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -15,6 +16,7 @@ from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.source import KafkaSource
+from offsetstream.stream.start import is_other_log
 from offsetstream.stream.state import State
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -33,7 +35,7 @@ class Loader:
         self._source = source
         self._cluster = cluster
         self._book = book
-        self._state = State(writer, coordinator, book.log_ids)
+        self._coordinator = coordinator
 
     def load(
         self, partitions: Sequence[int], checkpoint_id: int, progress: Progress, should_stop: Callable[[], bool]
@@ -42,18 +44,22 @@ class Loader:
         batch = BatchId(checkpoint_id, -1)
         ends = self._cluster.partition_ends(partitions)
         self._book.observe(ends)
+        for number, end in ends.items():
+            if is_other_log(self._book.rows[number], end):
+                self._book.begin_log(number)
         self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
         self._book.write(batch)
         written = {table: history_positions(self._writer, table, self._book.log_ids, 0) for table in RECORD_TABLES}
         history = History(self._writer, self._book.log_ids, written)
+        state = State(self._writer, self._coordinator, self._book.log_ids)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
             for chunk in _chunks(ends):
                 if should_stop():
                     return
-                self._load_chunk(chunk, history, batch)
+                self._load_chunk(chunk, history, state, batch)
                 loaded(len(chunk), sum(map(_span, chunk.values())))
 
-    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> None:
+    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, state: State, batch: BatchId) -> None:
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         records: dict[int, int] = {}
         if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
@@ -64,7 +70,7 @@ class Loader:
                 self._append_history(raw, history, batch)
             cells = last_of_raw_key(decodable(self._writer, raw, self._book.log_ids))
             cells = decode(cells, len(self._book.rows)).persist()
-            self._state.apply(cells, batch, loaded=sorted(ends))
+            state.apply(cells, batch, loaded=sorted(ends))
             per_partition = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
             records = {row.offsets_partition: row.records for row in per_partition}
             cells.unpersist()
@@ -80,9 +86,9 @@ class Loader:
         others = decode(raw.where(~is_commit), partitions).persist()
         history.append(others, batch, ("group_records",))
         history.append(commits.observe(seen, errors), batch, ("offset_commits",))
-        if seen.get["errors"]:
-            others = others.unionByName(commits.where(F.col("error").isNotNull()))
-        history.append(others, batch, (UNDECODABLE,))
+        bad_commits = [commits.where(F.col("error").isNotNull())] if seen.get["errors"] else []
+        # In one append: after a crash between two, the first one's positions would hide the second one's records.
+        history.append(reduce(DataFrame.unionByName, bad_commits, others), batch, (UNDECODABLE,))
         others.unpersist()
 
     def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
@@ -99,7 +105,7 @@ class Loader:
 
 
 def decodable(writer: TableWriter, raw: DataFrame, log_ids: Mapping[int, int]) -> DataFrame:
-    """Leave out the raw records that the history has as undecodable: none may hide the one before it of the same key."""
+    """Leave out raw records that the history has as undecodable: none may hide the one before it of its key."""
     if writer.is_empty(UNDECODABLE):
         return raw
     present = writer.rows(UNDECODABLE).where(F.col("log_id") == number_of(log_ids, 0))
@@ -118,5 +124,3 @@ def _chunks(ends: Mapping[int, PartitionEnds]) -> Iterator[dict[int, PartitionEn
             chunk = {}
         chunk[number] = ends[number]
     yield chunk
-
-

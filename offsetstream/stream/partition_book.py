@@ -19,6 +19,7 @@ from offsetstream.tables.transaction import BatchId
 
 TABLE = "offsets_partitions"
 EVENTS = "partition_events"
+_OF_EVERY_EVENT = ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")
 LOADING, OWNED, FAILED = "LOADING", "OWNED", "FAILED"
 
 
@@ -77,6 +78,10 @@ class PartitionBook:
             row = self.rows[number]
             row["next_offset"] = max(row["next_offset"] or 0, end)
 
+    def begin_log(self, partition: int) -> None:
+        """Note that the partition's log was truncated or recreated: offsets mean other records from now on."""
+        self.rows[partition] |= {"log_id": self.rows[partition]["log_id"] + 1, "next_offset": None}
+
     def start_load(self, ends: Mapping[int, int]) -> None:
         """Note that loads up to the given offsets (exclusive) have started."""
         for number, end in ends.items():
@@ -109,7 +114,7 @@ class PartitionBook:
         self._event(row, "loaded", event_at=now, records=records, groups=groups, offsets=offsets, milliseconds=took)
 
     def _event(self, row: dict[str, Any], event: str, **columns: Any) -> None:
-        copied = {name: row[name] for name in ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")}
+        copied = {name: row[name] for name in _OF_EVERY_EVENT}
         self._events.append({"event": event, "source": "job", **copied, **columns})
 
     def write(self, batch: BatchId) -> None:

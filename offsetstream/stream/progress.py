@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -20,13 +20,20 @@ class Progress:
         """Write one line."""
         self._console.print(line, markup=False)
 
+    def batch(self, batch_id: int, records: Mapping[str, int], seconds: float) -> None:
+        """Write what a micro-batch did: the records that it added to each history table."""
+        counts = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in records.items())
+        self.say(f"Batch {batch_id}: {counts}, {seconds:.1f} s")
+
     @contextmanager
     def load(self, partitions: int, offsets: int) -> Iterator[Callable[[int, int], None]]:
         """Show a bar of loaded partitions; the function it gives takes the partitions and offsets just loaded."""
         self.say(f"Loading {partitions} offsets partitions: {offsets:,} offsets to read")
         done = 0
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Bar(*columns, console=self._console, transient=True) as bar:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Bar(
+            SpinnerColumn(), *columns, console=self._console, transient=True, disable=not self._console.is_terminal
+        ) as bar:
             task = bar.add_task("offsets partitions loaded", total=partitions)
 
             def loaded(partitions_now: int, offsets_now: int) -> None:

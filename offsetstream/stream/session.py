@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -28,7 +29,7 @@ REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
 }
 # Before the session starts; a user's own settings win.
-STATIC = {
+STATIC: dict[str, Any] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
@@ -46,7 +47,6 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
 }
 
@@ -57,7 +57,7 @@ def local_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
     ``conf`` are the user's settings, which win. Raises EnvironmentNotReadyError where Java or a connector is missing.
     """
     jars = ",".join(str(path) for path in resolve(connectors()))
-    settings = _LOCAL | STATIC | PREFERRED | {"spark.jars": jars} | dict(conf or {}) | REQUIRED
+    settings: dict[str, Any] = _LOCAL | STATIC | PREFERRED | {"spark.jars": jars} | dict(conf or {}) | REQUIRED
     builder = SparkSession.builder.appName("offsetstream").master(master).config(map=settings)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -83,7 +83,9 @@ def prepare(spark: SparkSession) -> SparkSession:
     for name in ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "io.delta.tables.DeltaTable"):
         try:
             spark.sparkContext._jvm.java.lang.Class.forName(  # type: ignore[union-attr]
-                name, False, spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+                name,
+                False,
+                spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader(),  # type: ignore[union-attr]
             )
         except Py4JError as error:
             raise EnvironmentNotReadyError(

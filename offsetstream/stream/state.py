@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from offsetstream.stream.cells import group_facts, last_of_cell
 from offsetstream.stream.derive import derived_groups
 from offsetstream.stream.positions import number_of
+from offsetstream.tables.merge import DELETED
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId, in_parallel
-from offsetstream.tables.write import DELETED, TableWriter
+from offsetstream.tables.write import TableWriter
 
 GROUP = ["offsets_partition", "group_id"]
 
@@ -26,9 +27,7 @@ class State:
         self._coordinator = coordinator
         self._log_ids = log_ids
 
-    def apply(
-        self, decoded: DataFrame, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True
-    ) -> None:
+    def apply(self, decoded: DataFrame, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
         """Apply decoded records, which have ``value_offset`` and ``tombstone_offset``.
 
         ``has_cells``: whether there is any record but offset commits among them.

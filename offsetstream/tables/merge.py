@@ -7,6 +7,7 @@ write the same application transactions, so that either can repeat what the othe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import delta.tables
 import deltalake
@@ -55,7 +56,7 @@ class Merge:
         return f"NOT source.{DELETED}"
 
     @property
-    def values(self) -> dict[str, str]:
+    def values(self) -> dict[str, Any]:
         """Every column, taken from the source."""
         return {name: f"source.{name}" for name in self.schema.column_names}
 

@@ -82,4 +82,3 @@ def _signed(rows: DataFrame, batch: BatchId) -> DataFrame:
             "written_day": F.to_date(F.current_timestamp()),
         }
     )
-

@@ -81,9 +81,7 @@ def test_the_first_load(runner: JobRunner, workload: Workload, admin: AdminClien
     partitions = runner.rows("offsets_partitions", "offsets_partition", "load_state", "load_id")
     assert partitions == sorted(((number, "OWNED", 1) for number in range(50)), key=repr)
     events = runner.rows("partition_events", "event", "offsets_partition")
-    assert events == sorted(
-        ((event, number) for event in ("load started", "loaded") for number in range(50)), key=repr
-    )
+    assert events == sorted(((event, number) for event in ("load started", "loaded") for number in range(50)), key=repr)
     assert runner.count("undecodable_records") == 0
 
 

@@ -1,6 +1,8 @@
 """The job as users run it, a process: what it does with garbage, signals, a second job, and what it cannot read."""
 
+import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -41,30 +43,40 @@ def job(server: str, folder: Path, *more: str) -> list[str]:
     return [*OFFSETSTREAM, "run", "--bootstrap-server", server, *places, *more]
 
 
+class Started:
+    """A process that is running, and what it says (under spark-submit, on standard output)."""
+
+    def __init__(self, command: Sequence[str], said: Path) -> None:
+        self._said = said
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        with said.open("w") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | {"PATH": path})
+
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def await_(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.2)
+
+    def ended(self) -> str:
+        """Wait until the process ends with exit code 0, and return what it said."""
+        assert self.process.wait(SECONDS) == 0, self.said()
+        return self.said()
+
+
 @contextmanager
-def started(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+def started(command: Sequence[str], folder: Path) -> Iterator[Started]:
+    running = Started(command, folder / "said.txt")
     try:
-        yield process
+        yield running
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def ended(process: "subprocess.Popen[str]") -> str:
-    """Wait until the process ends with exit code 0, and return what it said."""
-    _, said = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0, said
-    return said
-
-
-def await_(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+        if running.process.poll() is None:
+            running.process.kill()
+        running.process.wait()
 
 
 def rows_of(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]:
@@ -75,7 +87,7 @@ def rows_of(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]
 
 
 def commits_in_topic(server: str) -> list[tuple[int, int]]:
-    """(partition, offset) of every offset commit that a read_committed consumer sees, told by the key's type."""
+    """(partition, offset) of every offset commit that a read_committed consumer sees, by a parser of its own."""
     consumer = Consumer(
         {
             "bootstrap.servers": server,
@@ -93,10 +105,22 @@ def commits_in_topic(server: str) -> list[tuple[int, int]]:
         assert message is not None
         if message.error():
             at_end += 1
-        elif message.key()[:2] == b"\x00\x01":
+        elif is_commit_key(message.key()):
             found.append((message.partition(), message.offset()))
     consumer.close()
     return sorted(found, key=repr)
+
+
+def is_commit_key(key: bytes | None) -> bool:
+    """Whether the key is version 1 and as long as its two strings and one number say (reference 1.1)."""
+    if not key or not key.startswith(b"\x00\x01"):
+        return False
+    try:
+        (group,) = struct.unpack_from(">h", key, 2)
+        (topic,) = struct.unpack_from(">h", key, 4 + group)
+    except struct.error:
+        return False
+    return bool(len(key) == 10 + group + topic)
 
 
 def produce(server: str, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> None:
@@ -107,7 +131,7 @@ def produce(server: str, records: Sequence[tuple[int, bytes | None, bytes | None
 
 
 def many_commits(count: int, first: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
-    records = []
+    records: list[tuple[int, bytes | None, bytes | None]] = []
     for number in range(first, first + count):
         group = f"many-{number % 200}"
         key = {"type": 1, "data": {"group": group, "topic": "orders", "partition": number % 7}}
@@ -138,16 +162,15 @@ def test_garbage_is_kept_aside_and_the_job_goes_on(server: str, tmp_path: Path) 
 
 
 def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, tmp_path: Path) -> None:
-    with started(job(server, tmp_path, "--trigger", "0 seconds")) as running:
-        await_(lambda: len(rows_of(tmp_path, "offsets_partitions", "load_state")) == 50, running)
-        await_(lambda: all(s == ("OWNED",) for s in rows_of(tmp_path, "offsets_partitions", "load_state")), running)
+    with started(job(server, tmp_path, "--trigger", "0 seconds"), tmp_path) as running:
+        running.await_(lambda: rows_of(tmp_path, "offsets_partitions", "load_state") == 50 * [("OWNED",)])
         before = len(rows_of(tmp_path, "offset_commits", "record_offset"))
         produce(server, many_commits(3000))
         # The history is a batch's first write, offsets_partitions its last: now the job is in the middle of one.
-        await_(lambda: len(rows_of(tmp_path, "offset_commits", "record_offset")) > before, running)
-        running.send_signal(signal.SIGTERM)
+        running.await_(lambda: len(rows_of(tmp_path, "offset_commits", "record_offset")) > before)
+        running.process.send_signal(signal.SIGTERM)
         produce(server, many_commits(3000, first=3000))
-        assert "Stopped between two batches" in ended(running)
+        assert "Stopped between two batches" in running.ended()
     subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
     assert rows_of(tmp_path, "offset_commits", "offsets_partition", "record_offset") == commits_in_topic(server)
     last = {("many-" + str(n % 200), n % 7): n for n in range(6000)}
@@ -156,31 +179,30 @@ def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, tmp_path:
 
 
 def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: Path) -> None:
-    with started(job(server, tmp_path, "--trigger", "1 second")) as first:
-        await_(lambda: bool(rows_of(tmp_path, "job_lease", "owner")), first)
+    with started(job(server, tmp_path, "--trigger", "1 second"), tmp_path) as first:
+        first.await_(lambda: bool(rows_of(tmp_path, "job_lease", "owner")))
         second = subprocess.run(job(server, tmp_path), capture_output=True, text=True, check=False)
         assert second.returncode == 1
-        assert f"process {first.pid} on" in second.stderr
+        assert f"process {first.process.pid} on" in second.stderr
         assert "offsetstream stop" in second.stderr
         stop = [*OFFSETSTREAM, "stop", "--tables", str(tmp_path / "tables")]
         subprocess.run(stop, check=True, stderr=subprocess.DEVNULL)
-        assert "asks this job to stop" in ended(first)
+        assert "asks this job to stop" in first.ended()
     again = subprocess.run(stop, capture_output=True, text=True, check=False)
     assert (again.returncode, "no job writes to" in again.stderr) == (1, True)
 
 
 def test_the_same_job_by_spark_submit(server: str, tmp_path: Path) -> None:
-    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    submit = ["spark-submit", "--master", "local[2]"]
     jars = ["--jars", ",".join(str(jar) for jar in resolve(connectors()))]
     places = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints")]
     entry = str(ROOT / "streaming_jobs" / "materialize_offsets.py")
     command = [*submit, *jars, entry, "--bootstrap-server", server, *places, "--trigger", "1 second"]
-    with started(command) as running:
-        await_(lambda: len(rows_of(tmp_path, "offsets_partitions", "load_state")) == 50, running)
-        await_(lambda: ("first", 1) in rows_of(tmp_path, "committed_offsets", "group_id", "committed_offset"), running)
+    with started(command, tmp_path) as running:
+        running.await_(lambda: ("first", 1) in rows_of(tmp_path, "committed_offsets", "group_id", "committed_offset"))
         stop = [*OFFSETSTREAM, "stop", "--tables", str(tmp_path / "tables")]
         subprocess.run(stop, check=True, stderr=subprocess.DEVNULL)
-        assert "Stopped between two batches" in ended(running)
+        assert "Stopped between two batches" in running.ended()
 
 
 def test_tables_of_another_cluster_are_refused(server: str, tmp_path: Path) -> None:
@@ -201,8 +223,7 @@ def test_a_topic_that_does_not_exist_yet(tmp_path: Path) -> None:
         )
         assert once.returncode == 3
         assert f"the topic {TOPIC} does not exist" in once.stderr
-        with started(job(empty.bootstrap_server, tmp_path)) as waiting:
-            assert waiting.stderr is not None
-            assert "no group has committed yet" in waiting.stderr.readline()
-            waiting.send_signal(signal.SIGTERM)
-            ended(waiting)
+        with started(job(empty.bootstrap_server, tmp_path), tmp_path) as waiting:
+            waiting.await_(lambda: "no group has committed yet" in waiting.said())
+            waiting.process.send_signal(signal.SIGTERM)
+            waiting.ended()

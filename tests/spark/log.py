@@ -158,7 +158,7 @@ class _Partition:
         return self._write({"type": 2, "data": {"group": group}}, None)
 
     def _consumer_group(self, group: str) -> Iterator[Record]:
-        """A member joins as brokers write it; perhaps it leaves, and perhaps the group is deleted (reference 5.7, 5.8)."""
+        """A member joins as brokers write it, and perhaps the group is deleted then (reference 5.7, 5.8)."""
         member = {"groupId": group, "memberId": self._rng.choice(["one", "two"])}
         whole = {"groupId": group}
         self._epoch += 1
@@ -168,7 +168,7 @@ class _Partition:
         yield self._write({"type": 3, "data": whole}, {"version": 0, "data": {"epoch": self._epoch}})
         yield self._write({"type": 7, "data": member}, {"version": 0, "data": {"topicPartitions": partitions}})
         yield self._write({"type": 6, "data": whole}, {"version": 0, "data": {"assignmentEpoch": self._epoch}})
-        current = {"memberEpoch": self._epoch, "previousMemberEpoch": self._epoch - 1, "state": 0}
+        current: dict[str, Any] = {"memberEpoch": self._epoch, "previousMemberEpoch": self._epoch - 1, "state": 0}
         current |= {"assignedPartitions": partitions, "partitionsPendingRevocation": []}
         yield self._write({"type": 8, "data": member}, {"version": 0, "data": current})
         if self._rng.random() < 0.7:

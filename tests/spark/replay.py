@@ -1,10 +1,10 @@
-"""The state tables as a plain replay gives them: one record after the other into dictionaries (reference 5.3, 5.5, 5.9)."""
+"""The state tables as a plain replay gives them, record after record into dictionaries (reference 5.3, 5.5, 5.9)."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -26,8 +26,9 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to
 class Replay:
     """The memory of the coordinators of all partitions, either the new ones' or the classic ones'."""
 
-    def __init__(self, coordinator: str) -> None:
+    def __init__(self, coordinator: str, log_ids: Mapping[int, int] | None = None) -> None:
         self._is_new = coordinator == "new"
+        self._log_ids = log_ids or {}
         self._commits: dict[tuple[int, str], dict[tuple[str, int], Record]] = {}
         self._cells: dict[tuple[int, str], dict[tuple[int, str], Record]] = {}
         self._groups: set[tuple[int, str]] = set()  # what the new coordinator holds
@@ -64,6 +65,8 @@ class Replay:
             rows = derive_group([_cell(record) for record in cells.values()], group_id=group[1], exists=exists)
             for table, derived in _derived(rows).items():
                 found[table] += [_place(group) | _times(row) for row in derived]
+        for row in (row for rows in found.values() for row in rows):
+            row["log_id"] = self._log_ids.get(row["offsets_partition"], 0)
         return found
 
 
@@ -94,7 +97,7 @@ def _place(group: tuple[int, str]) -> Row:
     return {
         "offsets_partition": group[0],
         "group_id": group[1],
-        "log_id": 0,
+        "log_id": None,  # known at the end
         "in_coordinator_partition": group[0] == home,
     }
 
@@ -159,7 +162,7 @@ def _held(milliseconds: int | None) -> int | None:
 
 
 def _plain(row: Row) -> Row:
-    plain = {
+    plain: Row = {
         name: round(value.timestamp() * 1000) if isinstance(value, datetime) else value for name, value in row.items()
     }
     return plain | {name: json.loads(plain[name]) for name in ("key_json", "value_json") if name in plain}

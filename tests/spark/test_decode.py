@@ -29,7 +29,13 @@ def raw_records() -> pa.Table:
     times = (FIRST_MS - 1, FIRST_MS, LAST_MS, LAST_MS + 1, -(2**63), 2**63 - 1)
     records += [commit_at(time) for time in times]
     rows = [
-        {"offsets_partition": rng.randrange(PARTITIONS), "record_offset": at, "record_timestamp": at * 1000, "key": k, "value": v}
+        {
+            "offsets_partition": rng.randrange(PARTITIONS),
+            "record_offset": at,
+            "record_timestamp": at * 1000,
+            "key": k,
+            "value": v,
+        }
         for at, (k, v) in enumerate(records)
     ]
     return pa.Table.from_pylist(rows, schema=RAW)

@@ -75,7 +75,9 @@ def test_a_record_is_appended_once_whatever_is_repeated(
     assert positions == {table: greatest(first, table) for table in RECORD_TABLES}
     append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, 0))
     assert places(tables) == expected_places(log)
-    batches = {(row["checkpoint_id"], row["batch_id"], row["record_offset"] < 40) for row in rows(tables, "offset_commits")}
+    batches = {
+        (row["checkpoint_id"], row["batch_id"], row["record_offset"] < 40) for row in rows(tables, "offset_commits")
+    }
     assert batches == {(1, 0, True), (2, 0, False)}
 
     # A load appends nothing that is there.
@@ -89,9 +91,13 @@ def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: Spark
     append(History(writer, LOG_IDS, {}), spark, log, BatchId(1, -1))
     last = greatest(log, "offset_commits")
     assert history_positions(writer, "offset_commits", LOG_IDS, 0) == last
-    assert history_positions(writer, "offset_commits", LOG_IDS | {1: 4}, 0) == {p: at for p, at in last.items() if p != 1}
+    assert history_positions(writer, "offset_commits", LOG_IDS | {1: 4}, 0) == {
+        p: at for p, at in last.items() if p != 1
+    }
     above = sorted(last.values())[2]
-    assert history_positions(writer, "offset_commits", LOG_IDS, above) == {p: at for p, at in last.items() if at >= above}
+    assert history_positions(writer, "offset_commits", LOG_IDS, above) == {
+        p: at for p, at in last.items() if at >= above
+    }
     # A partition whose log is another begins anew, whatever the offsets of the old one were.
     positions = {"offset_commits": history_positions(writer, "offset_commits", LOG_IDS | {1: 4}, 0)}
     append(History(writer, LOG_IDS | {1: 4}, positions), spark, log, BatchId(2, -1))
@@ -119,7 +125,11 @@ def test_a_row_says_what_the_record_said(spark: SparkSession, writer: TableWrite
 def said(name: str, row: dict[str, Any]) -> dict[str, Any]:
     if name == "undecodable_records":
         return {"key": row["key_bytes"], "value": row["value_bytes"], "reason": row["reason"]}
-    same = {"value_bytes": row["value_bytes"], "is_tombstone": row["is_tombstone"], "value_version": row["value_version"]}
+    same = {
+        "value_bytes": row["value_bytes"],
+        "is_tombstone": row["is_tombstone"],
+        "value_version": row["value_version"],
+    }
     if name == "group_records":
         json_of = {half: json.loads(row[half]) if row[half] else None for half in ("key_json", "value_json")}
         return same | json_of | {"key_type": row["key_type"], "group_id": row["group_id"]}

@@ -1,4 +1,4 @@
-"""Merging by Spark and by delta-rs means the same: both by turns give what a dictionary gives (tests/merge_model.py)."""
+"""Merging by Spark and by delta-rs means the same: by turns they do what a dictionary does (tests/merge_model.py)."""
 
 from __future__ import annotations
 

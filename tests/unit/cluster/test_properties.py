@@ -121,7 +121,7 @@ def test_no_jaas_no_credentials() -> None:
         (r'"\101\0601"', "A01"),
         (r'"\z"', "z"),
         ('"a;b=c d"', "a;b=c d"),
-        ('"username=\'no\'"', "username='no'"),
+        ("\"username='no'\"", "username='no'"),
         ('"grüß"', "grüß"),
         ("secret-1.x_$", "secret-1.x_$"),
     ],

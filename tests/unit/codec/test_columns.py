@@ -92,6 +92,7 @@ def test_topic_id_tags() -> None:
         b"\0",
         b"\1\0\x10" + uuid,
         b"\1\0\x10" + uuid[:15],
+        b"\1\0",
         b"\1\1\x10" + uuid,
         b"\2\0\x10" + uuid,
         b"\1\0\x0f" + uuid,
@@ -99,14 +100,15 @@ def test_topic_id_tags() -> None:
     ]
     cursor = _cursor(records)
     tagged, at = read_topic_id_tag(cursor, np.ones(len(records), np.bool_))
-    assert tagged.tolist() == [False, True, False, False, False, False, False]
+    assert tagged.tolist() == [False, True, False, False, False, False, True, False]
     assert bytes(cursor.data[at[1] : at[1] + 16]) == uuid
-    assert cursor.reason.tolist() == [OK, OK, BY_RECORD, BY_RECORD, BY_RECORD, BY_RECORD, TRUNCATED]
+    expected = [OK, OK, TRUNCATED, TRUNCATED, BY_RECORD, BY_RECORD, OK, TRUNCATED]
+    assert cursor.reason.tolist() == expected
 
 
 def test_the_first_reason_stays() -> None:
     cursor = _cursor([b"\0", b"\0\0\0\0"])
-    cursor.fail(np.array([True, False]), BY_RECORD)
+    cursor.fail(np.array([0]), BY_RECORD)
     read_int32(cursor)
     read_int64(cursor)
     assert cursor.reason.tolist() == [BY_RECORD, TRUNCATED]

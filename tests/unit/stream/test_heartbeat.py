@@ -35,7 +35,8 @@ class Asked:
 
 
 def test_a_lease_is_given_back_at_the_end(tables: TablesLocation) -> None:
-    with Heartbeat(Lease.acquire(tables), Asked()) as lease:
+    lease = Lease.acquire(tables)
+    with Heartbeat(lease, Asked()):
         assert lease.read().owner == lease.owner
     row = read_lease(tables)
     assert row is not None
@@ -51,7 +52,8 @@ def test_a_lease_is_given_back_after_an_error_too(tables: TablesLocation) -> Non
 
 
 def test_a_sign_of_life_is_given_meanwhile(tables: TablesLocation) -> None:
-    with Heartbeat(Lease.acquire(tables), Asked()) as lease:
+    lease = Lease.acquire(tables)
+    with Heartbeat(lease, Asked()):
         first = lease.read().heartbeat_at
         waited = threading.Event()
         for _ in range(int(LONG / 0.01)):
@@ -62,8 +64,8 @@ def test_a_sign_of_life_is_given_meanwhile(tables: TablesLocation) -> None:
 
 
 def test_a_request_to_stop_is_heard(tables: TablesLocation) -> None:
-    asked = Asked()
-    with Heartbeat(Lease.acquire(tables), asked) as lease:
+    asked, lease = Asked(), Lease.acquire(tables)
+    with Heartbeat(lease, asked):
         request_stop(tables)
         assert asked.at_all.wait(LONG)
         assert asked.by[0] == lease.read().stop_requested_by

@@ -102,6 +102,19 @@ def test_a_load_of_what_the_stream_never_saw_begins_the_history_anew(book: Parti
     assert book.rows[1]["history_complete_from"] == book.rows[1]["load_started_at"]
 
 
+def test_another_log_begins_at_its_own_start(tables: TablesLocation, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.begin_log(1)
+    assert book.log_ids == {0: 0, 1: 1, 2: 0}
+    assert book.next_offsets == {}
+    loaded(book, 1, 10)
+    assert book.next_offsets == {1: 10}
+    assert book.rows[1]["history_complete_from"] == book.rows[1]["load_started_at"]
+    book.write(LOAD)
+    assert [(event["log_id"], event["load_id"]) for event in events(tables)] == [(0, 1), (0, 1), (1, 2), (1, 2)]
+    assert PartitionBook(tables, range(3)).log_ids == book.log_ids
+
+
 def test_batches_advance_and_never_go_back(book: PartitionBook) -> None:
     loaded(book, 0, 10)
     loaded(book, 1, 10)
@@ -172,3 +185,16 @@ def test_a_batch_writes_the_book_once(tables: TablesLocation, book: PartitionBoo
     assert PartitionBook(tables, range(3)).next_offsets == {1: 100}
     book.write(BatchId(1, 1))
     assert PartitionBook(tables, range(3)).next_offsets == {1: 200}
+
+
+def test_a_new_log_starts_from_nothing(tmp_path: Path) -> None:
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster", "new")
+    book = PartitionBook(tables, [0])
+    book.start_load({0: 100})
+    book.finish_load(0, records=1, groups=1, offsets=1)
+    book.begin_log(0)
+    assert (book.log_ids, book.next_offsets) == ({0: 1}, {})
+    book.start_load({0: 10})
+    book.finish_load(0, records=1, groups=1, offsets=1)
+    assert book.next_offsets == {0: 10}

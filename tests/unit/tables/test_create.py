@@ -2,10 +2,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
-from offsetstream.tables import create
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
@@ -87,13 +87,13 @@ def test_where_one_table_is_refused_none_is_created(tables: TablesLocation) -> N
 
 
 def test_a_delta_table_that_is_not_ours_is_refused(tables: TablesLocation) -> None:
-    DeltaTable.create(tables.table("groups"), DeltaTable.create(tables.table("x"), schema_of_one_column()).schema())
+    DeltaTable.create(tables.table("groups"), schema_of_one_column())
     with pytest.raises(TablesError, match=r"groups/? belongs to the cluster unknown"):
         create_tables(tables, "cluster-1", "new")
 
 
-def schema_of_one_column() -> create.Schema:
-    return create.Schema([create.Field("a", create.PrimitiveType("string"))])
+def schema_of_one_column() -> Schema:
+    return Schema([Field("a", PrimitiveType("string"))])
 
 
 def test_another_schema_version_is_refused(tables: TablesLocation) -> None:

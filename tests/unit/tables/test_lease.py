@@ -1,5 +1,8 @@
-"""The lease, against real Delta tables. In one process only one job runs, so a lease of this very process is a dead one's:
-where two jobs are alive at once, the tests take processes or say that the other is on another host."""
+"""The lease, in real Delta tables.
+
+One process runs one job, so a lease of this very process is a dead one's. Where two jobs are to be alive at once, the
+tests take processes, or say that the other one is elsewhere.
+"""
 
 from __future__ import annotations
 

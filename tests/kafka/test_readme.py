@@ -1,0 +1,57 @@
+"""The README's examples work as they stand: in a folder of their own, against a real broker."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "from the README")]})
+    return tmp_path_factory.mktemp("readme")
+
+
+def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    assert len(COMMANDS) > 4
+    for command in COMMANDS:
+        shown = subprocess.run(
+            command.replace("localhost:9092", own_kafka.bootstrap_server).split(),
+            cwd=folder,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert shown.returncode == 0, (command, shown.stderr)
+        assert " run " in command or "billing" in shown.stdout + shown.stderr, command
+
+
+def test_the_python_example_works(folder: Path) -> None:
+    assert len(PYTHON) == 1
+    shown = subprocess.run([sys.executable, "-c", PYTHON[0]], cwd=folder, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "billing" in shown.stdout
+
+
+def test_the_help_names_every_command(folder: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "offsetstream"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    for command in COMMANDS:
+        assert f"\n  {command.split()[1]} " in shown.stdout + shown.stderr

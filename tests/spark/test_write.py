@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from offsetstream.tables import write
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId, WriterSessions, app_id, in_parallel
+from offsetstream.tables.write import TableWriter
+
+TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
+OF_PARTITION_1 = "target.offsets_partition IN (1)"
+
+
+def states(tables: TablesLocation) -> dict[str, str]:
+    return {row["group_id"]: row["state"] for row in read_rows(DeltaTable(tables.table("groups")))}
+
+
+@pytest.mark.parametrize("small_rows", [0, 2])
+def test_merging_few_rows_and_many_is_the_same(
+    spark: SparkSession,
+    writer: TableWriter,
+    tables: TablesLocation,
+    monkeypatch: pytest.MonkeyPatch,
+    small_rows: int,
+) -> None:
+    monkeypatch.setattr(write, "SMALL_ROWS", small_rows)
+    columns = load_schema("groups").arrow
+
+    def merge(batch: BatchId, groups: dict[str, str], **how: Any) -> None:
+        rows = [{"offsets_partition": 1, "group_id": name, "state": state} for name, state in groups.items()]
+        writer.merge("groups", spark.createDataFrame(pa.Table.from_pylist(rows, schema=columns)), batch, **how)
+
+    assert writer.is_empty("groups")
+    merge(BatchId(1, 0), {"a": "Empty", "b": "Empty", "c": "Empty"})
+    merge(BatchId(1, 0), {"a": "Dead"})
+    assert states(tables) == {"a": "Empty", "b": "Empty", "c": "Empty"}
+    merge(BatchId(1, 1), {"a": "Stable", "d": "Empty"})
+    assert states(tables) == {"a": "Stable", "b": "Empty", "c": "Empty", "d": "Empty"}
+    merge(BatchId(1, -1), {"b": "Stable"}, only=OF_PARTITION_1)
+    assert states(tables) == {"b": "Stable"}
+    assert DeltaTable(tables.table("groups")).transaction_version(app_id("groups")) == BatchId(1, 1).version
+    assert not writer.is_empty("groups")
+    assert [row.state for row in writer.rows("groups").collect()] == ["Stable"]
+
+
+def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, writer: TableWriter) -> None:
+    spark.conf.set(BULK[0], "true")
+    try:
+        with pytest.raises(ValueError, match="of the load"), writer.bulk():
+            assert [spark.conf.get(name) for name in BULK] == ["false", "false"]
+            raise ValueError("of the load")
+        assert [spark.conf.get(name, None) for name in BULK] == ["true", None]
+    finally:
+        spark.conf.unset(BULK[0])
+
+
+def test_a_merges_session_is_like_the_jobs_and_holds_its_transaction_only_meanwhile(spark: SparkSession) -> None:
+    sessions = WriterSessions(spark)
+    with pytest.raises(ValueError, match="of the merge"), sessions.transaction("groups", BatchId(2, 5)) as session:
+        assert [session.conf.get(name) for name in TRANSACTION] == [app_id("groups"), str(BatchId(2, 5).version)]
+        for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
+            assert session.conf.get(name) == spark.conf.get(name)
+        raise ValueError("of the merge")
+    assert [session.conf.get(name, None) for name in TRANSACTION] == [None, None]
+    assert [spark.conf.get(name, None) for name in TRANSACTION] == [None, None]
+    with sessions.transaction("groups", BatchId(2, -1)) as again:
+        assert again is session
+        assert [again.conf.get(name, None) for name in TRANSACTION] == [None, None]
+    with sessions.transaction("group_members", BatchId(2, 5)) as other:
+        assert other is not session
+
+
+def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(spark: SparkSession) -> None:
+    barrier, ended = threading.Barrier(3, timeout=30), list[str]()
+
+    def step(name: str) -> None:
+        barrier.wait()  # none can go on alone
+        if name == "bad":
+            raise ValueError("of a step")
+        ended.append(name)
+
+    with pytest.raises(ValueError, match="of a step"):
+        in_parallel(spark, [lambda: step("bad"), lambda: step("one"), lambda: step("two")])
+    assert sorted(ended) == ["one", "two"]
+
+
+def test_one_step_or_none(spark: SparkSession) -> None:
+    threads = list[threading.Thread]()
+    in_parallel(spark, [lambda: threads.append(threading.current_thread())])
+    in_parallel(spark, [])
+    assert threads == [threading.current_thread()]
