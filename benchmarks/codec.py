@@ -134,7 +134,7 @@ def _seconds(run: Callable[[], object]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=300_000)
-    parser.add_argument("--batch", type=int, default=10_000, help="records in an Arrow batch (default: Spark's 10,000)")
+    parser.add_argument("--batch", type=int, default=100_000, help="records in an Arrow batch (default: the job's)")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     records = make_records(options.records)

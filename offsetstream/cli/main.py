@@ -17,6 +17,10 @@ SUBCOMMANDS = {
     "demo": ("offsetstream.cli.demo:demo", "See it all at work on a broker of its own."),
     "groups": ("offsetstream.cli.groups:groups", "List and describe groups, from the tables."),
     "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets, from the tables."),
+    "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
+    "encode": ("offsetstream.cli.encode:encode", "Encode decoded records again, as any release would."),
+    "dump": ("offsetstream.cli.dump:dump", "Print the records straight from a cluster."),
+    "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
 }
 
 

@@ -44,10 +44,9 @@ def strings(data: npt.NDArray[np.uint8], slices: list[Slices], valid: list[Bools
     for index, (part, mask) in enumerate(zip(slices, valid, strict=True)):
         offsets[2 * index : -1 : step] = part.start
         offsets[2 * index + 1 :: step] = part.end
-        nulls = (~mask).nonzero()[0]
-        offsets[nulls * step + 2 * index + 1] = part.start[nulls]
-    offsets[-1] = offsets[-2] if rows else 0
-    np.minimum(offsets, len(data), out=offsets)  # a record that is not valid may point beyond the end
+        nulls = (~mask).nonzero()[0] * step + 2 * index
+        offsets[nulls] = offsets[nulls + 1] = 0  # a record that is not valid may point anywhere
+    offsets[-1] = len(data)
     elements = pa.Array.from_buffers(pa.binary(), rows * step, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     columns = []
     for index, mask in enumerate(valid):

@@ -180,9 +180,9 @@ class _Batch:
 def _nulls(array: pa.Array) -> Bools:
     if array.null_count == 0:
         return np.zeros(len(array), np.bool_)
-    bits = np.frombuffer(array.buffers()[0], np.uint8)
-    valid = np.unpackbits(bits, count=array.offset + len(array), bitorder="little")[array.offset :]
-    mask: Bools = valid == 0
+    byte, bit = divmod(array.offset, 8)
+    bits = np.frombuffer(array.buffers()[0], np.uint8, offset=byte)
+    mask: Bools = np.unpackbits(bits, count=bit + len(array), bitorder="little")[bit:] == 0
     return mask
 
 

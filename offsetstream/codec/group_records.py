@@ -19,6 +19,7 @@ _BY_PROTOCOL_TYPE: dict[str, tuple[_Decoder, _Decoder]] = {
     "consumer": (decode_subscription, decode_assignment),
     "connect": (decode_connect_subscription, decode_connect_assignment),
 }
+_REMEMBERED_BYTES = 1024
 JSON_COLUMNS = ("key_json", "value_json", "value_decoded_json")
 
 
@@ -86,9 +87,16 @@ def _decoded(document: JsonObject, decoders: dict[str, _Decoder]) -> JsonObject:
     return {**document, **{name: _try(decoder, document[name]) for name, decoder in decoders.items()}}
 
 
-@lru_cache(maxsize=4096)  # the members of a group mostly repeat each other, and the group's earlier records
 def _try(decoder: _Decoder, data: bytes) -> Any:
+    return _remembered(decoder, data) if len(data) <= _REMEMBERED_BYTES else _or_bytes(decoder, data)
+
+
+def _or_bytes(decoder: _Decoder, data: bytes) -> Any:
     try:
         return decoder(data)
     except Malformed:
         return data
+
+
+# The members of a group mostly repeat each other, and the group's earlier records.
+_remembered = lru_cache(maxsize=4096)(_or_bytes)

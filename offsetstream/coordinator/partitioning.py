@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
+from offsetstream.codec.text import java_hash
 
 _INT_MIN = -(2**31)
-
-
-def java_hash(text: str) -> int:
-    """Return Java's ``String.hashCode``: over UTF-16 code units, in 32 bits, signed."""
-    # surrogatepass: a lone surrogate cannot come from Kafka, yet must not stop a look-up.
-    units = array("H", text.encode("utf-16-le", "surrogatepass"))
-    if sys.byteorder == "big":
-        units.byteswap()
-    value = 0
-    for unit in units:
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - 2**32 if value >= 2**31 else value
 
 
 def partition_for(group_id: str, partitions: int) -> int:

@@ -28,17 +28,24 @@ def decode(raw: DataFrame, partitions: int) -> DataFrame:
     ``partitions`` is the partition count of the topic. The raw key and value stay, and whatever else was there.
     """
     udf = _udf(partitions)
-    # Each task with a Python stage costs 0.2 s, and the topic has 50 partitions: as many tasks as cores.
-    few = raw.coalesce(os.cpu_count() or 2)
-    decoded = few.select("*", udf("offsets_partition", "key", "value").alias("decoded")).select("*", "decoded.*")
-    return decoded.drop("decoded").withColumns(
-        {
-            "commit_timestamp": timestamp_of("commit_timestamp_ms"),
-            "expire_timestamp": timestamp_of("expire_timestamp_ms"),
-            "key_bytes": F.col("key"),
-            "value_size": F.length("value").cast("int"),
-        }
+    decoded = as_few_tasks(raw).select("*", udf("offsets_partition", "key", "value").alias("decoded"))
+    return (
+        decoded.select("*", "decoded.*")
+        .drop("decoded")
+        .withColumns(
+            {
+                "commit_timestamp": timestamp_of("commit_timestamp_ms"),
+                "expire_timestamp": timestamp_of("expire_timestamp_ms"),
+                "key_bytes": F.col("key"),
+                "value_size": F.length("value").cast("int"),
+            }
+        )
     )
+
+
+def as_few_tasks(records: DataFrame) -> DataFrame:
+    """Return the records in as many tasks as cores: the topic has 50 partitions, and each Python stage its cost."""
+    return records.coalesce(os.cpu_count() or 2)
 
 
 def is_commit() -> Column:

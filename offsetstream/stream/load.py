@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.stream.cells import last_of_raw_key
-from offsetstream.stream.decode import decode
+from offsetstream.stream.decode import as_few_tasks, decode
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
@@ -65,7 +65,8 @@ class Loader:
         if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
-            raw = self._source.read(self._writer.spark, start, stable)
+            # Read once, used for the history, its undecodable records, and the state.
+            raw = as_few_tasks(self._source.read(self._writer.spark, start, stable)).persist()
             with self._writer.bulk():
                 self._append_history(raw, history, batch)
             cells = last_of_raw_key(decodable(self._writer, raw, self._book.log_ids))
@@ -74,6 +75,7 @@ class Loader:
             per_partition = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
             records = {row.offsets_partition: row.records for row in per_partition}
             cells.unpersist()
+            raw.unpersist()
         self._finish(sorted(ends), records, batch)
 
     def _append_history(self, raw: DataFrame, history: History, batch: BatchId) -> None:

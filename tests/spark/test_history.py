@@ -54,8 +54,14 @@ def greatest(log: Iterable[Record], table: str) -> dict[int, int]:
     return {record.offsets_partition: record.record_offset for record in own}  # they are in order
 
 
-def append(history: History, spark: SparkSession, log: Iterable[Record], batch: BatchId) -> None:
-    history.append(decode(frame(spark, log), PARTITIONS), batch)
+def append(
+    history: History,
+    spark: SparkSession,
+    log: Iterable[Record],
+    batch: BatchId,
+    tables: tuple[str, ...] = RECORD_TABLES,
+) -> None:
+    history.append(decode(frame(spark, log), PARTITIONS), batch, tables)
 
 
 def test_a_record_is_appended_once_whatever_is_repeated(
@@ -70,40 +76,35 @@ def test_a_record_is_appended_once_whatever_is_repeated(
     append(history, spark, first, BatchId(1, 0))  # the same batch again
     assert places(tables) == expected_places(first)
 
-    # The next job does not know how far the last one came, and reads everything again.
+    # The next job begins with a load, which reads everything again.
     positions = {table: history_positions(writer, table, LOG_IDS, 0) for table in RECORD_TABLES}
     assert positions == {table: greatest(first, table) for table in RECORD_TABLES}
-    append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, 0))
+    append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, -1))
     assert places(tables) == expected_places(log)
-    batches = {
-        (row["checkpoint_id"], row["batch_id"], row["record_offset"] < 40) for row in rows(tables, "offset_commits")
-    }
-    assert batches == {(1, 0, True), (2, 0, False)}
-
-    # A load appends nothing that is there.
-    positions = {table: history_positions(writer, table, LOG_IDS, 0) for table in RECORD_TABLES}
-    append(History(writer, LOG_IDS, positions), spark, log, BatchId(3, -1))
-    assert places(tables) == expected_places(log)
+    found = rows(tables, "offset_commits")
+    batches = {(row["checkpoint_id"], row["batch_id"], row["record_offset"] < 40) for row in found}
+    assert batches == {(1, 0, True), (2, -1, False)}
 
 
 def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: SparkSession, writer: TableWriter) -> None:
-    log = [record for record in random_log(4, 25) if table_of(record) == "offset_commits"]
-    append(History(writer, LOG_IDS, {}), spark, log, BatchId(1, -1))
-    last = greatest(log, "offset_commits")
-    assert history_positions(writer, "offset_commits", LOG_IDS, 0) == last
-    assert history_positions(writer, "offset_commits", LOG_IDS | {1: 4}, 0) == {
-        p: at for p, at in last.items() if p != 1
-    }
+    commits = "offset_commits"
+    log = [record for record in random_log(4, 25) if table_of(record) == commits]
+    last = greatest(log, commits)
+
+    def positions(log_ids: dict[int, int], above: int = 0) -> dict[int, int]:
+        return history_positions(writer, commits, log_ids, above)
+
+    append(History(writer, LOG_IDS, {}), spark, log, BatchId(1, -1), (commits,))
+    assert positions(LOG_IDS) == last
     above = sorted(last.values())[2]
-    assert history_positions(writer, "offset_commits", LOG_IDS, above) == {
-        p: at for p, at in last.items() if at >= above
-    }
+    assert positions(LOG_IDS, above) == {partition: at for partition, at in last.items() if at >= above}
     # A partition whose log is another begins anew, whatever the offsets of the old one were.
-    positions = {"offset_commits": history_positions(writer, "offset_commits", LOG_IDS | {1: 4}, 0)}
-    append(History(writer, LOG_IDS | {1: 4}, positions), spark, log, BatchId(2, -1))
-    ids = Counter((row.offsets_partition, row.log_id) for row in writer.rows("offset_commits").collect())
-    counts = Counter(record.offsets_partition for record in log)
-    assert ids == {(0, 0): counts[0], (1, 3): counts[1], (1, 4): counts[1], (2, 1): counts[2], (3, 0): counts[3]}
+    other = LOG_IDS | {1: 4}
+    assert positions(other) == {partition: at for partition, at in last.items() if partition != 1}
+    append(History(writer, other, {commits: positions(other)}), spark, log, BatchId(2, -1), (commits,))
+    ids = Counter((row.offsets_partition, row.log_id) for row in writer.rows(commits).collect())
+    count = Counter(record.offsets_partition for record in log)
+    assert ids == {(0, 0): count[0], (1, 3): count[1], (1, 4): count[1], (2, 1): count[2], (3, 0): count[3]}
 
 
 def test_a_row_says_what_the_record_said(spark: SparkSession, writer: TableWriter, tables: TablesLocation) -> None:

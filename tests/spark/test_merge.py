@@ -18,7 +18,7 @@ from offsetstream.tables.transaction import BatchId, WriterSessions
 from tests.merge_model import MergeModel, Row, Step, in_order, random_steps, source_table
 from tests.spark.conftest import new_tables
 
-STEPS = 8
+STEPS = 6
 
 
 class Merger:

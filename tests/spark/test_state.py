@@ -85,7 +85,7 @@ def test_a_load_is_a_replay(
 
 @pytest.mark.parametrize(
     ("coordinator", "crashes"),
-    [("new", ("groups", "group_cells")), ("classic", ("committed_offsets", "member_assignments"))],
+    [("new", ("groups", "group_cells")), ("classic", ("member_assignments",))],
 )
 def test_batches_that_are_interrupted_and_repeated_are_a_replay(
     spark: SparkSession, writer: TableWriter, tables: TablesLocation, coordinator: str, crashes: tuple[str, ...]

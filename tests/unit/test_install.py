@@ -33,4 +33,3 @@ def test_a_wrong_or_missing_java(tmp_path: Path, version: str | None, words: str
     assert words in done.stderr
     assert "install Java 17" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-

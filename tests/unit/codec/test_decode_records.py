@@ -193,13 +193,14 @@ def test_reasons() -> None:
     ]
 
 
-def _sample(count: int) -> list[Record]:
+def sample(count: int) -> list[Record]:
+    """Records of all kinds, good and broken, always the same."""
     rng = Random(count)
     return [_record(rng) for _ in range(count)]
 
 
 def test_slices_chunks_and_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = _sample(300)
+    records = sample(300)
     keys, values = pa.array([key for key, _ in records], pa.binary()), pa.array([value for _, value in records])
     whole = decode_records(keys, values)
     assert decode_records(keys.slice(100, 50), values.slice(100, 50)) == whole.slice(100, 50)

@@ -69,3 +69,6 @@ def test_hash_map_order() -> None:
     assert in_hash_map_order(["q", "a"]) == ["a", "q"]  # 0x71 and 0x61 meet in a table of 16
     assert in_hash_map_order(["s", "b", "c"]) == ["b", "c", "s"]
     assert in_hash_map_order([chr(0x61 + n) for n in range(11)] + ["q"])[:2] == ["a", "b"]  # 12 need a table of 32
+    letters = ["a", "B", *(chr(0x63 + n) for n in range(22))]
+    assert in_hash_map_order(letters[:23])[:2] == ["a", "B"]  # 0x61 and 0x42 in a table of 32
+    assert in_hash_map_order(letters)[0] == "B"  # 24 need one of 64

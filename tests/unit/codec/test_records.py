@@ -109,6 +109,40 @@ def test_an_empty_struct_with_an_unknown_tag_is_not_the_default() -> None:
     assert decode_value(5, written)[1]["classicMemberMetadata"] == {"sessionTimeoutMs": 0, "supportedProtocols": []}
 
 
+def test_tags_are_written_in_ascending_order() -> None:
+    data = WithUnknownTags({"epoch": 10, "metadataHash": 1})
+    data.unknown_tags = [(101, b"x"), (100, b"")]
+    written = encode_value(3, {"version": 0, "data": data}) or b""
+    assert written == bytes.fromhex("0000 0000000a 03 00 08 0000000000000001 64 00 65 01 78")
+
+
+@pytest.mark.parametrize(("payload", "expected"), [(b"", {}), (b"\1", {}), (b"\0", {"assignmentEpochs": None})])
+def test_tagged_arrays_are_empty_by_default_not_null(payload: bytes, expected: JsonObject) -> None:
+    """Records 8 and 22: absent and empty are not shown, an explicit null is."""
+    section = b"\1\0" + bytes([len(payload)]) + payload if payload else b"\0"
+    current = b"\0\0" + b"\0\0\0\1" * 2 + b"\0" + b"\2" + bytes(16) + b"\1" + section + b"\1\0"
+    (assigned,) = decode_value(8, current)[1]["assignedPartitions"]
+    assert assigned == {"topicId": "A" * 22, "partitions": []} | expected
+    streams = b"\0\0" + b"\0\0\0\1" * 2 + b"\1" + b"\2" + b"\2s\1" + section + b"\1" * 5 + b"\0"
+    (active,) = decode_value(22, streams)[1]["activeTasks"]
+    assert active == {"subtopologyId": "s", "partitions": []} | expected
+
+
+def test_tags_of_record_17() -> None:
+    head = b"\0\0" + b"\0\0\0\5" + bytes(7) + b"\x09"
+    plain = {"epoch": 5, "metadataHash": 9}
+    assert decode_value(17, head + b"\0")[1] == plain
+    defaults = b"\4" + b"\0\4\xff\xff\xff\xff" + b"\1\1\1" + b"\2\4\xff\xff\xff\xff" + b"\3\4\xff\xff\xff\xff"
+    assert decode_value(17, head + defaults)[1] == plain
+    given = b"\4" + b"\3\4\0\0\0\3" + b"\2\4\xff\xff\xff\xfe" + b"\1\1\0" + b"\0\4\0\0\0\0"  # any order
+    assert list(decode_value(17, head + given)[1].items())[2:] == [
+        ("validatedTopologyEpoch", 0),
+        ("lastAssignmentConfigs", None),
+        ("storedDescriptionTopologyEpoch", -2),
+        ("failedDescriptionTopologyEpoch", 3),
+    ]
+
+
 def _member(**more: object) -> JsonObject:
     names = {"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"]}
     return names | {"subscribedTopicRegex": None, "rebalanceTimeoutMs": 1, "serverAssignor": None} | more

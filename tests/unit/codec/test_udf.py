@@ -6,11 +6,11 @@ from pyspark.sql.types import StructType
 
 from offsetstream.codec import DECODED_SCHEMA, decode_records
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
-from tests.unit.codec.test_decode_records import _sample
+from tests.unit.codec.test_decode_records import sample
 
 
 def test_a_frame_of_arrow_columns_without_a_copy() -> None:
-    records = _sample(100)
+    records = sample(100)
     keys, values = pd.Series([key for key, _ in records]), pd.Series([value for _, value in records])
     frame = decode_series(keys, values)
     assert list(frame.columns) == DECODED_SCHEMA.names

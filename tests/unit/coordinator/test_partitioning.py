@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.coordinator.partitioning import java_hash, partition_for
+from offsetstream.codec.text import java_hash
+from offsetstream.coordinator.partitioning import partition_for
 
 # Reference 7: group id, String.hashCode, partition of 50.
 TABLE = [

@@ -1,0 +1,78 @@
+"""Records as lines: read from a file or stdin, written to a file or stdout, one at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from offsetstream.codec.text import jackson
+from offsetstream.errors import UsageError
+
+Command = Callable[..., None]
+_STDIO = "-"
+
+
+def input_argument(command: Command) -> Command:
+    """Add the argument ``input_file``: ``FILE`` or ``-``, which is the default."""
+    return click.argument("input_file", metavar="[FILE|-]", default=_STDIO)(command)
+
+
+def file_option(command: Command) -> Command:
+    """Add ``--file``, which :func:`open_output` takes."""
+    return click.option("--file", "output_file", metavar="FILE", help="Write to this file, not to stdout.")(command)
+
+
+def convert_lines(input_file: str, output_file: str | None, convert: Callable[[str], str | None]) -> None:
+    """Write what ``convert`` makes of each line (the line without its end), nothing for None.
+
+    Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened.
+    """
+    with _open_input(input_file) as source, open_output(output_file) as target:
+        for line in source:
+            # Bytes that are not UTF-8 become lone surrogates, and those are written as JSON writes them: \udcff.
+            converted = _converted(line.decode("utf-8", "surrogateescape").rstrip("\r\n"), convert)
+            if converted is not None:
+                target.write(converted.encode("utf-8", "backslashreplace"))
+                if target.isatty():
+                    target.flush()
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[BinaryIO]:
+    """Open the file, or stdout; UsageError if it cannot be opened. A pipe that nobody reads is click's to end."""
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with _open(path, "wb", "write", "name another file by --file") as file:
+        yield file
+
+
+@contextmanager
+def _open_input(path: str) -> Iterator[BinaryIO]:
+    if path == _STDIO:
+        yield sys.stdin.buffer
+        return
+    with _open(path, "rb", "read", "name a file of lines, or - for stdin") as file:
+        yield file
+
+
+def _open(path: str, mode: str, verb: str, advice: str) -> BinaryIO:
+    try:
+        file: BinaryIO = Path(path).open(mode)  # type: ignore[assignment]  # noqa: SIM115 - the caller closes it
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot {verb} {path}: {reason}; {advice}") from error
+    return file
+
+
+def _converted(line: str, convert: Callable[[str], str | None]) -> str | None:
+    try:
+        return convert(line)
+    except RecursionError:
+        return jackson({"error": "the line is nested too deeply", "line": line}) + "\n"

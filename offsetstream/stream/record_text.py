@@ -1,0 +1,173 @@
+"""Batches of records as lines of text, whole columns at a time.
+
+The lines are those of ``codec.lines`` and ``codec.kafka_text``, which go record by record: they serve the records
+that are no offset commits, or broken, and these are few.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offsetstream.codec.decoding import decode_records
+from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORMATTER, kafka_json, kafka_text
+from offsetstream.codec.lines import decode_line
+from offsetstream.codec.text import jackson
+from offsetstream.codec.wire import Malformed
+
+RAW_SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+"""The columns of a batch to format; timestamps are milliseconds since 1970."""
+
+Lines: TypeAlias = tuple[pa.Array, dict[int, str]]
+_NONE = -1
+_HAS_EPOCH, _EXPIRES = (3, 4), (1,)  # the versions of an offset commit's value that have the field
+
+
+def format_batch(raw: pa.RecordBatch, line_format: str) -> Lines:
+    """Format a batch of RAW_SCHEMA as ``records``, ``json``, ``kafka`` or ``kafka-text``.
+
+    Returns one text a record, its newline in it, null for a record that the format leaves out; and why records could
+    not be printed, by their row: only in Kafka's formats, which have no place for that.
+    """
+    return _FORMATS[line_format](raw)
+
+
+def _records(raw: pa.RecordBatch) -> Lines:
+    cells = (_json_null(pa.array(map(_base64, raw[name].to_pylist()), pa.string())) for name in ("key", "value"))
+    return _with_place(raw, *cells), {}
+
+
+def _json(raw: pa.RecordBatch) -> Lines:
+    decoded = decode_records(raw["key"], raw["value"])
+    lines = _with_place(raw, *_json_columns(decoded))
+    rows = pc.indices_nonzero(decoded["error"].is_valid())
+    originals, _ = _records(raw.take(rows))
+    return _replace(lines, rows, [decode_line(line) + "\n" for line in originals.to_pylist()]), {}
+
+
+def _kafka(raw: pa.RecordBatch) -> Lines:
+    decoded = decode_records(raw["key"], raw["value"])
+    key, value = _json_columns(decoded)
+    printed = pc.is_in(decoded["key_type"], pa.array([*OFFSETS_FORMATTER, *GROUP_METADATA_FORMATTER], pa.int16()))
+    lines = _join('{"key":', pc.if_else(printed, key, None), ',"value":', value, "}\n")
+    return _by_record(raw, lines, pc.indices_nonzero(decoded["error"].is_valid()), _kafka_json_line)
+
+
+def _kafka_text(raw: pa.RecordBatch) -> Lines:
+    decoded = decode_records(raw["key"], raw["value"])
+    epoch, expiry = _texts(decoded["leader_epoch"]), _texts(decoded["expire_timestamp_ms"])
+    value = _join(
+        *("OffsetAndMetadata(offset=", _texts(decoded["committed_offset"])),
+        *(", leaderEpoch=", _or(_join("Optional[", epoch, "]"), "Optional.empty"), ", metadata=", decoded["metadata"]),
+        *(", commitTimestamp=", _texts(decoded["commit_timestamp_ms"])),
+        *(", expireTimestamp=", _or(_join("Some(", expiry, ")"), "None"), ")"),
+    )
+    lines = _join(
+        *("[", decoded["group_id"], ",", decoded["topic"], ",", _texts(decoded["partition"]), "]::"),
+        *(pc.if_else(decoded["is_tombstone"], "NULL", value), "\n"),
+    )
+    of_groups = pc.is_in(decoded["key_type"], pa.array([*GROUP_METADATA_FORMATTER], pa.int16()))
+    rows = pc.indices_nonzero(pc.or_(decoded["error"].is_valid(), of_groups))
+    return _by_record(raw, lines, rows, kafka_text)
+
+
+def _kafka_json_line(key: bytes | None, value: bytes | None) -> str | None:
+    text = kafka_json(key, value)
+    return None if text is None else text + "\n"
+
+
+_FORMATS: dict[str, Callable[[pa.RecordBatch], Lines]] = {
+    "records": _records,
+    "json": _json,
+    "kafka": _kafka,
+    "kafka-text": _kafka_text,
+}
+LINE_FORMATS = tuple(_FORMATS)
+
+
+def _json_columns(decoded: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """Return Kafka's JSON of key and value, null where a record could not be decoded."""
+    key = _join(
+        *('{"type":', _texts(decoded["key_type"]), ',"data":{"group":', _quoted(decoded["group_id"]), ',"topic":'),
+        *(_quoted(decoded["topic"]), ',"partition":', _texts(decoded["partition"]), "}}"),
+    )
+    version = decoded["value_version"]
+    value = _join(
+        *('{"version":', _texts(version), ',"data":{"offset":', _texts(decoded["committed_offset"])),
+        *(_if_in(version, _HAS_EPOCH, ',"leaderEpoch":', decoded["leader_epoch"]), ',"metadata":'),
+        *(_quoted(decoded["metadata"]), ',"commitTimestamp":', _texts(decoded["commit_timestamp_ms"])),
+        _if_in(version, _EXPIRES, ',"expireTimestamp":', decoded["expire_timestamp_ms"]),
+        *(_or(_join(',"topicId":"', decoded["topic_id"], '"'), ""), "}}"),  # a tagged field: absent where zero
+    )
+    either = pc.coalesce(value, decoded["value_json"])
+    return pc.coalesce(key, decoded["key_json"]), pc.if_else(decoded["is_tombstone"], "null", either)
+
+
+def _with_place(raw: pa.RecordBatch, key: pa.Array, value: pa.Array) -> pa.Array:
+    place = (f'{sign}"{name}":' for sign, name in zip("{,,", RAW_SCHEMA.names, strict=False))
+    numbers = (_texts(raw[name]) for name in RAW_SCHEMA.names[:3])
+    pieces = (piece for pair in zip(place, numbers, strict=True) for piece in pair)
+    return _join(*pieces, ',"key":', key, ',"value":', value, "}\n")
+
+
+def _by_record(raw: pa.RecordBatch, lines: pa.Array, rows: pa.Array, print_record: Callable[..., str | None]) -> Lines:
+    found: list[str | None] = []
+    broken: dict[int, str] = {}
+    taken = raw.take(rows)
+    for row, key, value in zip(rows.to_pylist(), taken["key"].to_pylist(), taken["value"].to_pylist(), strict=True):
+        try:
+            found.append(print_record(key, value))
+        except Malformed as reason:
+            found.append(None)
+            broken[row] = str(reason)
+    return _replace(lines, rows, found), broken
+
+
+def _replace(lines: pa.Array, rows: pa.Array, texts: list[str | None] | list[str]) -> pa.Array:
+    if not texts:
+        return lines
+    mask = pc.is_in(pa.array(range(len(lines)), pa.uint64()), rows)
+    return pc.replace_with_mask(lines, mask, pa.array(texts, pa.string()))
+
+
+def _join(*pieces: Any) -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def _texts(numbers: pa.Array) -> pa.Array:
+    return numbers.cast(pa.string())
+
+
+def _or(column: pa.Array, text: str) -> pa.Array:
+    return pc.fill_null(column, text)
+
+
+def _if_in(version: pa.Array, versions: tuple[int, ...], name: str, numbers: pa.Array) -> pa.Array:
+    present = pc.is_in(version, pa.array(versions, pa.int16()))
+    return pc.if_else(present, _join(name, _texts(pc.fill_null(numbers, _NONE))), "")
+
+
+def _json_null(column: pa.Array) -> pa.Array:
+    return _or(column, "null")
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    """Return the texts as JSON; most of them repeat in a batch."""
+    encoded = column.dictionary_encode()
+    return pa.array(map(jackson, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else f'"{b64encode(data).decode("ascii")}"'

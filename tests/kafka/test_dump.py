@@ -1,0 +1,138 @@
+"""`offsetstream dump` prints what Kafka's own console consumer and formatters print of the same topic."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from json import JSONDecoder
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from offsetstream.cluster.client import OFFSETS_TOPIC, Cluster
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_in_transaction, commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.tools import run_tool
+from tests.brokers import BrokerUnderTest
+
+TOPIC = "dump-topic"
+CONSOLE = "console-consumer-"  # the tool's own groups, one more in each run
+JVM = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # Java says so whenever PySpark starts it
+
+
+@pytest.fixture(scope="module")
+def server(kafka: BrokerUnderTest) -> str:
+    """The broker, with commits of every sort, and groups of which one is deleted."""
+    admin = admin_client(kafka.bootstrap_server)
+    create_topics(admin)  # the ledger of the transactions, unless it is there
+    admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(30)
+    offsets = [TopicPartition(TOPIC, number, number * 10, 'a "note"\n\x01 é😀') for number in range(3)]
+    commit_plainly(kafka.bootstrap_server, {f"dump-{number}": offsets for number in range(20)})
+    commit_in_transaction(kafka.bootstrap_server, "dump-committed", offsets, abort=False)
+    commit_in_transaction(kafka.bootstrap_server, "dump-aborted", offsets, abort=True)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_server, "group.id": "dump-live"}, logger=QUIET)
+    consumer.subscribe([TOPIC])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    consumer.close()
+    admin.delete_consumer_groups(["dump-0"])["dump-0"].result(30)
+    return kafka.bootstrap_server
+
+
+def dump(server: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "offsetstream", "dump", "--bootstrap-server", server, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def lines(server: str, *arguments: str) -> list[str]:
+    done = dump(server, *arguments)
+    assert (done.returncode, done.stderr) == (0, JVM)
+    return done.stdout.split("\n")[:-1]
+
+
+def console_consumer(server: str, formatter: str) -> list[str]:
+    """What the formatter prints of the topic, record by record: it puts nothing between them."""
+    printed = run_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        [
+            *("--bootstrap-server", server, "--topic", OFFSETS_TOPIC, "--from-beginning", "--timeout-ms", "6000"),
+            *("--isolation-level", "read_committed", "--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
+        ],
+    )
+    return [printed[start:end] for start, end in _documents(printed)]
+
+
+def _documents(text: str) -> Iterator[tuple[int, int]]:
+    at = 0
+    while at < len(text.rstrip()):
+        _, end = JSONDecoder().raw_decode(text, at)
+        yield at, end
+        at = end
+
+
+def _without_the_tools_groups(printed: list[str]) -> list[str]:
+    return sorted(line for line in printed if not json.loads(line)["key"]["data"]["group"].startswith(CONSOLE))
+
+
+def test_dump_prints_what_the_console_consumer_prints(server: str) -> None:
+    formatters = ("OffsetsMessageFormatter", "GroupMetadataMessageFormatter")
+    theirs = [line for formatter in formatters for line in console_consumer(server, formatter)]
+    ours = lines(server, "--format", "kafka")
+    assert _without_the_tools_groups(ours) == _without_the_tools_groups(theirs)
+    groups = {json.loads(line)["key"]["data"]["group"] for line in ours}
+    assert {"dump-0", "dump-19", "dump-committed", "dump-live"} <= groups
+    assert "dump-aborted" not in groups
+    assert any(json.loads(line)["value"] is None for line in ours)
+
+
+def test_records_are_in_order_and_decode_takes_them(server: str, tmp_path: Path) -> None:
+    raw, documents = (tmp_path / name for name in ("raw", "json"))
+    for line_format, file in (("records", raw), ("json", documents)):
+        assert lines(server, "--format", line_format, "--file", str(file)) == []
+    command = [sys.executable, "-m", "offsetstream", "decode", str(raw)]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == documents.read_bytes()
+    records: list[dict[str, Any]] = [json.loads(line) for line in documents.read_text("utf-8").split("\n")[:-1]]
+    places = [(record["partition"], record["offset"]) for record in records]
+    assert places == sorted(set(places))
+    assert list(records[0]) == ["partition", "offset", "timestamp", "key", "value"]
+    commits = [record for record in records if record["key"]["data"].get("topic") == TOPIC and record["value"]]
+    assert len(commits) > 60
+    for record in commits:
+        assert record["partition"] == partition_for(record["key"]["data"]["group"], 50)
+        assert abs(record["timestamp"] - record["value"]["data"]["commitTimestamp"]) < 60_000
+
+
+def test_one_partition_in_the_text_of_older_releases(server: str) -> None:
+    home = partition_for("dump-committed", 50)
+    printed = "\n".join(lines(server, "--format", "kafka-text", "--offsets-partition", str(home)))
+    for number in range(3):
+        place = f"[dump-committed,{TOPIC},{number}]::OffsetAndMetadata(offset={number * 10}, leaderEpoch="
+        assert printed.count(place) == 1
+
+
+def test_what_cannot_work_is_one_line(server: str, tmp_path: Path) -> None:
+    count = len(Cluster(server).topic_partitions())
+    for arguments, exit_code, words in (
+        (["--offsets-partition", str(count)], 2, f"no partition {count}"),
+        (["--command-config", str(tmp_path / "none")], 2, "cannot read the client properties"),
+        (["--file", str(tmp_path)], 2, f"cannot write {tmp_path}"),
+    ):
+        done = dump(server, *arguments)
+        assert (done.returncode, done.stdout) == (exit_code, "")
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_broken_pipe_ends_quietly(server: str) -> None:
+    command = [sys.executable, "-m", "offsetstream", "dump", "--bootstrap-server", server]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read().decode() == JVM
+        assert process.wait(120) == 1

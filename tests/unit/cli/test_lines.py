@@ -1,0 +1,202 @@
+"""`decode` and `encode` as commands: files and streams, hostile lines, Kafka's formats, the ends."""
+
+import json
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from offsetstream.cli.main import main
+from offsetstream.codec.encode import encode_record
+from offsetstream.codec.kafka_text import kafka_json, kafka_text
+
+_COMMIT = encode_record(
+    {"type": 1, "data": {"group": "gé", "topic": "t", "partition": 0}},
+    {"version": 3, "data": {"offset": 100, "leaderEpoch": 10, "metadata": "meta", "commitTimestamp": 1234}},
+)
+_DELETED = (_COMMIT[0], None)
+_GROUP = encode_record(
+    {"type": 2, "data": {"group": "g"}},
+    {
+        "version": 3,
+        "data": {
+            "protocolType": "consumer",
+            "generation": 3,
+            "protocol": "range",
+            "leader": "m",
+            "currentStateTimestamp": 1,
+            "members": [],
+        },
+    },
+)
+_SHARE = encode_record({"type": 11, "data": {"groupId": "s"}}, None)
+RECORDS = [_COMMIT, _DELETED, _GROUP, _SHARE]
+
+
+def raw(record: tuple[bytes | None, bytes | None], **fields: object) -> str:
+    key, value = (None if cell is None else b64encode(cell).decode() for cell in record)
+    return json.dumps({**fields, "key": key, "value": value}, separators=(",", ":"), ensure_ascii=False)
+
+
+def run(*arguments: str, stdin: str | bytes = b"") -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin)
+
+
+LINES = "".join(raw(record, offset=at) + "\n" for at, record in enumerate(RECORDS))
+
+
+def test_decode_and_encode_are_inverse() -> None:
+    decoded = run("decode", stdin=LINES)
+    assert decoded.exit_code == 0
+    documents = [json.loads(line) for line in decoded.stdout_bytes.splitlines()]
+    assert [document["offset"] for document in documents] == [0, 1, 2, 3]
+    assert documents[0]["value"]["data"]["commitTimestamp"] == 1234
+    assert documents[1] == {"offset": 1, "key": documents[0]["key"], "value": None}
+    encoded = run("encode", "-", stdin=decoded.stdout_bytes)
+    assert (encoded.exit_code, encoded.stdout_bytes.decode()) == (0, LINES)
+
+
+def test_from_a_file_to_a_file(tmp_path: Path) -> None:
+    source, decoded, encoded = (tmp_path / name for name in ("raw", "decoded", "encoded"))
+    source.write_text(LINES, "utf-8")
+    assert run("decode", str(source), "--file", str(decoded)).output == ""
+    assert run("encode", str(decoded), "--file", str(encoded)).output == ""
+    assert encoded.read_text("utf-8") == LINES
+
+
+def test_encode_as_an_older_release() -> None:
+    decoded = run("decode", stdin=LINES).stdout_bytes
+    encoded = run("encode", "--inter-broker-protocol-version", "2.0", stdin=decoded)
+    again = [json.loads(line) for line in run("decode", stdin=encoded.stdout_bytes).stdout_bytes.splitlines()]
+    assert [line["value"] and line["value"]["version"] for line in again[:3]] == [1, None, 1]
+    assert again[3]["error"]
+    assert encoded.exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["decode", "encode"])
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"", "the line is not JSON"),
+        (b"nonsense", "the line is not JSON"),
+        (b"\0", "the line is not JSON"),
+        (b"\xff\xfe{\0", "the line is not JSON"),
+        (b"[1", "the line is not JSON"),
+        (b"1" * 5000, "the line is not JSON"),
+        (b"[" * 100_000, "the line is nested too deeply"),
+        (b"null", 'the line is not an object with "key" and "value"'),
+        (b'{"key":null}', 'the line is not an object with "key" and "value"'),
+        (b'{"value":null}', 'the line is not an object with "key" and "value"'),
+    ],
+)
+def test_a_line_that_is_no_record_gets_one_line_and_spares_the_next(command: str, line: bytes, error: str) -> None:
+    good = run("decode" if command == "encode" else "encode", stdin=_line_of(_COMMIT)).stdout_bytes
+    good = good if command == "encode" else _line_of(_COMMIT).encode()
+    result = run(command, stdin=line + b"\n" + good)
+    assert result.exit_code == 0
+    first, second = result.stdout_bytes.decode().splitlines()
+    assert json.loads(first)["error"] == error
+    assert json.loads(first)["line"].encode("utf-8", "surrogateescape") == line
+    assert "error" not in json.loads(second)
+
+
+def _line_of(record: tuple[bytes | None, bytes | None]) -> str:
+    return raw(record) + "\n"
+
+
+@pytest.mark.parametrize("name", ["key", "value"])
+@pytest.mark.parametrize("cell", ['"?"', '"AA"', '"AAEA\\n"', "5", "{}", "[null]", "true", '"\\ud800"', '"é"'])
+def test_what_is_not_base64_stays_as_it_is(name: str, cell: str) -> None:
+    line = json.dumps(json.loads(raw(_COMMIT, offset=7)) | {name: json.loads(cell)})
+    result = run("decode", stdin=line)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout_bytes) == {"error": f"{name} is not base64", **json.loads(line)}
+
+
+def test_carriage_returns_empty_lines_and_a_last_line_without_an_end() -> None:
+    line = raw(_COMMIT)
+    result = run("decode", stdin=f"{line}\r\n\r\n\n{line}")
+    documents = [json.loads(line) for line in result.stdout_bytes.split(b"\n")[:-1]]
+    assert [document.get("error") for document in documents] == [None, *["the line is not JSON"] * 2, None]
+    assert documents[0] == documents[3]
+    assert b"\r" not in result.stdout_bytes
+
+
+def test_only_newlines_end_lines() -> None:
+    passed = "a\x85b\u2028c\u2029d"
+    result = run("decode", stdin=raw(_COMMIT, note=passed))
+    assert result.stdout_bytes.count(b"\n") == 1
+    assert json.loads(result.stdout_bytes)["note"] == passed
+
+
+def test_huge_lines() -> None:
+    note = "x" * 20_000_000
+    line = raw(_COMMIT, note=note)
+    decoded = run("decode", stdin=line).stdout_bytes
+    assert json.loads(decoded)["note"] == note
+    key = b64encode(_COMMIT[0] + bytes(20_000_000)).decode()
+    document = json.loads(run("decode", stdin=json.dumps({"key": key, "value": None})).stdout_bytes)
+    assert document["value"] is None
+
+
+def test_no_lines() -> None:
+    for command in ("decode", "encode"):
+        assert run(command).output == ""
+
+
+@pytest.mark.parametrize(("line_format", "function"), [("kafka", kafka_json), ("kafka-text", kafka_text)])
+def test_kafkas_formats_leave_out_what_kafka_leaves_out(line_format: str, function: Callable[..., str | None]) -> None:
+    result = run("decode", "--format", line_format, stdin=LINES)
+    assert result.exit_code == 0
+    printed = [str(function(*record)).rstrip("\n") for record in RECORDS[:3]]
+    assert result.stdout_bytes.decode().splitlines() == printed
+    assert "gé" in printed[0]
+
+
+@pytest.mark.parametrize("line_format", ["kafka", "kafka-text"])
+def test_kafkas_formats_tell_what_is_broken_on_stderr(line_format: str) -> None:
+    broken = raw((_COMMIT[0], b"\0"))
+    result = run("decode", "--format", line_format, stdin=f"{broken}\nnonsense\n{'[' * 100_000}\n{raw(_COMMIT)}\n")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 1
+    assert [line.partition(": ")[2][:7] for line in result.stderr.splitlines()] == ["line 1:", "line 2:", "line 3:"]
+    assert "truncated value" in result.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["decode", "no-such-file"],
+        ["encode", "."],
+        ["encode", "--inter-broker-protocol-version", "9.9"],
+        ["encode", "--inter-broker-protocol-version", "nonsense"],
+        ["decode", "--file", "no/such/folder"],
+        ["decode", "a\0b"],
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["decode", "encode"])
+def test_a_broken_pipe_ends_quietly(command: str, tmp_path: Path) -> None:
+    source = tmp_path / "lines"
+    source.write_text("nonsense\n" * 100_000)
+    for taken in (1, 0):
+        started = subprocess.Popen(
+            [sys.executable, "-m", "offsetstream", command, str(source)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        with started as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert [json.loads(process.stdout.readline())["line"] for _ in range(taken)] == ["nonsense"] * taken
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait(60) == 1
