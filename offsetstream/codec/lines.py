@@ -66,6 +66,8 @@ def _parse(line: str) -> JsonObject:
         record = json.loads(line)
     except ValueError:
         raise Malformed("the line is not JSON") from None
+    except RecursionError:
+        raise Malformed("the line is nested too deeply") from None
     if not isinstance(record, dict) or not {"key", "value"} <= record.keys():
         raise Malformed('the line is not an object with "key" and "value"')
     return record

@@ -1,6 +1,6 @@
 """Scala's text forms, as far as Kafka's old formatters print them."""
 
-from offsetstream.codec.text import java_hash
+from offsetstream.java_hash import java_hash
 
 _FIRST_TABLE = 16
 _LOAD_FACTOR = 0.75

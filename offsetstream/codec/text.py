@@ -21,15 +21,6 @@ def java_utf8(data: bytes) -> str:
         return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 code units, in 32 bits, signed."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
 def uuid_text(data: bytes) -> str:
     """Print a UUID of 16 bytes as Kafka does: 22 characters of URL-safe base64, no padding."""
     return urlsafe_b64encode(data)[:22].decode("ascii")

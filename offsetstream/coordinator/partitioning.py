@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetstream.codec.text import java_hash
+from offsetstream.java_hash import java_hash
 
 _INT_MIN = -(2**31)
 

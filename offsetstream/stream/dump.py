@@ -55,7 +55,7 @@ def dump(
         with tempfile.TemporaryDirectory(prefix="offsetstream-dump-") as folder:
             # One task a piece: each costs 0.2 s, and the topic has 50 partitions.
             frames = [_read(spark, source, piece).coalesce(1) for piece in at_once]
-            written = reduce(DataFrame.unionByName, frames).mapInArrow(_writer(folder, line_format), _UNPRINTABLE)
+            written = reduce(DataFrame.unionByName, frames).mapInArrow(text_writer(folder, line_format), _UNPRINTABLE)
             found += [Unprintable(row["count"], *row[:3]) for row in written.collect()]
             _print(Path(folder), target)
     first = min(found, key=lambda each: (each.offsets_partition, each.record_offset), default=None)
@@ -82,15 +82,11 @@ def cut(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
         yield piece
 
 
-def _read(spark: SparkSession, source: KafkaSource, piece: Mapping[int, Range]) -> DataFrame:
-    starts = {partition: start for partition, (start, _) in piece.items()}
-    ends = {partition: end for partition, (_, end) in piece.items()}
-    raw = source.read(spark, starts, ends)
-    return raw.withColumn("record_timestamp", F.unix_millis("record_timestamp"))
+def text_writer(folder: str, line_format: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for mapInArrow: writes batches of raw records to files of text, whose names are in order.
 
-
-def _writer(folder: str, line_format: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for mapInArrow: batches of raw records to files of text, named in their order."""
+    It yields what the format cannot print, a row a batch: the first such record, its reason, how many there are.
+    """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -107,6 +103,13 @@ def _writer(folder: str, line_format: str) -> Callable[[Iterable[pa.RecordBatch]
                 yield pa.RecordBatch.from_pydict({name: [cell] for name, cell in zip(names, cells, strict=True)})
 
     return write
+
+
+def _read(spark: SparkSession, source: KafkaSource, piece: Mapping[int, Range]) -> DataFrame:
+    starts = {partition: start for partition, (start, _) in piece.items()}
+    ends = {partition: end for partition, (_, end) in piece.items()}
+    raw = source.read(spark, starts, ends)
+    return raw.withColumn("record_timestamp", F.unix_millis("record_timestamp"))
 
 
 def _runs(partitions: np.ndarray) -> Iterator[Range]:

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.codec.text import java_hash
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.java_hash import java_hash
 
 # Reference 7: group id, String.hashCode, partition of 50.
 TABLE = [

@@ -1,10 +1,14 @@
-"""How a dump is cut into pieces; that it prints what Kafka prints is shown in tests/kafka/test_dump.py."""
+"""How a dump is cut and written; that it prints what Kafka prints is shown in tests/kafka/test_dump.py."""
 
+from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 
-from offsetstream.stream.dump import cut
+from offsetstream.codec.encode import encode_record
+from offsetstream.stream.dump import cut, text_writer
+from offsetstream.stream.record_text import RAW_SCHEMA
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -24,3 +28,29 @@ def test_pieces_are_whole_and_in_order(seed: int) -> None:
 def test_nothing_to_cut() -> None:
     assert list(cut({}, 0)) == []
     assert list(cut({3: (5, 5)}, 0)) == []
+
+
+def _batch(places: list[tuple[int, int]], value: bytes | None) -> pa.RecordBatch:
+    key, _ = encode_record({"type": 1, "data": {"group": "g", "topic": "t", "partition": 0}}, None)
+    rows = [{"partition": n, "offset": at, "timestamp": 1, "key": key, "value": value} for n, at in places]
+    batch = pa.RecordBatch.from_pylist(rows, RAW_SCHEMA)
+    return batch.rename_columns(["offsets_partition", "record_offset", "record_timestamp", "key", "value"])
+
+
+def test_the_files_names_are_in_the_records_order(tmp_path: Path) -> None:
+    batches = [[(10, 998), (10, 999), (9, 5)], [], [(9, 12), (2, 0), (10, 1000)]]
+    write = text_writer(str(tmp_path), "records")
+    assert list(write(_batch(places, None) for places in batches)) == []
+    text = "".join(file.read_text() for file in sorted(tmp_path.iterdir()))
+    key = '"key":"AAEAAWcAAXQAAAAA","value":null'
+    places = sorted(place for batch in batches for place in batch)
+    assert text == "".join(f'{{"partition":{n},"offset":{at},"timestamp":1,{key}}}\n' for n, at in places)
+
+
+def test_what_cannot_be_printed_is_counted(tmp_path: Path) -> None:
+    write = text_writer(str(tmp_path), "kafka")
+    batches = [_batch([(10, 7)], None), _batch([(9, 5), (9, 6), (3, 8)], b"\0")]
+    assert [row for batch in write(batches) for row in batch.to_pylist()] == [
+        {"offsets_partition": 3, "record_offset": 8, "reason": "truncated value", "count": 3}
+    ]
+    assert "".join(file.read_text() for file in tmp_path.iterdir()).count("\n") == 1
