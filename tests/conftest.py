@@ -1,10 +1,20 @@
 """What all tests share: the broker of the session, and a word in the header on which one it is."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.brokers import BrokerUnderTest, broker_for_tests, origin
+
+
+# Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
+TIERS = ("unit", "oracle", "kafka", "spark")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    items.sort(key=lambda item: TIERS.index(item.path.relative_to(folder).parts[0]))
 
 
 def pytest_report_header() -> str:
