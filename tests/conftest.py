@@ -7,7 +7,6 @@ import pytest
 
 from tests.brokers import BrokerUnderTest, broker_for_tests, origin
 
-
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
 TIERS = ("unit", "oracle", "kafka", "spark")
 
