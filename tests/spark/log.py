@@ -71,26 +71,30 @@ def random_log(seed: int, steps: int) -> list[Record]:
 
 
 class _Partition:
-    """Writes one offsets partition: four groups of its own and one that another partition coordinates."""
+    """Writes one offsets partition: some groups of its own and two that another partition coordinates."""
 
     def __init__(self, seed: int, partition: int) -> None:
         self._rng = Random(f"{seed}/{partition}")
         self._partition = partition
         self._next_offset = self._rng.randrange(10)
-        names = [*HOSTILE, *(f"group-{number}" for number in range(20))]
+        names = [*HOSTILE, *(f"group-{number}" for number in range(40))]
         own = [name for name in names if partition_for(name, PARTITIONS) == partition]
         stray = [name for name in names if partition_for(name, PARTITIONS) == (partition + 1) % PARTITIONS]
-        self._groups = [*self._rng.sample(own, 4), self._rng.choice(stray)]
+        self._groups = [*self._rng.sample(stray, 2), *self._rng.sample(own, 8)]
+        self._simple = self._groups[1:6]  # they have offsets and nothing else
         self._epoch = 0
 
     def run(self, steps: int) -> Iterator[Record]:
-        actions = [self._commit, self._commit, self._forget, self._classic, self._classic_ends, self._undecodable]
+        of_simple = [self._commit, self._commit, self._forget, self._forget, self._classic_ends, self._undecodable]
+        of_others = [*of_simple, self._classic, self._classic, self._classic]
         for _ in range(steps):
             group = self._rng.choice(self._groups)
-            if self._rng.random() < 0.1:
+            if group in self._simple:
+                yield self._rng.choice(of_simple)(group)
+            elif self._rng.random() < 0.25:
                 yield from self._consumer_group(group)
             else:
-                yield self._rng.choice(actions)(group)
+                yield self._rng.choice(of_others)(group)
 
     def _write(self, key: dict[str, Any], value: dict[str, Any] | None) -> Record:
         return self._append(*encode_record(key, value), key, value)
@@ -103,7 +107,8 @@ class _Partition:
         return Record(self._partition, offset, _START_MS + offset * 1000 + 7, key, value, key_json, value_json)
 
     def _commit_key(self, group: str) -> dict[str, Any]:
-        topic, partition = self._rng.choice(["t", "", "a\0'b\n"]), self._rng.randrange(2)
+        topics = ["t"] if group in self._simple else ["t", "", "a\0'b\n"]
+        topic, partition = self._rng.choice(topics), self._rng.randrange(2)
         # Both key versions name the same committed offset.
         return {
             "type": self._rng.choice([0, 1, 1, 1]),
