@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.stream.record_text import format_batch
+from offsetstream.stream.record_text import Unprintable, first_of, format_batch, text_bytes
 from offsetstream.stream.source import KafkaSource
 
 SESSION = {
@@ -28,16 +27,6 @@ STAGED_OFFSETS = 2_000_000  # at once: the text of so many records waits on disk
 _UNPRINTABLE = "offsets_partition INT, record_offset BIGINT, reason STRING, count BIGINT"
 
 Range = tuple[int, int]
-
-
-@dataclass
-class Unprintable:
-    """Records that a format cannot print: how many, and the first of them with its reason."""
-
-    count: int
-    offsets_partition: int
-    record_offset: int
-    reason: str
 
 
 def dump(
@@ -58,10 +47,7 @@ def dump(
             written = reduce(DataFrame.unionByName, frames).mapInArrow(text_writer(folder, line_format), _UNPRINTABLE)
             found += [Unprintable(row["count"], *row[:3]) for row in written.collect()]
             _print(Path(folder), target)
-    first = min(found, key=lambda each: (each.offsets_partition, each.record_offset), default=None)
-    if first is not None:
-        first.count = sum(each.count for each in found)
-    return first
+    return first_of(found)
 
 
 def cut(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
@@ -95,7 +81,7 @@ def text_writer(folder: str, line_format: str) -> Callable[[Iterable[pa.RecordBa
             lines, broken = format_batch(raw, line_format)
             for start, end in _runs(partitions):
                 name = f"{partitions[start]:010d}-{offsets[start]:020d}"
-                (Path(folder) / name).write_bytes(_bytes(lines.slice(start, end - start)))
+                (Path(folder) / name).write_bytes(text_bytes(lines.slice(start, end - start)))
             if broken:
                 row = min(broken, key=lambda row: (partitions[row], offsets[row]))
                 cells = (partitions[row], offsets[row], broken[row], len(broken))
@@ -117,14 +103,6 @@ def _runs(partitions: np.ndarray) -> Iterator[Range]:
     borders = np.flatnonzero(np.diff(partitions)) + 1
     edges = [0, *borders.tolist(), len(partitions)]
     return pairwise(edges) if len(partitions) else iter(())
-
-
-def _bytes(lines: pa.Array) -> memoryview | bytes:
-    """Return the texts one after the other: as they lie in memory."""
-    if not len(lines):
-        return b""
-    offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
-    return memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]]
 
 
 def _print(folder: Path, target: BinaryIO) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.stream.cells import last_of_raw_key
-from offsetstream.stream.decode import as_few_tasks, decode
+from offsetstream.stream.decode import COMMIT_KEY_TYPES, as_few_tasks, decode
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
@@ -18,6 +17,7 @@ from offsetstream.stream.progress import Progress
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
 from offsetstream.stream.state import State
+from offsetstream.tables.small import rows_per_partition
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -65,45 +65,44 @@ class Loader:
         if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
-            # Read once, used for the history, its undecodable records, and the state.
-            raw = as_few_tasks(self._source.read(self._writer.spark, start, stable)).persist()
+            raw = self._source.read(self._writer.spark, start, stable)
             with self._writer.bulk():
                 self._append_history(raw, history, batch)
-            cells = last_of_raw_key(decodable(self._writer, raw, self._book.log_ids))
+            cells = last_of_raw_key(decodable(self._writer, as_few_tasks(raw), self._book.log_ids))
             cells = decode(cells, len(self._book.rows)).persist()
             state.apply(cells, batch, loaded=sorted(ends))
             per_partition = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
             records = {row.offsets_partition: row.records for row in per_partition}
             cells.unpersist()
-            raw.unpersist()
         self._finish(sorted(ends), records, batch)
 
     def _append_history(self, raw: DataFrame, history: History, batch: BatchId) -> None:
+        """Append each record to its table.
+
+        Nearly all are commits, known by the key's first two bytes, and go to their table without a second look; the
+        topic is read once more for the few others: that takes less than keeping what was read.
+        """
         partitions = len(self._book.rows)
-        # By the key's first two bytes, before decoding: nearly all records are commits, and go straight to their table.
         is_commit = F.coalesce(F.substring("key", 1, 2).isin(bytes(2), b"\x00\x01"), F.lit(False))
-        seen = Observation()
-        commits = decode(raw.where(is_commit), partitions)
+        seen, decoded = Observation(), Observation()
+        raw_seen = raw.observe(seen, F.count(F.when(~is_commit, True)).alias("others"))
+        commits = decode(raw_seen.where(is_commit), partitions)
         errors = F.count(F.when(F.col("error").isNotNull(), True)).alias("errors")
-        others = decode(raw.where(~is_commit), partitions).persist()
-        history.append(others, batch, ("group_records",))
-        history.append(commits.observe(seen, errors), batch, ("offset_commits",))
-        bad_commits = [commits.where(F.col("error").isNotNull())] if seen.get["errors"] else []
-        # In one append: after a crash between two, the first one's positions would hide the second one's records.
-        history.append(reduce(DataFrame.unionByName, bad_commits, others), batch, (UNDECODABLE,))
-        others.unpersist()
+        history.append(commits.observe(decoded, errors), batch, ("offset_commits",))
+        rest = raw.where(~is_commit) if not decoded.get["errors"] else raw
+        if seen.get["others"] or decoded.get["errors"]:
+            others = decode(rest, partitions)
+            others = others.where(F.col("error").isNotNull() | ~F.col("key_type").isin(*COMMIT_KEY_TYPES)).persist()
+            # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
+            history.append(others, batch, ("group_records", UNDECODABLE))
+            others.unpersist()
 
     def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
-        groups = self._count("groups", partitions)
-        offsets = self._count("committed_offsets", partitions)
+        groups, offsets = (rows_per_partition(self._writer.tables, table) for table in ("groups", "committed_offsets"))
         for number in partitions:
             counts = (counted.get(number, 0) for counted in (records, groups, offsets))
             self._book.finish_load(number, *counts)
         self._book.write(batch)
-
-    def _count(self, table: str, partitions: list[int]) -> dict[int, int]:
-        rows = self._writer.rows(table).where(F.col("offsets_partition").isin(partitions))
-        return {row.offsets_partition: row["count"] for row in rows.groupBy("offsets_partition").count().collect()}
 
 
 def decodable(writer: TableWriter, raw: DataFrame, log_ids: Mapping[int, int]) -> DataFrame:

@@ -7,9 +7,11 @@ that are no offset commits, or broken, and these are few.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,11 +30,30 @@ RAW_SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""The columns of a batch to format; timestamps are milliseconds since 1970."""
+"""The columns of a batch to format; timestamps are milliseconds since 1970.
+
+A column ``more`` may follow: the fields that only a log segment tells, as the JSON text with which such a line goes on.
+"""
 
 Lines: TypeAlias = tuple[pa.Array, dict[int, str]]
 _NONE = -1
 _HAS_EPOCH, _EXPIRES = (3, 4), (1,)  # the versions of an offset commit's value that have the field
+
+
+@dataclass
+class Unprintable:
+    """Records that a format cannot print: how many, and the first of them with its reason."""
+
+    count: int
+    offsets_partition: int | None
+    record_offset: int
+    reason: str
+
+
+def first_of(found: Sequence[Unprintable]) -> Unprintable | None:
+    """Return the first one in the order of partitions and offsets, with the count of all; None if there are none."""
+    first = min(found, key=lambda each: (each.offsets_partition or 0, each.record_offset), default=None)
+    return None if first is None else replace(first, count=sum(each.count for each in found))
 
 
 def format_batch(raw: pa.RecordBatch, line_format: str) -> Lines:
@@ -44,16 +65,24 @@ def format_batch(raw: pa.RecordBatch, line_format: str) -> Lines:
     return _FORMATS[line_format](raw)
 
 
+def text_bytes(lines: pa.Array) -> memoryview | bytes:
+    """Return the texts one after the other: as they lie in memory."""
+    if not len(lines):
+        return b""
+    offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]]
+
+
 def _records(raw: pa.RecordBatch) -> Lines:
     cells = (_json_null(pa.array(map(_base64, raw[name].to_pylist()), pa.string())) for name in ("key", "value"))
-    return _with_place(raw, *cells), {}
+    return _with_place(raw, *cells, raw["more"] if "more" in raw.schema.names else ""), {}
 
 
 def _json(raw: pa.RecordBatch) -> Lines:
     decoded = decode_records(raw["key"], raw["value"])
     lines = _with_place(raw, *_json_columns(decoded))
     rows = pc.indices_nonzero(decoded["error"].is_valid())
-    originals, _ = _records(raw.take(rows))
+    originals, _ = _records(raw.select(RAW_SCHEMA.names).take(rows))
     return _replace(lines, rows, [decode_line(line) + "\n" for line in originals.to_pylist()]), {}
 
 
@@ -115,11 +144,11 @@ def _json_columns(decoded: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     return pc.coalesce(key, decoded["key_json"]), pc.if_else(decoded["is_tombstone"], "null", either)
 
 
-def _with_place(raw: pa.RecordBatch, key: pa.Array, value: pa.Array) -> pa.Array:
+def _with_place(raw: pa.RecordBatch, key: pa.Array, value: pa.Array, more: pa.Array | str = "") -> pa.Array:
     place = (f'{sign}"{name}":' for sign, name in zip("{,,", RAW_SCHEMA.names, strict=False))
-    numbers = (_texts(raw[name]) for name in RAW_SCHEMA.names[:3])
+    numbers = (_json_null(_texts(raw[name])) for name in RAW_SCHEMA.names[:3])
     pieces = (piece for pair in zip(place, numbers, strict=True) for piece in pair)
-    return _join(*pieces, ',"key":', key, ',"value":', value, "}\n")
+    return _join(*pieces, ',"key":', key, ',"value":', value, more, "}\n")
 
 
 def _by_record(raw: pa.RecordBatch, lines: pa.Array, rows: pa.Array, print_record: Callable[..., str | None]) -> Lines:

@@ -47,7 +47,11 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+    "spark.driver.extraJavaOptions": (
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+        # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
+        " -XX:+UseParallelGC"
+    ),
 }
 
 

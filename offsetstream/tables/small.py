@@ -27,6 +27,13 @@ def read_rows(table: DeltaTable) -> list[dict[str, Any]]:
     return rows
 
 
+def rows_per_partition(tables: TablesLocation, name: str) -> dict[int, int]:
+    """Return how many rows the table has of each offsets partition that it has rows of."""
+    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
+    counted = reader.execute("SELECT offsets_partition, count(*) AS rows FROM rows GROUP BY offsets_partition")
+    return {row["offsets_partition"]: row["rows"] for row in pa.table(counted).to_pylist()}
+
+
 def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Make the rows the table's only ones, once per batch."""
     table = DeltaTable(tables.table(name))

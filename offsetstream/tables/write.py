@@ -22,16 +22,16 @@ class TableWriter:
 
     def __init__(self, spark: SparkSession, tables: TablesLocation) -> None:
         self.spark = spark
-        self._tables = tables
+        self.tables = tables
         self._sessions = WriterSessions(spark)
 
     def rows(self, table: str) -> DataFrame:
         """Return the table's present rows."""
-        return self.spark.read.format("delta").load(self._tables.table(table))
+        return self.spark.read.format("delta").load(self.tables.table(table))
 
     def is_empty(self, table: str) -> bool:
         """Tell whether the table has no files, without a Spark job."""
-        return not DeltaTable(self._tables.table(table)).file_uris()
+        return not DeltaTable(self.tables.table(table)).file_uris()
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
@@ -52,7 +52,7 @@ class TableWriter:
         writer = _signed(rows, batch).select(*columns).write.format("delta").mode("append")
         if not batch.is_load:
             writer = writer.option("txnAppId", app_id(table)).option("txnVersion", batch.version)
-        writer.save(self._tables.table(table))
+        writer.save(self.tables.table(table))
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, in_log_order: bool = False, only: str | None = None
@@ -66,7 +66,7 @@ class TableWriter:
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
         source = source.select(*merge.schema.column_names, DELETED)
         small = source.limit(SMALL_ROWS + 1).toArrow()
-        path = self._tables.table(table)
+        path = self.tables.table(table)
         if small.num_rows <= SMALL_ROWS:
             merge_by_delta_rs(path, small, merge, batch)
             return

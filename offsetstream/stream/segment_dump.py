@@ -1,0 +1,95 @@
+"""Log segments as lines of text, in the formats of the dump from a cluster, without Spark and without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from offsetstream.codec.log_folders import LogPartition
+from offsetstream.codec.log_segments import Report, read_segments
+from offsetstream.codec.read_committed import find_transactions
+from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
+from offsetstream.codec.text import jackson
+from offsetstream.stream.record_text import RAW_SCHEMA, Unprintable, first_of, format_batch, text_bytes
+
+_RECORDS_AT_ONCE, _BYTES_AT_ONCE = 32_768, 32 << 20
+_SCHEMA = RAW_SCHEMA.append(pa.field("more", pa.string()))
+_NO_TIMESTAMP = -1  # as a consumer gives it
+_CONTROL_TYPES = {int(each): each.name for each in ControlType}
+
+_Row = tuple[LogRecord, str]
+
+
+def dump_segments(
+    partitions: Iterable[LogPartition], line_format: str, target: BinaryIO, report: Report
+) -> Unprintable | None:
+    """Write the records of each partition; the result is what ``line_format``, one of LINE_FORMATS, cannot print.
+
+    They are those that a consumer with isolation.level=read_committed would see, but in the format ``records`` all
+    that are in the log, control records too, with the producer, the transactional bit and the control type of those
+    that a producer with an id wrote. ``report`` is told where a log ends within a batch. Raises SegmentError.
+    """
+    found: list[Unprintable] = []
+    for partition in partitions:
+        rows = _all_rows(partition, report) if line_format == "records" else _committed_rows(partition, report)
+        while at_once := _take(rows):
+            raw = _columns(partition.number, at_once)
+            lines, broken = format_batch(raw, line_format)
+            target.write(text_bytes(lines))
+            if broken:
+                row = min(broken)
+                found.append(Unprintable(len(broken), partition.number, at_once[row][0].offset, broken[row]))
+    return first_of(found)
+
+
+def _committed_rows(partition: LogPartition, report: Report) -> Iterator[_Row]:
+    transactions = find_transactions(read_segments(partition.segments, _silent, with_data=False))
+    batches = transactions.committed(read_segments(partition.segments, report))
+    return ((record, "") for batch in batches for record in batch.records)
+
+
+def _all_rows(partition: LogPartition, report: Report) -> Iterator[_Row]:
+    return chain.from_iterable(map(_rows, read_segments(partition.segments, report)))
+
+
+def _rows(batch: RecordBatch) -> Iterator[_Row]:
+    if batch.producer_id == NO_PRODUCER and not batch.is_control:
+        return ((record, "") for record in batch.records)
+    producer = f',"producer_id":{batch.producer_id},"transactional":{jackson(batch.is_transactional)}'
+    return ((record, producer + _control(batch, record)) for record in batch.records)
+
+
+def _control(batch: RecordBatch, record: LogRecord) -> str:
+    if not batch.is_control:
+        return ""
+    number = control_type(record)
+    return f',"control_type":{jackson(_CONTROL_TYPES.get(number, number))}'
+
+
+def _take(rows: Iterator[_Row]) -> list[_Row]:
+    taken, size = [], 0
+    for record, more in islice(rows, _RECORDS_AT_ONCE):
+        taken.append((record, more))
+        size += len(record.key or b"") + len(record.value or b"")
+        if size > _BYTES_AT_ONCE:
+            break
+    return taken
+
+
+def _columns(number: int | None, rows: Sequence[_Row]) -> pa.RecordBatch:
+    records = [record for record, _ in rows]
+    times = (_NO_TIMESTAMP if record.timestamp_ms is None else record.timestamp_ms for record in records)
+    cells = [
+        *([number] * len(rows), [record.offset for record in records], list(times)),
+        *([record.key for record in records], [record.value for record in records], [more for _, more in rows]),
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(cells, _SCHEMA, strict=True)], schema=_SCHEMA
+    )
+
+
+def _silent(note: str) -> None:
+    """Say nothing: the second reading will say it."""
