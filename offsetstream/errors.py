@@ -35,6 +35,18 @@ class TablesError(OffsetstreamError):
     """The Delta tables are missing, of another cluster, or of another version of offsetstream."""
 
 
+class SegmentError(OffsetstreamError):
+    """A Kafka log segment is damaged, or is none."""
+
+
+class ReplayError(OffsetstreamError):
+    """A record that a coordinator cannot replay: a broker's load of the partition fails at it."""
+
+
+class IllegalStateError(ReplayError):
+    """Kafka's IllegalStateException: what was asked for does not fit the state of the group or the transaction."""
+
+
 class LeaseError(OffsetstreamError):
     """Another job writes to these tables."""
 

@@ -1,0 +1,119 @@
+"""Record batches of message format 2 (KIP-98, Kafka 0.11 and later), one at a time."""
+
+from __future__ import annotations
+
+import struct
+
+from offsetstream.codec.compression import decompress
+from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.codec.wire import Malformed, placed
+
+MAGIC = 2
+HEADER_BYTES = 61
+CHECKSUM_AT, CHECKED_FROM = 17, 21  # CRC-32C of all that follows it
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes' two bytes the lower one
+# base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp,
+# producer id and epoch, base sequence, count of records
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_COMPRESSION = 0x07
+_LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
+_NO_TIMESTAMP = -1
+_MAX_VARINT_BITS = 63  # a varlong has ten bytes at most
+
+
+def may_be_of_transaction(data: bytes, at: int) -> bool:
+    """Whether the batch that begins there, with a whole header if it is one, is transactional, or of control records.
+
+    False for older formats, which have neither.
+    """
+    return data[at + _MAGIC_AT] == MAGIC and bool(data[at + _ATTRIBUTES_AT] & (_TRANSACTIONAL | _CONTROL))
+
+
+def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:
+    """Read a batch, from its base offset to its end; its checksum is the caller's business. Raises Malformed.
+
+    Without ``with_data`` the records of data batches are left out, so that only control batches have any. Where the
+    cleaner has set a delete horizon, it stands in the place of the base timestamp, and the records' timestamps count
+    from there all the same (KAFKA-8522).
+    """
+    if len(data) < HEADER_BYTES:
+        raise Malformed(f"a batch of {len(data)} bytes has no room for its header")
+    base, _, _, _, _, attributes, last_delta, base_ms, max_ms, producer, epoch, _, count = _HEADER.unpack_from(data)
+    if last_delta < 0 or count < 0:
+        raise Malformed(f"negative count of records or of offsets ({count}, {last_delta})")
+    is_control = bool(attributes & _CONTROL)
+    records: tuple[LogRecord, ...] = ()
+    if count and (with_data or is_control):
+        body = decompress(attributes & _COMPRESSION, data[HEADER_BYTES:])
+        append_ms = max_ms if attributes & _LOG_APPEND_TIME else None
+        records = _records(body, count, base, base_ms, append_ms)
+    return RecordBatch(
+        base_offset=base,
+        next_offset=base + last_delta + 1,
+        records=records,
+        producer_id=producer,
+        producer_epoch=epoch,
+        is_transactional=bool(attributes & _TRANSACTIONAL),
+        is_control=is_control,
+        size=len(data),
+    )
+
+
+def _records(body: bytes, count: int, base: int, base_ms: int, append_ms: int | None) -> tuple[LogRecord, ...]:
+    records, at = [], 0
+    try:
+        for _ in range(count):
+            length, at = _varint(body, at)
+            end = at + length
+            delta_ms, at = _varint(body, at + 1)  # after attributes, which say nothing
+            delta, at = _varint(body, at)
+            key, at = _bytes(body, at)
+            value, at = _bytes(body, at)
+            at = _after_headers(body, at)
+            if at != end:
+                raise Malformed(f"a record of {length} bytes takes {length + at - end}")
+            timestamp = base_ms + delta_ms if append_ms is None else append_ms
+            records.append(LogRecord(base + delta, None if timestamp == _NO_TIMESTAMP else timestamp, key, value))
+    except IndexError:
+        raise Malformed(placed("truncated", f"record {len(records)} of {count}")) from None
+    if at != len(body):
+        raise Malformed(f"{len(body) - at} bytes are left after its {count} records")
+    return tuple(records)
+
+
+def _after_headers(body: bytes, at: int) -> int:
+    count, at = _varint(body, at)
+    if count < 0:
+        raise Malformed("negative count of headers")
+    for _ in range(count):
+        key, at = _bytes(body, at)
+        if key is None:
+            raise Malformed("a header without a key")
+        _, at = _bytes(body, at)
+    return at
+
+
+def _bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = _varint(body, at)
+    if length < 0:
+        return None, at
+    end = at + length
+    if end > len(body):
+        raise IndexError
+    return body[at:end], end
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """Read a zigzag varint of 32 or 64 bits; raises IndexError at the end of the bytes."""
+    byte = body[at]
+    if byte < 0x80:  # noqa: PLR2004 - one byte, as nearly all are
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    number, shift = byte & 0x7F, 7
+    while byte & 0x80:
+        if shift > _MAX_VARINT_BITS:
+            raise Malformed("varint over ten bytes")
+        at += 1
+        byte = body[at]
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return (number >> 1) ^ -(number & 1), at + 1
