@@ -1,19 +1,15 @@
-"""``offsetstream dump``: the records of __consumer_offsets, straight from a cluster."""
+"""``offsetstream dump``: the records of __consumer_offsets, from a cluster or from a broker's log segments."""
 
 from __future__ import annotations
 
 import click
 
 from offsetstream.cli.line_files import file_option, open_output
-from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.properties import read_properties
+from offsetstream.cli.segments import open_partitions, warn
 from offsetstream.errors import UsageError
-from offsetstream.stream.dump import SESSION, Range, Unprintable
-from offsetstream.stream.dump import dump as write_dump
-from offsetstream.stream.failures import explain_failure
-from offsetstream.stream.record_text import LINE_FORMATS
-from offsetstream.stream.session import local_session
-from offsetstream.stream.source import KafkaSource
+from offsetstream.stream.record_text import LINE_FORMATS, Unprintable
+
+_MASTER = "local[*]"
 
 
 @click.command(
@@ -22,12 +18,22 @@ Examples:
   offsetstream dump --bootstrap-server localhost:9092
   offsetstream dump --bootstrap-server localhost:9092 --format kafka --offsets-partition 12
   offsetstream dump --bootstrap-server broker:9093 --command-config client.properties --format records --file lines
+  offsetstream dump --files /var/lib/kafka/data
+  offsetstream dump --files __consumer_offsets-12 --format records | offsetstream replay -
 
 Exit code 0 also where records cannot be decoded: in JSON such a line has an "error", and its bytes. Kafka's own
-formats have no place for an error: there stderr tells how many there are, and the exit code is 1."""
+formats have no place for an error: there stderr tells how many there are, and the exit code is 1. A damaged log
+segment ends the dump with exit code 1; stderr tells which batch. One that ends within a batch is read up to there."""
 )
-@click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker to connect to.")
+@click.option("--bootstrap-server", metavar="HOST:PORT", help="A broker to connect to.")
 @click.option("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS).")
+@click.option(
+    "--files",
+    multiple=True,
+    metavar="DIR",
+    help="Not from a cluster: from a folder of log segments, of such folders (a broker's log dir), or a segment; "
+    "repeatable.",
+)
 @click.option(
     "--offsets-partition", multiple=True, type=int, help="Only this partition of __consumer_offsets; repeatable."
 )
@@ -37,13 +43,14 @@ formats have no place for an error: there stderr tells how many there are, and t
     type=click.Choice(LINE_FORMATS),
     default="json",
     show_default=True,
-    help="The lines that 'decode' takes (records), or what it makes of them.",
+    help="The lines that 'decode' and 'replay' take (records), or what 'decode' makes of them.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark master, on this machine.")
+@click.option("--master", default=_MASTER, show_default=True, help="Spark master, on this machine.")
 @file_option
 def dump(
-    bootstrap_server: str,
+    bootstrap_server: str | None,
     command_config: str | None,
+    files: tuple[str, ...],
     offsets_partition: tuple[int, ...],
     line_format: str,
     master: str,
@@ -51,34 +58,50 @@ def dump(
 ) -> None:
     """Print the records of __consumer_offsets, a line each, by partition and offset.
 
-    From the start of the log to its last stable offset now; records of open and aborted transactions are left out.
+    From the start of the log to its last stable offset; records of open and aborted transactions are left out.
+    Only '--files' with '--format records' prints those too, and the markers that end transactions: such lines also
+    have "producer_id", "transactional" and "control_type" (COMMIT or ABORT), where a producer with an id wrote them.
     """
-    properties = read_properties(command_config)
-    cluster = Cluster(bootstrap_server, properties)
-    ranges = _ranges(cluster, offsets_partition)
-    with open_output(output_file) as target:
-        spark = local_session(master, SESSION)
-        try:
-            with explain_failure(cluster):
-                found = write_dump(spark, KafkaSource(bootstrap_server, properties), ranges, line_format, target)
-        finally:
-            spark.stop()
+    if (bootstrap_server is None) == (not files):
+        raise UsageError("name the cluster by --bootstrap-server, or log segments by --files, one of the two")
+    if bootstrap_server is None:
+        found = _dump_files(files, offsets_partition, line_format, output_file)
+    else:
+        found = _dump_cluster(bootstrap_server, command_config, offsets_partition, line_format, master, output_file)
     if found is not None:
         click.echo(f"Error: {_message(found)}", err=True)
         click.get_current_context().exit(1)
 
 
-def _ranges(cluster: Cluster, wanted: tuple[int, ...]) -> dict[int, Range]:
-    present = cluster.topic_partitions()
-    unknown = sorted(set(wanted) - set(present))
-    if unknown:
-        raise UsageError(f"__consumer_offsets has no partition {unknown[0]}: it has {len(present)}, counted from 0")
-    ends = cluster.partition_ends(wanted or present)
-    return {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
+def _dump_files(
+    files: tuple[str, ...], wanted: tuple[int, ...], line_format: str, output_file: str | None
+) -> Unprintable | None:
+    from offsetstream.stream.segment_dump import dump_segments  # noqa: PLC0415 - only what is asked is imported
+
+    partitions = open_partitions(files, wanted)
+    with open_output(output_file) as target:
+        return dump_segments(partitions, line_format, target, warn)
+
+
+def _dump_cluster(
+    bootstrap_server: str,
+    command_config: str | None,
+    wanted: tuple[int, ...],
+    line_format: str,
+    master: str,
+    output_file: str | None,
+) -> Unprintable | None:
+    # PySpark and the client take seconds to import, and log segments need neither.
+    from offsetstream.cli.cluster_dump import ClusterDump  # noqa: PLC0415
+
+    cluster_dump = ClusterDump(bootstrap_server, command_config, wanted)
+    with open_output(output_file) as target:
+        return cluster_dump.write(line_format, master, target)
 
 
 def _message(found: Unprintable) -> str:
+    where = "" if found.offsets_partition is None else f" of offsets partition {found.offsets_partition}"
     return (
-        f"{found.count} records cannot be decoded, the first at offset {found.record_offset} of offsets partition "
-        f"{found.offsets_partition}: {found.reason}; --format json prints them with their bytes"
+        f"{found.count} records cannot be decoded, the first at offset {found.record_offset}{where}: {found.reason}; "
+        "--format json prints them with their bytes"
     )

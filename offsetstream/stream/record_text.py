@@ -74,8 +74,8 @@ def text_bytes(lines: pa.Array) -> memoryview | bytes:
 
 
 def _records(raw: pa.RecordBatch) -> Lines:
-    cells = (_json_null(pa.array(map(_base64, raw[name].to_pylist()), pa.string())) for name in ("key", "value"))
-    return _with_place(raw, *cells, raw["more"] if "more" in raw.schema.names else ""), {}
+    key, value = (_json_null(pa.array(map(_base64, raw[name].to_pylist()), pa.string())) for name in ("key", "value"))
+    return _with_place(raw, key, value, raw["more"] if "more" in raw.schema.names else ""), {}
 
 
 def _json(raw: pa.RecordBatch) -> Lines:

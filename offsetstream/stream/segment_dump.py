@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -13,12 +13,13 @@ from offsetstream.codec.log_segments import Report, read_segments
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.text import jackson
+from offsetstream.errors import SegmentError
 from offsetstream.stream.record_text import RAW_SCHEMA, Unprintable, first_of, format_batch, text_bytes
 
 _RECORDS_AT_ONCE, _BYTES_AT_ONCE = 32_768, 32 << 20
 _SCHEMA = RAW_SCHEMA.append(pa.field("more", pa.string()))
 _NO_TIMESTAMP = -1  # as a consumer gives it
-_CONTROL_TYPES = {int(each): each.name for each in ControlType}
+_CONTROL_NAMES: dict[int | None, str | int | None] = {int(each): each.name for each in ControlType}
 
 _Row = tuple[LogRecord, str]
 
@@ -35,7 +36,7 @@ def dump_segments(
     found: list[Unprintable] = []
     for partition in partitions:
         rows = _all_rows(partition, report) if line_format == "records" else _committed_rows(partition, report)
-        while at_once := _take(rows):
+        for at_once in _chunks(rows):
             raw = _columns(partition.number, at_once)
             lines, broken = format_batch(raw, line_format)
             target.write(text_bytes(lines))
@@ -46,8 +47,8 @@ def dump_segments(
 
 
 def _committed_rows(partition: LogPartition, report: Report) -> Iterator[_Row]:
-    transactions = find_transactions(read_segments(partition.segments, _silent, with_data=False))
-    batches = transactions.committed(read_segments(partition.segments, report))
+    transactions = find_transactions(read_segments(partition.segments, report, transactions_only=True))
+    batches = transactions.committed(read_segments(partition.segments, _silent))
     return ((record, "") for batch in batches for record in batch.records)
 
 
@@ -66,17 +67,25 @@ def _control(batch: RecordBatch, record: LogRecord) -> str:
     if not batch.is_control:
         return ""
     number = control_type(record)
-    return f',"control_type":{jackson(_CONTROL_TYPES.get(number, number))}'
+    return f',"control_type":{jackson(_CONTROL_NAMES.get(number, number))}'
 
 
-def _take(rows: Iterator[_Row]) -> list[_Row]:
-    taken, size = [], 0
-    for record, more in islice(rows, _RECORDS_AT_ONCE):
-        taken.append((record, more))
-        size += len(record.key or b"") + len(record.value or b"")
-        if size > _BYTES_AT_ONCE:
-            break
-    return taken
+def _chunks(rows: Iterator[_Row]) -> Iterator[list[_Row]]:
+    """Put rows together, as many as can be formatted at once; those before a damaged batch come before its error."""
+    taken: list[_Row] = []
+    size = 0
+    try:
+        for row in rows:
+            taken.append(row)
+            size += len(row[0].key or b"") + len(row[0].value or b"")
+            if len(taken) == _RECORDS_AT_ONCE or size > _BYTES_AT_ONCE:
+                yield taken
+                taken, size = [], 0
+    except SegmentError:
+        yield taken
+        raise
+    if taken:
+        yield taken
 
 
 def _columns(number: int | None, rows: Sequence[_Row]) -> pa.RecordBatch:
@@ -92,4 +101,4 @@ def _columns(number: int | None, rows: Sequence[_Row]) -> pa.RecordBatch:
 
 
 def _silent(note: str) -> None:
-    """Say nothing: the second reading will say it."""
+    """Say nothing: the first reading has said it, and the second one may end before."""

@@ -1,0 +1,43 @@
+"""The part of ``offsetstream dump`` that needs a cluster, and Spark."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.properties import read_properties
+from offsetstream.errors import UsageError
+from offsetstream.stream.dump import SESSION, Range, dump
+from offsetstream.stream.failures import explain_failure
+from offsetstream.stream.record_text import Unprintable
+from offsetstream.stream.session import local_session
+from offsetstream.stream.source import KafkaSource
+
+
+class ClusterDump:
+    """What is to be dumped of a cluster: asked at once, so that nothing is written where it cannot be had."""
+
+    def __init__(self, bootstrap_server: str, command_config: str | None, wanted: tuple[int, ...]) -> None:
+        self._properties = read_properties(command_config)
+        self._bootstrap_server = bootstrap_server
+        self._cluster = Cluster(bootstrap_server, self._properties)
+        self._ranges = _ranges(self._cluster, wanted)
+
+    def write(self, line_format: str, master: str, target: BinaryIO) -> Unprintable | None:
+        """Write the lines, by Spark; see ``stream.dump``."""
+        source = KafkaSource(self._bootstrap_server, self._properties)
+        spark = local_session(master, SESSION)
+        try:
+            with explain_failure(self._cluster):
+                return dump(spark, source, self._ranges, line_format, target)
+        finally:
+            spark.stop()
+
+
+def _ranges(cluster: Cluster, wanted: tuple[int, ...]) -> dict[int, Range]:
+    present = cluster.topic_partitions()
+    unknown = sorted(set(wanted) - set(present))
+    if unknown:
+        raise UsageError(f"__consumer_offsets has no partition {unknown[0]}: it has {len(present)}, counted from 0")
+    ends = cluster.partition_ends(wanted or present)
+    return {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
