@@ -1,1 +1,19 @@
 """What the records of __consumer_offsets mean: partitions, groups, members. No Spark, no I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offsetstream.coordinator.cache import GroupMetadataCache as GroupMetadataCache
+
+__all__ = ["GroupMetadataCache"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the cache when it is asked for: look-ups need partition_for alone, and no NumPy."""
+    if name == "GroupMetadataCache":
+        from offsetstream.coordinator.cache import GroupMetadataCache  # noqa: PLC0415 - on demand, see above
+
+        return GroupMetadataCache
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

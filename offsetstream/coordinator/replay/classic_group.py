@@ -1,0 +1,199 @@
+"""A classic group (Kafka's GroupMetadata and ClassicGroup), and how its one record makes it (reference 4.6, 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offsetstream.codec.consumer_protocol import decode_assignment, decode_subscription
+from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.wire import Malformed
+from offsetstream.coordinator.expiration import ExpirationBase
+from offsetstream.coordinator.replay.group_states import CLASSIC_VALID_PREVIOUS_STATES, GroupState
+from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
+from offsetstream.errors import IllegalStateError
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+_READ_AS_VERSION_0 = b"\0\0"  # the broker reads every subscription as version 0, a prefix of all (reference 3.1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """A member as the group's record holds it: timeouts in ms, the chosen protocol's bytes, the leader's assignment."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    subscription: bytes
+    assignment: bytes
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Return the topics of the subscription; raises Malformed for bytes that are none."""
+        return frozenset(decode_subscription(_READ_AS_VERSION_0 + self.subscription[2:])["topics"])
+
+    def assigned(self) -> list[JsonObject]:
+        """Return the assignment by topic, in order; nothing if the bytes are none of the consumer protocol."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return []
+        try:
+            entries = decode_assignment(self.assignment)["assignedPartitions"]
+        except Malformed:
+            return []
+        topics: dict[str, set[int]] = {}
+        for entry in entries:
+            topics.setdefault(entry["topic"], set()).update(entry["partitions"])
+        return [{"topic": topic, "partitions": sorted(topics[topic])} for topic in sorted(topics)]
+
+
+class ClassicGroup:
+    """A group of the classic protocol, or one that holds offsets only (simple: no protocol type, no members)."""
+
+    type_name = "Classic"
+
+    def __init__(self, group_id: str, state: GroupState = GroupState.EMPTY, now_ms: int | None = None) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.current_state_timestamp_ms = now_ms
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether a newer group type may take its place in a replay (ClassicGroup.isSimpleGroup)."""
+        return self.protocol_type is None and not self.members
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether its members are consumers, so that it is known what they subscribe to."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def add(self, member: ClassicMember) -> None:
+        """Add a member; the first one gives the protocol type, and leads if nobody does.
+
+        Raises IllegalStateError for another protocol type, or an instance id that another member has.
+        """
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.protocol_type != member.protocol_type:
+            raise IllegalStateError(f"group {self.group_id!r}: member {member.member_id!r} has another protocol type")
+        if member.group_instance_id is not None:
+            if member.group_instance_id in self.static_members:
+                raise IllegalStateError(
+                    f"group {self.group_id!r}: a second member has the instance id {member.group_instance_id!r}"
+                )
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+
+    def transition_to(self, state: GroupState, now_ms: int | None = None) -> None:
+        """Go into a state; raises IllegalStateError if it may not follow the present one."""
+        if self.state not in CLASSIC_VALID_PREVIOUS_STATES.get(state, ()):
+            raise IllegalStateError(f"group {self.group_id!r} cannot go from {self.state} to {state}")
+        self.state = state
+        self.current_state_timestamp_ms = now_ms
+
+    def init_next_generation(self, protocol_name: str | None = None, now_ms: int | None = None) -> None:
+        """End a rebalance: the next generation, with the protocol that the members chose, or Empty without members."""
+        target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
+        self.transition_to(target, now_ms)
+        self.generation += 1
+        self.protocol_name = protocol_name if self.members else None
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Return what the members subscribe to; None if it cannot be known (reference 4.6)."""
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        try:
+            return frozenset().union(*(member.subscribed_topics() for member in self.members.values()))
+        except Malformed:
+            return None
+
+    def is_subscribed_to_topic(self, topic: str) -> bool:
+        """Whether a member subscribes to the topic; of consumers whose topics are unknown any counts as subscribed."""
+        topics = self.subscribed_topics()
+        return self.uses_consumer_protocol if topics is None else topic in topics
+
+    def expiration_base(self) -> ExpirationBase | None:
+        """Return from when on its offsets age (reference 4.11); None: they do not."""
+        if self.protocol_type is None:
+            return _commit_timestamp
+        if self.state is GroupState.EMPTY:
+            since = self.current_state_timestamp_ms
+            return _commit_timestamp if since is None else lambda _: since
+        known = self.uses_consumer_protocol and self.subscribed_topics() is not None
+        return _commit_timestamp if known and self.state is GroupState.STABLE else None
+
+    def describe(self, topic_names: Mapping[str, str]) -> JsonObject:  # noqa: ARG002 - it knows topics by name
+        """Return the group as `offsetstream replay` prints it."""
+        return {
+            "group_id": self.group_id,
+            "type": self.type_name,
+            "state": str(self.state),
+            "protocol_type": self.protocol_type or None,
+            "protocol": self.protocol_name,
+            "generation": self.generation,
+            "leader": self.leader_id,
+            "members": [_described(self.members[member_id]) for member_id in sorted(self.members)],
+        }
+
+
+def classic_group_from_value(group_id: str, version: int, value: JsonObject) -> ClassicGroup:
+    """Build the group of a GroupMetadataValue: Stable with members, Empty without; rebalances are not in the log.
+
+    Raises IllegalStateError where a broker's load fails (reference 4.6).
+    """
+    group = ClassicGroup(group_id, GroupState.STABLE if value["members"] else GroupState.EMPTY)
+    group.generation = value["generation"]
+    group.protocol_type = value["protocolType"] or None
+    group.protocol_name = value["protocol"]
+    group.leader_id = value["leader"]
+    timestamp = value.get("currentStateTimestamp", -1)
+    group.current_state_timestamp_ms = None if timestamp == -1 else timestamp
+    for member in _members(version, value["protocolType"], value["members"]):
+        group.add(member)
+    return group
+
+
+def _members(version: int, protocol_type: str, members: Iterable[JsonObject]) -> Iterable[ClassicMember]:
+    for member in members:
+        session_timeout = member["sessionTimeout"]
+        rebalance_timeout = -1 if version == 0 else member["rebalanceTimeout"]
+        yield ClassicMember(
+            member["memberId"],
+            member.get("groupInstanceId"),
+            member["clientId"],
+            member["clientHost"],
+            session_timeout if rebalance_timeout == -1 else rebalance_timeout,
+            session_timeout,
+            protocol_type,
+            member["subscription"],
+            member["assignment"],
+        )
+
+
+def _described(member: ClassicMember) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "assignment": member.assigned(),
+    }
+
+
+def _commit_timestamp(commit: OffsetAndMetadata) -> int:
+    return commit.commit_timestamp_ms

@@ -1,0 +1,31 @@
+"""What a coordinator holds, as plain data: the output of `offsetstream replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from offsetstream.codec.readers import JsonObject
+from offsetstream.coordinator.replay.offsets import GroupOffsets
+from offsetstream.coordinator.replay.partition_replay import Group
+
+
+def describe_groups(groups: Iterable[Group], topic_names: Mapping[str, str]) -> list[JsonObject]:
+    """Describe groups with their members, by group id."""
+    return [group.describe(topic_names) for group in sorted(groups, key=lambda group: group.group_id)]
+
+
+def describe_offsets(offsets: Iterable[tuple[str, GroupOffsets]]) -> list[JsonObject]:
+    """List the committed offsets by group, topic and partition; times are ms since 1970."""
+    return [
+        {
+            "group_id": group_id,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": commit.offset,
+            "leader_epoch": commit.leader_epoch,
+            "metadata": commit.metadata,
+            "commit_timestamp": commit.commit_timestamp_ms,
+        }
+        for group_id, of_group in sorted(offsets, key=lambda item: item[0])
+        for partition, commit in sorted(of_group.committed.items())
+    ]
