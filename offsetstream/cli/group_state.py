@@ -61,7 +61,6 @@ def add_members(lookup: Lookup, groups: Collection[Group], group_ids: Collection
     for group in groups:
         group.members = sorted(members[_key(group.row)], key=lambda row: row["member_id"])
         group.assignments = assignments[_key(group.row)]
-    _name_topics(lookup, [row for group in groups for row in group.assignments if row["topic_id"] is not None])
 
 
 def add_offsets(lookup: Lookup, groups: Collection[Group], group_ids: Collection[str] | None) -> None:
@@ -69,20 +68,6 @@ def add_offsets(lookup: Lookup, groups: Collection[Group], group_ids: Collection
     offsets = _by_group(_read(lookup, "committed_offsets", group_ids))
     for group in groups:
         group.offsets = offsets[_key(group.row)]
-
-
-def _name_topics(lookup: Lookup, assignments: list[Row]) -> None:
-    """Name the topics that newer group types give by id only (reference 5.10), where any commit has the name.
-
-    An id that is not known stands for itself.
-    """
-    ids = {row["topic_id"] for row in assignments}
-    if not ids:
-        return
-    found = lookup.rows("committed_offsets", ["topic_id", "topic"], {"topic_id": ids}, distinct=True)
-    names = {row["topic_id"]: row["topic"] for row in found}
-    for row in assignments:
-        row["topic"] = names.get(row["topic_id"], row["topic_id"])
 
 
 def _read(lookup: Lookup, table: str, group_ids: Collection[str] | None) -> list[Row]:

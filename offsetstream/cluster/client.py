@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from offsetstream.cluster.properties import librdkafka_config
@@ -46,6 +46,16 @@ class PartitionEnds:
     coordinator_epoch: int | None
 
 
+@dataclass(frozen=True)
+class TopicSeen:
+    """A topic as the cluster has it now; ``topic_id`` in Kafka's 22 characters."""
+
+    topic_id: str
+    name: str
+    partitions: int
+    is_internal: bool
+
+
 class Cluster:
     """A live Kafka cluster, asked through confluent-kafka with the user's own client properties."""
 
@@ -80,6 +90,23 @@ class Cluster:
         """Return the broker that leads each partition of the topic, None where none does."""
         partitions = self._ask(f"the topic {topic}", lambda: self._metadata(topic).topics[topic].partitions)
         return {number: found.leader if found.leader >= 0 else None for number, found in partitions.items()}
+
+    def topics(self) -> list[TopicSeen]:
+        """Return the topics that the user may see (DESCRIBE); one that is deleted meanwhile is left out."""
+        names = sorted(self._ask("the topics", lambda: self._metadata(None).topics))
+        if not names:
+            return []
+        asked = self._admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT)
+        found = [topic for topic in map(self._if_there, asked.values()) if topic is not None]
+        return [TopicSeen(str(topic.topic_id), topic.name, len(topic.partitions), topic.is_internal) for topic in found]
+
+    def _if_there(self, answer: Future[Any]) -> Any | None:
+        try:
+            return answer.result(timeout=TIMEOUT + 5)
+        except KafkaException as error:
+            if error.args[0].code() in (*_REFUSED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                return None
+            raise self._as_error("the topics", error.args[0]) from error
 
     def partition_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
         """Return the start, the ends and the leader of the given partitions of the topic."""

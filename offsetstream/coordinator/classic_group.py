@@ -17,6 +17,7 @@ from offsetstream.coordinator.rows import (
     group_row,
     member_row,
 )
+from offsetstream.coordinator.subscriptions import classic_subscriptions
 
 KEY_TYPE = 2
 _CONSUMER = "consumer"  # the only protocol type whose assignments the coordinator can read
@@ -48,6 +49,7 @@ def derive_classic_group(group_id: str, cell: Cell) -> GroupRows:
         ),
         [_member(group_id, cell, member) for member in members.values()],
         [row for member in members.values() for row in _assignments(group_id, cell, member)],
+        classic_subscriptions(group_id, cell, members.values()),
     )
 
 

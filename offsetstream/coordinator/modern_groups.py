@@ -20,6 +20,7 @@ from offsetstream.coordinator.modern_assignments import (
 )
 from offsetstream.coordinator.modern_members import MemberCells, consumer_member, share_member, streams_member
 from offsetstream.coordinator.rows import GroupRows, Row, group_row
+from offsetstream.coordinator.subscriptions import modern_subscriptions
 
 _INITIAL_EPOCH = 1
 _NO_TOPOLOGY_EPOCH = -1  # validatedTopologyEpoch where the record has none
@@ -75,6 +76,9 @@ def derive_modern_group(modern: ModernType, group_id: str, cells: Sequence[Cell]
         ),
         member_rows,
         [row for member_id, own in members.items() for row in _assignments(modern, group_id, member_id, own)],
+        modern_subscriptions(
+            group_id, cells, {member_id: own.metadata for member_id, own in members.items() if own.metadata}
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""The rows of a group in ``groups``, ``group_members`` and ``member_assignments``, as plain dictionaries.
+"""The rows of a group in ``groups`` and the three tables of its members, as plain dictionaries.
 
 They have the columns of those tables, except what only the place of the record tells (``offsets_partition``,
 ``log_id``, ``in_coordinator_partition``); timestamps are milliseconds since 1970, in ``record_timestamp_ms``
@@ -7,7 +7,7 @@ and ``state_timestamp_ms``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,17 +64,19 @@ ASSIGNMENT_COLUMNS = (
     "record_offset",
     "record_timestamp_ms",
 )
+SUBSCRIPTION_COLUMNS = ("group_id", "member_id", "topic", "subscribed_by", "record_offset", "record_timestamp_ms")
 # member_assignments' key, within one group
 _ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """What the tables hold of one group: one row of ``groups``, any number of the other two."""
+    """What the tables hold of one group: one row of ``groups``, any number of the others."""
 
     group: Row
     members: list[Row] = field(default_factory=list)
     assignments: list[Row] = field(default_factory=list)
+    subscriptions: list[Row] = field(default_factory=list)
 
 
 def group_row(record: Cell | None, **values: Any) -> Row:
@@ -92,9 +94,21 @@ def assignment_row(record: Cell, **values: Any) -> Row:
     return _row(ASSIGNMENT_COLUMNS, record, values)
 
 
+def subscription_row(record: Cell, **values: Any) -> Row:
+    """Return a row of ``member_subscriptions``."""
+    return _row(SUBSCRIPTION_COLUMNS, record, values)
+
+
 def distinct_assignments(rows: Iterable[Row]) -> list[Row]:
     """Return the rows with one row per key: a broker puts them into a map, so the last one stays."""
     return list({tuple(row[column] for column in _ASSIGNMENT_KEY): row for row in rows}.values())
+
+
+def name_topics(assignments: Iterable[Row], names: Mapping[str, str]) -> None:
+    """Give assignments that have a topic's id only its name; an id without a name stands for itself."""
+    for row in assignments:
+        if row["topic_id"] is not None and row["topic"] is None:
+            row["topic"] = names.get(row["topic_id"], row["topic_id"])
 
 
 def _row(columns: tuple[str, ...], record: Cell | None, values: Row) -> Row:

@@ -16,6 +16,7 @@ from offsetstream.stream.history import History
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.state import State
+from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -37,6 +38,7 @@ class BatchWriter:
         writer: TableWriter,
         cluster: Cluster,
         book: PartitionBook,
+        topics: TopicBook,
         history: History,
         coordinator: str,
         checkpoint: Checkpoint,
@@ -44,8 +46,9 @@ class BatchWriter:
         self._writer = writer
         self._cluster = cluster
         self._book = book
+        self._topics = topics
         self._history = history
-        self._state = State(writer, coordinator, book.log_ids)
+        self._state = State(writer, coordinator, book.log_ids, topics.names)
         self._checkpoint = checkpoint
 
     def apply(self, raw: DataFrame, batch_id: int) -> BatchReport:
@@ -57,6 +60,8 @@ class BatchWriter:
         try:
             counts = _count(decoded)
             self._history.append(decoded, batch, tuple(table for table, count in counts.items() if count))
+            if counts["group_records"]:
+                self._topics.observe(self._cluster.topics(), batch)
             if counts["offset_commits"] or counts["group_records"]:
                 self._state.apply(decoded, batch, has_cells=counts["group_records"] > 0)
         finally:
@@ -68,8 +73,10 @@ class BatchWriter:
 
     def refresh(self) -> None:
         """Write what the cluster says of the partitions now, without records: an idle topic has no batches."""
+        outside = BatchId(self._checkpoint.checkpoint_id, -1)
+        self._topics.observe(self._cluster.topics(), outside)
         self._book.observe(self._cluster.partition_ends(self._book.partitions))
-        self._book.write(BatchId(self._checkpoint.checkpoint_id, -1))
+        self._book.write(outside)
 
 
 def _count(decoded: DataFrame) -> dict[str, int]:

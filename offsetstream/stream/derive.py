@@ -1,9 +1,9 @@
-"""Group rows, members and assignments from the cells of groups: ``coordinator.groups``, spread over Spark."""
+"""Groups, members and what these have, from the cells of groups: ``coordinator.groups``, spread over Spark."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,27 +14,32 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
+from offsetstream.coordinator.rows import name_topics
 from offsetstream.stream.decode import timestamp_of
 from offsetstream.tables.schema import load_schema
 
-DERIVED_TABLES = ("groups", "group_members", "member_assignments")
+DERIVED_TABLES = ("groups", "group_members", "member_assignments", "member_subscriptions")
 _GROUP = ("offsets_partition", "group_id")
 _PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
+Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _CELL = ("key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp_ms")
 
 
 @contextmanager
-def derived_groups(groups: DataFrame, live_cells: DataFrame) -> Iterator[dict[str, DataFrame]]:
+def derived_groups(
+    groups: DataFrame, live_cells: DataFrame, topic_names: Mapping[str, str]
+) -> Iterator[dict[str, DataFrame]]:
     """Give the rows of the :data:`DERIVED_TABLES` for the given groups.
 
     ``groups`` has offsets_partition, group_id, log_id, in_coordinator_partition and ``exists`` (see ``derive_group``);
-    ``live_cells`` are their rows of the table ``group_cells``. They are derived once and kept while the context lasts.
+    ``live_cells`` are their rows of the table ``group_cells``; ``topic_names`` has the names of topic ids. They are
+    derived once and kept while the context lasts.
     """
     cells = live_cells.withColumn("record_timestamp_ms", F.unix_millis("record_timestamp"))
     of_group = cells.groupBy(*_GROUP).agg(F.collect_list(F.struct(*_CELL)).alias("cells"))
     joined = groups.join(of_group, list(_GROUP), "left").select(*_PLACE, "group_id", "exists", "cells")
     result = _result_type()
-    derived = joined.mapInArrow(_deriver(to_arrow_schema(result)), result).persist()
+    derived = joined.mapInArrow(_deriver(to_arrow_schema(result), topic_names), result).persist()
     try:
         yield {table: _rows(derived, table) for table in DERIVED_TABLES}
     finally:
@@ -64,22 +69,24 @@ def _row_type(table: str) -> str:
     )
 
 
-def _deriver(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
     def derive_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = [row for group in batch.to_pylist() if (row := _derive_row(group)) is not None]
+            rows = [row for group in batch.to_pylist() if (row := _derive_row(group, topic_names)) is not None]
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     return derive_batches
 
 
-def _derive_row(group: dict[str, Any]) -> dict[str, Any] | None:
+def _derive_row(group: dict[str, Any], topic_names: Mapping[str, str]) -> dict[str, Any] | None:
     cells = [_cell(**cell) for cell in group["cells"] or ()]
     rows: GroupRows | None = derive_group(cells, group_id=group["group_id"], exists=bool(group["exists"]))
     if rows is None:
         return None
+    name_topics(rows.assignments, topic_names)
     place = {name: group[name] for name in _PLACE}
-    return place | {"groups": [rows.group], "group_members": rows.members, "member_assignments": rows.assignments}
+    by_table = ([rows.group], rows.members, rows.assignments, rows.subscriptions)
+    return place | dict(zip(DERIVED_TABLES, by_table, strict=True))
 
 
 def _cell(key_json: str, value_json: str, **numbers: Any) -> Cell:

@@ -23,6 +23,7 @@ from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import delete_retention, last_checkpoint, next_checkpoint, partitions_to_load
+from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
@@ -110,19 +111,25 @@ class Job:
 
     def _work(self, spark: SparkSession, lease: Lease, partitions: list[int], coordinator: str) -> None:
         settings, writer = self._settings, TableWriter(spark, self._settings.tables)
-        book = PartitionBook(settings.tables, partitions)
+        book, topics = PartitionBook(settings.tables, partitions), TopicBook(settings.tables)
         source = KafkaSource(settings.bootstrap_server, settings.properties)
-        checkpoint = self._load(writer, source, book, lease, coordinator)
+        checkpoint = self._load(writer, source, book, topics, lease, coordinator)
         if self._stopping.is_set():
             return
         above = min(book.next_offsets.values(), default=0)
         written = {table: history_positions(writer, table, book.log_ids, above) for table in RECORD_TABLES}
         history = History(writer, book.log_ids, written)
-        batches = BatchWriter(writer, self._cluster, book, history, coordinator, checkpoint)
+        batches = BatchWriter(writer, self._cluster, book, topics, history, coordinator, checkpoint)
         self._stream(spark, source, book, batches, checkpoint)
 
     def _load(
-        self, writer: TableWriter, source: KafkaSource, book: PartitionBook, lease: Lease, coordinator: str
+        self,
+        writer: TableWriter,
+        source: KafkaSource,
+        book: PartitionBook,
+        topics: TopicBook,
+        lease: Lease,
+        coordinator: str,
     ) -> Checkpoint:
         root, tables = self._settings.checkpoint, self._settings.tables
         retention, warning = delete_retention(self._cluster)
@@ -135,7 +142,7 @@ class Job:
             return last
         checkpoint = next_checkpoint(writer.spark, root, lease, tables)
         if to_load:
-            loader = Loader(writer, source, self._cluster, book, coordinator)
+            loader = Loader(writer, source, self._cluster, book, topics, coordinator)
             with explain_failure(self._cluster):
                 loader.load(to_load, checkpoint.checkpoint_id, self._progress, self._stopping.is_set)
         self._progress.say(f"Starting checkpoint {checkpoint.location}")

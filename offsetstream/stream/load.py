@@ -17,6 +17,7 @@ from offsetstream.stream.progress import Progress
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
 from offsetstream.stream.state import State
+from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.small import rows_per_partition
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -29,12 +30,19 @@ class Loader:
     """Loads partitions, some at a time; readers see the old rows of a partition until the new ones are whole."""
 
     def __init__(
-        self, writer: TableWriter, source: KafkaSource, cluster: Cluster, book: PartitionBook, coordinator: str
+        self,
+        writer: TableWriter,
+        source: KafkaSource,
+        cluster: Cluster,
+        book: PartitionBook,
+        topics: TopicBook,
+        coordinator: str,
     ) -> None:
         self._writer = writer
         self._source = source
         self._cluster = cluster
         self._book = book
+        self._topics = topics
         self._coordinator = coordinator
 
     def load(
@@ -51,7 +59,8 @@ class Loader:
         self._book.write(batch)
         written = {table: history_positions(self._writer, table, self._book.log_ids, 0) for table in RECORD_TABLES}
         history = History(self._writer, self._book.log_ids, written)
-        state = State(self._writer, self._coordinator, self._book.log_ids)
+        self._topics.observe(self._cluster.topics(), batch)
+        state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
             for chunk in _chunks(ends):
                 if should_stop():

@@ -20,12 +20,18 @@ GROUP = ["offsets_partition", "group_id"]
 
 
 class State:
-    """Applies reduced records to the state tables; ``coordinator`` is new or classic (reference 5.9)."""
+    """Applies reduced records to the state tables.
 
-    def __init__(self, writer: TableWriter, coordinator: str, log_ids: Mapping[int, int]) -> None:
+    ``coordinator`` is new or classic (reference 5.9); ``topic_names`` has the names of topic ids, and may grow.
+    """
+
+    def __init__(
+        self, writer: TableWriter, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
+    ) -> None:
         self._writer = writer
         self._coordinator = coordinator
         self._log_ids = log_ids
+        self._topic_names = topic_names
 
     def apply(self, decoded: DataFrame, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
         """Apply decoded records, which have ``value_offset`` and ``tombstone_offset``.
@@ -52,7 +58,8 @@ class State:
         if only or not touched.isEmpty():
             here = F.broadcast(touched.select(*GROUP))
             live = self._writer.rows("group_cells").join(here, GROUP, "left_semi")
-            with derived_groups(touched.withColumn("log_id", number_of(self._log_ids, 0)), live) as derived:
+            placed = touched.withColumn("log_id", number_of(self._log_ids, 0))
+            with derived_groups(placed, live, self._topic_names) as derived:
                 steps = [partial(self._replace, table, rows, here, batch, only) for table, rows in derived.items()]
                 in_parallel(self._writer.spark, steps)
         touched.unpersist()

@@ -21,7 +21,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small import read_rows, sql_text
 
 LIFETIME = timedelta(seconds=60)
 TABLE = "job_lease"
@@ -93,14 +93,14 @@ class Lease:
                 f"{LIFETIME.seconds} s after it died"
             )
         lease = cls(table, f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4()}", row)
-        was = "owner IS NULL" if row.owner is None else f"owner = {_literal(row.owner)}"
+        was = "owner IS NULL" if row.owner is None else f"owner = {sql_text(row.owner)}"
         lease._claim(was)
         return lease
 
     def _claim(self, condition: str) -> None:
         claim = {
-            "owner": _literal(self.owner),
-            "host": _literal(socket.gethostname()),
+            "owner": sql_text(self.owner),
+            "host": sql_text(socket.gethostname()),
             "pid": str(os.getpid()),
             "heartbeat_at": "now()",
             "lease_milliseconds": str(int(LIFETIME.total_seconds() * 1000)),
@@ -115,7 +115,7 @@ class Lease:
 
     def use_checkpoint(self, checkpoint_id: int, location: str) -> None:
         """Note the checkpoint under which this job writes."""
-        self._update({"checkpoint_id": str(checkpoint_id), "checkpoint_location": _literal(location)})
+        self._update({"checkpoint_id": str(checkpoint_id), "checkpoint_location": sql_text(location)})
 
     def heartbeat(self) -> None:
         """Give a sign of life; LeaseError if another job has taken the lease."""
@@ -144,7 +144,7 @@ class Lease:
     def _update(self, updates: dict[str, str]) -> None:
         with self._lock:
             self._table.update_incremental()
-            updated = self._table.update(predicate=f"owner = {_literal(self.owner)}", updates=updates)
+            updated = self._table.update(predicate=f"owner = {sql_text(self.owner)}", updates=updates)
         if not updated["num_updated_rows"]:
             raise LeaseError("another job has taken over the lease of these tables: this one stops")
 
@@ -158,7 +158,7 @@ def read_lease(tables: TablesLocation) -> LeaseRow | None:
 def request_stop(tables: TablesLocation) -> None:
     """Ask the job that holds the lease to stop after its present batch."""
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    _open(tables).update(predicate="owner IS NOT NULL", updates={"stop_requested_by": _literal(by)})
+    _open(tables).update(predicate="owner IS NOT NULL", updates={"stop_requested_by": sql_text(by)})
 
 
 def _open(tables: TablesLocation) -> DeltaTable:
@@ -181,7 +181,3 @@ def _insert_row(table: DeltaTable) -> None:
 def _read(table: DeltaTable) -> LeaseRow | None:
     rows = read_rows(table)
     return LeaseRow(**{name: rows[0][name] for name in LeaseRow.__dataclass_fields__}) if rows else None
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -19,10 +19,10 @@ from offsetstream.tables.transaction import BatchId, app_id
 Row = Mapping[str, Any]
 
 
-def read_rows(table: DeltaTable) -> list[dict[str, Any]]:
-    """Return all rows of the table."""
+def read_rows(table: DeltaTable, where: str = "true") -> list[dict[str, Any]]:
+    """Return the rows of the table that fulfil the condition, in DataFusion's SQL."""
     # Not to_pyarrow_table(): its reader threads abort the process now and then when it ends soon afterwards.
-    reader = QueryBuilder().register("rows", table).execute("SELECT * FROM rows")
+    reader = QueryBuilder().register("rows", table).execute(f"SELECT * FROM rows WHERE {where}")  # noqa: S608 - the program's own SQL
     rows: list[dict[str, Any]] = pa.table(reader).to_pylist()
     return rows
 
@@ -32,6 +32,11 @@ def rows_per_partition(tables: TablesLocation, name: str) -> dict[int, int]:
     reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
     counted = reader.execute("SELECT offsets_partition, count(*) AS rows FROM rows GROUP BY offsets_partition")
     return {row["offsets_partition"]: row["rows"] for row in pa.table(counted).to_pylist()}
+
+
+def sql_text(text: str) -> str:
+    """Return the text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:

@@ -12,13 +12,14 @@ from deltalake import DeltaTable
 
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
 from tests.spark.log import PARTITIONS, Record
 
 Row = dict[str, Any]
-STATE = ("committed_offsets", "group_cells", "groups", "group_members", "member_assignments")
+STATE = ("committed_offsets", "group_cells", "groups", "group_members", "member_assignments", "member_subscriptions")
 GROUP_RECORDS = (2, 3, 11, 17)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
@@ -63,6 +64,8 @@ class Replay:
             found["group_cells"] += [_cell_row(group, record) for record in cells.values()]
             exists = group in self._groups if self._is_new else bool(commits)
             rows = derive_group([_cell(record) for record in cells.values()], group_id=group[1], exists=exists)
+            if rows is not None:
+                name_topics(rows.assignments, {})
             for table, derived in _derived(rows).items():
                 found[table] += [_place(group) | _times(row) for row in derived]
         for row in (row for rows in found.values() for row in rows):
@@ -149,7 +152,8 @@ def _cell(record: Record) -> Cell:
 def _derived(rows: GroupRows | None) -> dict[str, list[Row]]:
     if rows is None:
         return {}
-    return {"groups": [rows.group], "group_members": rows.members, "member_assignments": rows.assignments}
+    members = {"group_members": rows.members, "member_assignments": rows.assignments}
+    return {"groups": [rows.group], **members, "member_subscriptions": rows.subscriptions}
 
 
 def _times(row: Row) -> Row:

@@ -58,14 +58,14 @@ def load(
     raw = frame(writer.spark, records)
     History(writer, log_ids, {}).append(decode(raw, PARTITIONS), LOAD, ("undecodable_records",))
     cells = decode(last_of_raw_key(decodable(writer, raw, log_ids)), PARTITIONS).persist()
-    State(writer, coordinator, log_ids).apply(cells, LOAD, loaded=sorted(partitions))
+    State(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
     cells.unpersist()
 
 
 def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batch: BatchId) -> None:
     decoded = with_own_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
     has_cells = not decoded.where(F.col("error").isNull() & ~is_commit()).isEmpty()
-    State(writer, coordinator, LOGS).apply(decoded, batch, has_cells=has_cells)
+    State(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
     decoded.unpersist()
 
 

@@ -1,0 +1,75 @@
+"""The book of topics: which name an id stands for, also once its topic is deleted (reference 5.10 item 1).
+
+Newer group types name topics by id only; the cluster knows the names, but not those of deleted topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from deltalake import DeltaTable
+
+from offsetstream.cluster.client import TopicSeen
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import overwrite_rows, read_rows, sql_text
+from offsetstream.tables.transaction import BatchId
+
+TABLE = "topics"
+ASSIGNMENTS = "member_assignments"
+WRITTEN_EVERY = timedelta(minutes=10)
+
+
+class TopicBook:
+    """The rows of ``topics``, by topic id; the driver holds them, since only one job writes them."""
+
+    def __init__(self, tables: TablesLocation) -> None:
+        self._tables = tables
+        self.rows: dict[str, dict[str, Any]] = {
+            row["topic_id"]: row for row in read_rows(DeltaTable(tables.table(TABLE)))
+        }
+        self.names = {topic_id: row["topic"] for topic_id, row in self.rows.items()}
+        self._written_at = datetime.min.replace(tzinfo=UTC)
+
+    def observe(self, found: Iterable[TopicSeen], batch: BatchId) -> None:
+        """Take in the topics that the cluster has now, and write what is new of them."""
+        now = datetime.now(UTC)
+        seen = {topic.topic_id: topic for topic in found}
+        learned = {topic_id: topic.name for topic_id, topic in seen.items() if topic_id not in self.rows}
+        changed = bool(learned)
+        for topic_id, topic in seen.items():
+            row = self.rows.setdefault(topic_id, _new_row(topic, now))
+            changed |= row["partitions"] != topic.partitions or row["deleted_at"] is not None
+            row |= {"partitions": topic.partitions, "last_seen_at": now, "deleted_at": None}
+        for topic_id in self.rows.keys() - seen.keys():
+            row = self.rows[topic_id]
+            changed |= row["deleted_at"] is None
+            row["deleted_at"] = row["deleted_at"] or now
+        self.names |= learned
+        if changed or now - self._written_at > WRITTEN_EVERY:
+            overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
+            self._written_at = now
+        self._name_assignments(learned)
+
+    def _name_assignments(self, learned: Mapping[str, str]) -> None:
+        """Give the name to assignments that were written before it was known, and so have the id for it."""
+        if not learned:
+            return
+        table = DeltaTable(self._tables.table(ASSIGNMENTS))
+        unnamed = {row["topic_id"] for row in read_rows(table, where="topic = topic_id")}
+        for topic_id in unnamed & learned.keys():
+            same = f"topic_id = {sql_text(topic_id)} AND topic = topic_id"
+            table.update(predicate=same, updates={"topic": sql_text(learned[topic_id])})
+
+
+def _new_row(topic: TopicSeen, now: datetime) -> dict[str, Any]:
+    columns = dict.fromkeys(load_schema(TABLE).column_names)
+    return columns | {
+        "topic_id": topic.topic_id,
+        "topic": topic.name,
+        "partitions": topic.partitions,
+        "is_internal": topic.is_internal,
+        "first_seen_at": now,
+    }
