@@ -1,0 +1,46 @@
+"""A conformance case: a log, and what a coordinator holds after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from offsetstream.codec.record_batches import RecordBatch
+
+Coordinator = Literal["classic", "new"]
+BOTH: tuple[Coordinator, ...] = ("classic", "new")
+CLASSIC: tuple[Coordinator, ...] = ("classic",)
+NEW: tuple[Coordinator, ...] = ("new",)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``groups`` are exactly the groups, each with at least the given fields of the snapshot.
+
+    ``offsets`` are exactly the committed offsets, by (group, topic, partition). With ``fails``, a broker's load does.
+    ``name`` is that of Kafka's own test, whose class is ``kafka_class``, or of the case in reference 9.6.
+    """
+
+    kafka_class: str
+    name: str
+    coordinators: tuple[Coordinator, ...]
+    batches: tuple[RecordBatch, ...]
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    offsets: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
+    fails: bool = False
+
+    def differences(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
+        """What a snapshot (GroupMetadataCache.snapshot) has otherwise; nothing if it is as expected."""
+        groups = {group["group_id"]: group for group in snapshot["groups"]}
+        found: dict[str, Any] = {}
+        if groups.keys() != self.groups.keys() or len(groups) != len(snapshot["groups"]):
+            found["groups"] = sorted(group["group_id"] for group in snapshot["groups"])
+        for group_id, expected in self.groups.items():
+            got = {name: groups.get(group_id, {}).get(name) for name in expected}
+            if got != expected:
+                found[group_id] = got
+        offsets = {(row["group_id"], row["topic"], row["partition"]): row["offset"] for row in snapshot["offsets"]}
+        if offsets != self.offsets:
+            found["offsets"] = offsets
+        return found
