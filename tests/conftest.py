@@ -12,8 +12,14 @@ TIERS = ("unit", "oracle", "kafka", "spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    folder = Path(__file__).parent
-    items.sort(key=lambda item: TIERS.index(item.path.relative_to(folder).parts[0]))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[int, str, bool]:
+    """By tier; then by the release of the workload, so that one of them runs at a time; last who ends its clients."""
+    tier = TIERS.index(item.path.relative_to(Path(__file__).parent).parts[0])
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return tier, str(parameters.get("every_group", "")), "after_restart" in getattr(item, "fixturenames", ())
 
 
 def pytest_report_header() -> str:

@@ -1,0 +1,27 @@
+"""The workload of all group types is what it says, by the answers of Kafka's own Admin client."""
+
+from tests.kafka.all_groups import AllGroups, group_types
+
+
+def test_there_are_a_hundred_groups_of_every_type(every_group: AllGroups) -> None:
+    answers = every_group.admin.answers()
+    found = {row["group_id"]: (row["group_type"], row["state"], row["member_count"]) for row in answers.groups}
+    assert len(found) >= 100
+    assert {group_type for group_type, _, _ in found.values()} == group_types(every_group.kafka.version)
+    assert found.items() >= every_group.expected.items()
+    assert not every_group.deleted & found.keys()
+    assert len(answers.members) == sum(row["member_count"] for row in answers.groups)
+
+
+def test_offsets_are_committed_deleted_and_left_open_as_the_workload_says(every_group: AllGroups) -> None:
+    found: dict[str, dict[tuple[str, int], int]] = {}
+    for row in every_group.admin.answers().offsets:
+        found.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = row["committed_offset"]
+    assert found["offsets-only"] == {("orders", 0): 7, ("orders", 1): 8}
+    assert found["offsets-some-deleted"] == {("orders", 1): 8}
+    assert found["offsets-made-by-admin"] == {("payments", 0): 3}
+    assert found["transactions-committed"] == {("orders", 0): 1, ("orders", 1): 3, ("orders", 2): 4}
+    for group_id in ("transactions-aborted-after-commit", "transactions-open-after-commit"):
+        assert found[group_id] == {("orders", 0): 1, ("orders", 1): 2}
+    for group_id in ("offsets-all-deleted", "offsets-in-deleted-topic", "transactions-aborted", "transactions-open"):
+        assert group_id not in found
