@@ -47,6 +47,10 @@ class IllegalStateError(ReplayError):
     """Kafka's IllegalStateException: what was asked for does not fit the state of the group or the transaction."""
 
 
+class LineError(OffsetstreamError):
+    """A line of a file of records is none."""
+
+
 class LeaseError(OffsetstreamError):
     """Another job writes to these tables."""
 

@@ -66,10 +66,10 @@ def batch(
     return struct.pack(">qiibI", base, len(checked) + 9, 0, 2, crc32c(checked)) + checked
 
 
-def marker(base: int, kind: int, producer: tuple[int, int]) -> bytes:
+def marker(base: int, kind: int, producer: tuple[int, int], ms: int = 1000) -> bytes:
     """The batch that ends a transaction."""
     end = (struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 3))
-    return batch(base, [end], TRANSACTIONAL | CONTROL, producer)
+    return batch(base, [end], TRANSACTIONAL | CONTROL, producer, base_ms=ms)
 
 
 def message(offset: int, magic: int, key: bytes | None, value: bytes | None, attributes: int = 0, ms: int = 5) -> bytes:

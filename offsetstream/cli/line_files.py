@@ -14,12 +14,12 @@ from offsetstream.codec.text import jackson
 from offsetstream.errors import UsageError
 
 Command = Callable[..., None]
-_STDIO = "-"
+STDIO = "-"
 
 
 def input_argument(command: Command) -> Command:
     """Add the argument ``input_file``: ``FILE`` or ``-``, which is the default."""
-    return click.argument("input_file", metavar="[FILE|-]", default=_STDIO)(command)
+    return click.argument("input_file", metavar="[FILE|-]", default=STDIO)(command)
 
 
 def file_option(command: Command) -> Command:
@@ -32,7 +32,7 @@ def convert_lines(input_file: str, output_file: str | None, convert: Callable[[s
 
     Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened.
     """
-    with _open_input(input_file) as source, open_output(output_file) as target:
+    with open_input(input_file) as source, open_output(output_file) as target:
         for line in source:
             # Bytes that are not UTF-8 become lone surrogates, and those are written as JSON writes them: \udcff.
             converted = _converted(line.decode("utf-8", "surrogateescape").rstrip("\r\n"), convert)
@@ -54,8 +54,9 @@ def open_output(path: str | None) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _open_input(path: str) -> Iterator[BinaryIO]:
-    if path == _STDIO:
+def open_input(path: str) -> Iterator[BinaryIO]:
+    """Open the file, or stdin for ``-``; UsageError if it cannot be opened."""
+    if path == STDIO:
         yield sys.stdin.buffer
         return
     with _open(path, "rb", "read", "name a file of lines, or - for stdin") as file:

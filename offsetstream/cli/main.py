@@ -19,7 +19,11 @@ SUBCOMMANDS = {
     "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets, from the tables."),
     "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
     "encode": ("offsetstream.cli.encode:encode", "Encode decoded records again, as any release would."),
-    "dump": ("offsetstream.cli.dump:dump", "Print the records straight from a cluster."),
+    "dump": ("offsetstream.cli.dump:dump", "Print the records of a cluster, or of log segments."),
+    "replay": (
+        "offsetstream.cli.replay:replay",
+        "Print the groups and offsets that log files amount to.",
+    ),
     "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
 }
 

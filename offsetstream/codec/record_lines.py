@@ -1,0 +1,91 @@
+"""Raw lines of JSON as record batches: what ``dump --format records`` prints, or anyone's own export of the topic.
+
+A line is ``{"partition", "offset", "timestamp", "key", "value"}`` and, where a log segment told them, ``producer_id``,
+``transactional`` and ``control_type``. Each line is a batch of its own: a coordinator compares records by the offset of
+their batch's first record, and as the records of two batches never mix, by their own offsets that comes out the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from offsetstream.codec.lines import parse_raw_line
+from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch
+from offsetstream.codec.wire import Malformed
+from offsetstream.errors import LineError
+
+_NO_TIMESTAMP = -1
+_LAST_OFFSET = (1 << 63) - 2  # a next offset must be there
+_MARKER = struct.Struct(">hh")  # version, type
+_ABSENT = object()
+
+Partitions = dict[int | None, list[RecordBatch]]
+
+
+def parse_record_line(line: str) -> tuple[int | None, RecordBatch]:
+    """Read a raw line: its partition, None if it has none, and its record as a batch. Raises Malformed."""
+    key, value, fields = parse_raw_line(line)
+    offset = _number(fields, "offset", None)
+    if offset is None or not 0 <= offset <= _LAST_OFFSET:
+        raise Malformed("offset is not a number of 0 or more")
+    timestamp = _number(fields, "timestamp", None)
+    producer_id = _number(fields, "producer_id", NO_PRODUCER)
+    transactional = fields.get("transactional") or False
+    if not isinstance(transactional, bool):
+        raise Malformed("transactional is not true or false")
+    kind = fields.get("control_type", _ABSENT)
+    if producer_id in (None, NO_PRODUCER) and (transactional or kind is not _ABSENT):
+        raise Malformed("a transactional or control record has no producer_id")
+    record = LogRecord(
+        offset,
+        None if timestamp == _NO_TIMESTAMP else timestamp,
+        key if kind in (_ABSENT, None) else _MARKER.pack(0, _control_number(kind)),
+        value,
+    )
+    return _number(fields, "partition", None), RecordBatch(
+        base_offset=offset,
+        next_offset=offset + 1,
+        records=(record,),
+        producer_id=NO_PRODUCER if producer_id is None else producer_id,
+        is_transactional=transactional,
+        is_control=kind is not _ABSENT,
+    )
+
+
+def read_record_lines(lines: Iterable[bytes], name: str) -> Partitions:
+    """Read all lines, each partition's in the order of their offsets, whatever their order is.
+
+    A record that comes twice is taken once. Raises LineError, with the ``name`` of the file and the line's number, for
+    a line that is no record, and for two different records of the same offset.
+    """
+    found: dict[int | None, dict[int, tuple[int, RecordBatch]]] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            partition, batch = parse_record_line(line.decode("utf-8", "surrogateescape"))
+        except Malformed as reason:
+            raise LineError(f"{name}, line {number}: {reason}") from reason
+        before, present = found.setdefault(partition, {}).setdefault(batch.base_offset, (number, batch))
+        if present != batch:
+            raise LineError(
+                f"{name}, lines {before} and {number}: two records of partition {partition} with the offset "
+                f"{batch.base_offset}: these are two logs, replay them one by one"
+            )
+    return {partition: [of[at][1] for at in sorted(of)] for partition, of in found.items()}
+
+
+def _number(fields: JsonObject, name: str, default: int | None) -> int | None:
+    number = fields.get(name, default)
+    if number is None or (isinstance(number, int) and not isinstance(number, bool)):
+        return number
+    raise Malformed(f"{name} is not a whole number")
+
+
+def _control_number(kind: Any) -> int:
+    if isinstance(kind, str) and kind in ControlType.__members__:
+        return ControlType[kind]
+    if isinstance(kind, int) and not isinstance(kind, bool) and -0x8000 <= kind < 0x8000:  # noqa: PLR2004 - 16 bits
+        return kind
+    raise Malformed("control_type is not COMMIT, ABORT or a number of 16 bits")

@@ -1,0 +1,137 @@
+"""`dump --files` of the segments that a real broker wrote, beside the topic itself, and Kafka's own DumpLogSegments."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from offsetstream.cli.main import main
+from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.codec.log_folders import find_partitions
+from offsetstream.codec.log_segments import read_segments
+from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.demo.commits import commit_in_transaction, commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.tools import run_tool
+
+TOPIC = "segments"
+
+
+@contextmanager
+def an_open_transaction(server: str, group: str) -> Iterator[None]:
+    """Offsets that are neither committed nor aborted while the block runs."""
+    consumer = Consumer({"bootstrap.servers": server, "group.id": group}, logger=QUIET)
+    producer = Producer({"bootstrap.servers": server, "transactional.id": group}, logger=QUIET)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 1)], consumer.consumer_group_metadata(), 30)
+    yield
+    producer.abort_transaction(30)
+    consumer.close()
+
+
+def fill(server: str) -> None:
+    admin = admin_client(server)
+    create_topics(admin)
+    admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(30)
+    offsets = [TopicPartition(TOPIC, number, number * 10, "a note " * 20) for number in range(3)]
+    commit_plainly(server, {f"plain-{number}": offsets for number in range(60)})
+    for number in range(4):
+        commit_in_transaction(server, f"ledger-{number}", offsets, abort=bool(number % 2))
+    admin.delete_consumer_groups(["plain-0"])["plain-0"].result(30)
+
+
+def topic_as_a_consumer_sees_it(server: str) -> dict[tuple[int, int], tuple[int, bytes | None, bytes | None]]:
+    settings = {"bootstrap.servers": server, "group.id": "reader", "isolation.level": "read_committed"}
+    more = {"enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer(settings | more, logger=QUIET)
+    consumer.assign([TopicPartition(OFFSETS_TOPIC, number, 0) for number in range(50)])
+    found, ended = {}, 0
+    while ended < 50:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error():
+            ended += 1
+            continue
+        found[message.partition(), message.offset()] = (message.timestamp()[1], message.key(), message.value())
+    consumer.close()
+    return found
+
+
+def batches_in(folder: Path) -> dict[int | None, list[RecordBatch]]:
+    return {each.number: list(read_segments(each.segments, pytest.fail)) for each in find_partitions([folder])}
+
+
+def dump(*arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(main, ["dump", *arguments])
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [json.loads(line) for line in result.stdout_bytes.decode().split("\n")[:-1]]
+
+
+@pytest.mark.parametrize(("version", "codec"), [(DEFAULT_VERSION, 0), (DEFAULT_VERSION, 3), ("3.9.2", 4)])
+def test_the_dump_of_segments_is_what_a_consumer_sees(version: str, codec: int) -> None:
+    settings = {"offsets.topic.compression.codec": str(codec)}  # none, lz4, zstd; the oracle's tests have all
+    with EmbeddedKafka(version, properties=settings) as kafka:
+        server = kafka.bootstrap_server
+        fill(server)
+        with an_open_transaction(server, "open"):
+            expected = topic_as_a_consumer_sees_it(server)
+            lines = dump("--files", str(kafka.folder), "--format", "json")
+            everything = batches_in(kafka.folder)
+    assert [(line["partition"], line["offset"]) for line in lines] == sorted(expected)
+    records = {(number, r.offset): r for number, log in everything.items() for each in log for r in each.records}
+    for line in lines:
+        place = (line["partition"], line["offset"])
+        record = records[place]
+        assert (record.timestamp_ms, record.key, record.value) == expected[place]
+        assert line["timestamp"] == record.timestamp_ms
+        assert "error" not in line
+    # Three commits of every third ledger and the open one are not seen; markers never are.
+    hidden = [each for log in everything.values() for each in log if each.is_transactional and not each.is_control]
+    assert sum(len(each.records) for each in hidden) == 4 * 3 + 1
+    assert len([line for line in lines if line["key"]["data"].get("group", "").startswith("ledger")]) == 2 * 3
+    assert sum(each.is_control for log in everything.values() for each in log) == 4
+
+
+def test_batches_are_those_of_kafkas_dump_log_segments(own_kafka: EmbeddedKafka) -> None:
+    fill(own_kafka.bootstrap_server)
+    own_kafka.restart()  # another leader epoch, and snapshots beside the segments
+    partitions = [each for each in find_partitions([own_kafka.folder]) if each.segments[0].size]
+    files = ",".join(str(each.segments[0].path) for each in partitions)
+    printed = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", files, "--print-data-log"])
+    parts = re.split(r"^Dumping .*/__consumer_offsets-(\d+)/.*$", printed, flags=re.MULTILINE)[1:]
+    shown = dict(zip(map(int, parts[::2]), parts[1::2], strict=True))
+    assert set(shown) == {each.number for each in partitions}
+    for each in partitions:
+        log = list(read_segments(each.segments, pytest.fail))
+        assert [_batch_line(batch) for batch in log] == _BATCH.findall(shown[each.number or 0])
+        records = [_record_line(record) for batch in log for record in batch.records]
+        assert records == _RECORD.findall(shown[each.number or 0])
+
+
+_BATCH = re.compile(
+    r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* producerId: (-?\d+) producerEpoch: (-?\d+) .*"
+    r"isTransactional: (\w+) isControl: (\w+) .*size: (\d+) ",
+    re.MULTILINE,
+)
+_RECORD = re.compile(r"^\| offset: (\d+) CreateTime: (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) ", re.MULTILINE)
+
+
+def _batch_line(batch: RecordBatch) -> tuple[str, ...]:
+    last, bits = batch.next_offset - 1, (batch.is_transactional, batch.is_control)
+    numbers = [batch.base_offset, last, len(batch.records), batch.producer_id, batch.producer_epoch]
+    return (*map(str, numbers), *(str(bit).lower() for bit in bits), str(batch.size))
+
+
+def _record_line(record: LogRecord) -> tuple[str, ...]:
+    sizes = [-1 if cell is None else len(cell) for cell in (record.key, record.value)]
+    return tuple(map(str, [record.offset, record.timestamp_ms, *sizes]))

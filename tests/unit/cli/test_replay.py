@@ -1,0 +1,237 @@
+"""`replay` of lines and of segments: the same object, cut at offsets and times, and what cannot be replayed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from offsetstream.cli.main import main
+from offsetstream.codec.encode import encode_record
+from tests.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, write_segment
+
+PRODUCERS = (7, 0), (8, 0), (9, 1)
+
+
+def commit(group: str, offset: int, topic: str = "t") -> Record:
+    return encode_record(
+        {"type": 1, "data": {"group": group, "topic": topic, "partition": 0}},
+        {
+            "version": 3,
+            "data": {"offset": offset, "leaderEpoch": -1, "metadata": "é", "commitTimestamp": 1000 + offset},
+        },
+    )
+
+
+def run(*arguments: str | Path, command: str = "replay", stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(main, [command, *map(str, arguments)], input=stdin)
+
+
+def replayed(*arguments: str | Path, stdin: bytes = b"") -> dict[str, Any]:
+    result = run(*arguments, stdin=stdin)
+    assert (result.exit_code, result.stderr) == (0, "")
+    document: dict[str, Any] = json.loads(result.stdout_bytes)
+    return document
+
+
+def committed(document: dict[str, Any]) -> dict[str, int]:
+    return {row["group_id"]: row["offset"] for row in document["offsets"]}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    one, other, _ = PRODUCERS
+    folder = tmp_path / "__consumer_offsets-9"
+    write_segment(
+        folder,
+        0,
+        batch(0, [commit("plain", 1), commit("plain", 2)], base_ms=10_000),
+        batch(2, [commit("aborted", 3)], TRANSACTIONAL, one, base_ms=20_000),
+        batch(3, [commit("ledger", 4)], TRANSACTIONAL, other, base_ms=20_000),
+        marker(4, ABORT, one, 20_001),
+        batch(5, [commit("later", 5)], base_ms=30_000),
+    )
+    write_segment(
+        folder, 6, marker(6, COMMIT, other, 35_000), batch(7, [commit("open", 7)], TRANSACTIONAL, one, base_ms=40_000)
+    )
+    write_segment(tmp_path / "__consumer_offsets-10", 0, batch(0, [commit("elsewhere", 8)], base_ms=25_000))
+    return tmp_path
+
+
+def test_one_object_with_groups_and_offsets(log: Path) -> None:
+    document = replayed(log)
+    assert list(document) == ["groups", "offsets"]
+    assert committed(document) == {"elsewhere": 8, "later": 5, "ledger": 4, "plain": 2}
+    assert document["offsets"][2] == {
+        **{"group_id": "ledger", "topic": "t", "partition": 0, "offset": 4, "leader_epoch": None, "metadata": "é"},
+        "commit_timestamp": 1004,
+    }
+    group = next(group for group in document["groups"] if group["group_id"] == "plain")
+    assert (group["type"], group["state"], group["members"]) == ("Classic", "Empty", [])
+
+
+def test_the_coordinators_differ_as_kafkas_do(log: Path) -> None:
+    names = {coordinator: ids(replayed(log, "--coordinator", coordinator)) for coordinator in ("new", "classic")}
+    # A group whose only commit was aborted: the new coordinator keeps it until its next cleanup (reference 5.9, 6).
+    assert names["new"] - names["classic"] == {"aborted"}
+
+
+def ids(document: dict[str, Any]) -> set[str]:
+    return {group["group_id"] for group in document["groups"]}
+
+
+@pytest.mark.parametrize("coordinator", ["new", "classic"])
+def test_the_lines_of_a_dump_are_replayed_as_the_segments_are(log: Path, tmp_path: Path, coordinator: str) -> None:
+    dumped = run("--files", log, "--format", "records", command="dump").stdout_bytes
+    lines = tmp_path / "lines"
+    lines.write_bytes(dumped)
+    shuffled = dumped.splitlines(keepends=True)
+    Random(3).shuffle(shuffled)
+    expected = run(log, "--coordinator", coordinator).stdout_bytes
+    assert run(lines, "--coordinator", coordinator).stdout_bytes == expected
+    for stdin in (dumped, b"".join(shuffled), dumped + dumped):
+        assert run("-", "--coordinator", coordinator, stdin=stdin).stdout_bytes == expected
+
+
+@pytest.mark.parametrize("coordinator", ["new", "classic"])
+def test_random_logs_by_lines_and_by_segments_cut_anywhere(tmp_path: Path, coordinator: str) -> None:
+    rng = Random(coordinator)
+    for number in range(30):
+        folder = tmp_path / f"{number}" / "__consumer_offsets-0"
+        end = random_log(rng, folder)
+        lines = run("--files", folder, "--format", "records", command="dump").stdout_bytes
+        for cut in ([], ["--until-offset", str(rng.randint(0, end))], ["--until-time", str(rng.randint(0, end))]):
+            from_segments = replayed(folder, "--coordinator", coordinator, *cut)
+            assert from_segments == replayed("-", "--coordinator", coordinator, *cut, stdin=lines)
+
+
+def random_log(rng: Random, folder: Path) -> int:
+    """Batches of commits and tombstones, plain and transactional, and markers; what compaction leaves of some."""
+    data, offset = [], 0
+    for _ in range(40):
+        producer = rng.choice(PRODUCERS)
+        if rng.random() < 0.25:
+            data.append(marker(offset, rng.choice([COMMIT, ABORT, 5]), producer))
+            offset += 1
+            continue
+        cells = [commit(rng.choice("abc"), rng.randint(0, 99), rng.choice("tu")) for _ in range(rng.randint(0, 4))]
+        records = [cell if rng.random() < 0.7 else (cell[0], None) for cell in cells]
+        deltas = sorted(rng.sample(range(6), len(records)))
+        transactional = (TRANSACTIONAL, producer) if rng.random() < 0.5 else (0, (-1, -1))
+        data.append(batch(offset, records, *transactional, base_ms=offset, deltas=deltas, last_delta=6))
+        offset += 7
+    write_segment(folder, 0, *data)
+    return offset
+
+
+@pytest.mark.parametrize(
+    ("options", "groups"),
+    [
+        (["--until-offset", "0"], set()),
+        (["--until-offset", "1"], {"plain", "elsewhere"}),
+        (["--until-offset", "6"], {"plain", "elsewhere", "later"}),
+        (["--until-offset", "7"], {"plain", "elsewhere", "later", "ledger"}),
+        (["--until-time", "10000"], set()),
+        (["--until-time", "1970-01-01T00:00:10.001Z"], {"plain"}),
+        (["--until-time", "1970-01-01T01:00:25.001+01:00"], {"plain", "elsewhere"}),
+        (["--until-time", "1970-01-01 00:00:30.001"], {"plain", "elsewhere", "later"}),
+        (["--until-time", "35001"], {"plain", "elsewhere", "later", "ledger"}),
+    ],
+)
+def test_a_log_up_to_an_offset_or_a_time(log: Path, options: list[str], groups: set[str]) -> None:
+    assert set(committed(replayed(log, *options))) == groups
+
+
+def test_a_batch_is_cut_between_its_records(log: Path) -> None:
+    assert committed(replayed(log, "--until-offset", "1"))["plain"] == 1
+
+
+def test_a_single_segment_of_any_name(log: Path) -> None:
+    sent = (log / "__consumer_offsets-10" / "00000000000000000000.log").rename(log / "attachment")
+    assert committed(replayed(sent)) == {"elsewhere": 8}
+    empty = log / "00000000000000000000.log"
+    empty.touch()
+    assert replayed(empty) == {"groups": [], "offsets": []}
+    assert replayed("-") == {"groups": [], "offsets": []}
+
+
+def test_names_of_topic_ids(tmp_path: Path) -> None:
+    topic = "AAAAAAAAAAAAAAAAAAAAEA"
+    target = encode_record(
+        {"type": 7, "data": {"groupId": "g", "memberId": "m"}},
+        {"version": 0, "data": {"topicPartitions": [{"topicId": topic, "partitions": [0]}]}},
+    )
+    fields = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": []}
+    assigned = [{"topicId": topic, "partitions": [0, 1]}]
+    present = encode_record(
+        {"type": 8, "data": {"groupId": "g", "memberId": "m"}},
+        {"version": 0, "data": fields | {"assignedPartitions": assigned, "partitionsPendingRevocation": []}},
+    )
+    epoch = encode_record({"type": 3, "data": {"groupId": "g"}}, {"version": 0, "data": {"epoch": 1}})
+    folder = tmp_path / "__consumer_offsets-0"
+    member = encode_record(
+        {"type": 5, "data": {"groupId": "g", "memberId": "m"}},
+        {
+            "version": 0,
+            "data": {
+                **{"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h", "serverAssignor": None},
+                **{"subscribedTopicNames": ["orders"], "subscribedTopicRegex": None, "rebalanceTimeoutMs": 1},
+            },
+        },
+    )
+    write_segment(folder, 0, batch(0, [member, epoch, target, present]))
+    names = tmp_path / "topics.json"
+    names.write_text(json.dumps({topic: "orders"}))
+    (group,) = replayed(folder, "--topics", names)["groups"]
+    assert group["members"][0]["assignment"] == [{"topic": "orders", "partitions": [0, 1]}]
+
+
+def test_records_that_cannot_be_replayed(log: Path) -> None:
+    broken = [(commit("g", 1)[0], b"\0\7"), (None, b""), commit("g", 1)]
+    write_segment(log / "__consumer_offsets-10", 1, batch(1, broken))
+    result = run(log)
+    assert result.exit_code == 0
+    assert committed(json.loads(result.stdout)) == {"elsewhere": 8, "g": 1, "later": 5, "ledger": 4, "plain": 2}
+    assert result.stderr.startswith("Warning: partition 10: 2 records were left aside, the first at offset 1: ")
+    assert result.stderr.count("\n") == 1
+    result = run(log, "--strict")
+    assert result.exit_code == 1
+    assert committed(json.loads(result.stdout)) == {"later": 5, "ledger": 4, "plain": 2}
+    assert result.stderr.startswith("Error: partition 10 failed to load: record at offset 1: ")
+
+
+def test_what_cannot_work_is_one_line(log: Path, tmp_path: Path) -> None:
+    lines, damaged = tmp_path / "lines", tmp_path / "some.log"
+    lines.write_text('{"offset": 0, "key": null, "value": null}\nnonsense\n')
+    damaged.write_bytes(b"not a segment at all")
+    usages: list[tuple[list[str | Path], int, str]] = [
+        ([lines], 1, f"{lines}, line 2: the line is not JSON"),
+        ([damaged], 1, "is no log segment of Kafka's"),
+        ([tmp_path / "none"], 2, "cannot read "),
+        ([tmp_path / "empty"], 2, "has no log segments"),
+        ([log, "--topics", tmp_path / "none"], 2, "cannot read topics from "),
+        ([log, "--topics", lines], 2, "cannot read topics from "),
+        ([log, "--file", log], 2, "cannot write "),
+    ]
+    (tmp_path / "empty").mkdir()
+    for arguments, exit_code, words in usages:
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout) == (exit_code, "")
+        assert words in result.stderr
+        assert result.stderr.count("\n") == 1
+    for time in ("yesterday", "2026-13-01", "-1"):
+        result = run(log, f"--until-time={time}")
+        assert result.exit_code == 2
+        assert "is neither ISO 8601, such as 2026-11-21T03:00:00Z, nor milliseconds" in result.stderr
+
+
+def test_neither_spark_nor_a_kafka_client_is_imported(log: Path) -> None:
+    code = (
+        "import sys; from offsetstream.cli.main import main; main(sys.argv[1:], standalone_mode=False); "
+        "sys.exit(bool({'pyspark', 'confluent_kafka', 'pandas', 'deltalake'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code, "replay", str(log)], check=True, capture_output=True)
