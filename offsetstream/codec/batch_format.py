@@ -12,6 +12,7 @@ MAGIC = 2
 HEADER_BYTES = 61
 CHECKSUM_AT, CHECKED_FROM = 17, 21  # CRC-32C of all that follows it
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes' two bytes the lower one
+LAST_DELTA_AT = 23
 # base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp,
 # producer id and epoch, base sequence, count of records
 _HEADER = struct.Struct(">qiibIhiqqqhii")

@@ -12,6 +12,7 @@ from offsetstream.codec.batch_format import (
     CHECKED_FROM,
     CHECKSUM_AT,
     HEADER_BYTES,
+    LAST_DELTA_AT,
     MAGIC,
     may_be_of_transaction,
     read_batch,
@@ -100,6 +101,8 @@ def _windows(segment: Segment, file: BinaryIO, report: Report, transactions_only
             _pass_zeros(_Frame(position, data), segment, file, report)
             return
         wanted = max(WINDOW_BYTES, _missing(path, _Frame(position, data)))
+    if _has_successor(data):
+        raise _damaged(path, _Frame(position, data), "its length reaches beyond the file, but another batch follows it")
     if data:
         report(f"{path} ends within a batch: its last {len(data)} bytes, from position {position}, are not read")
 
@@ -130,6 +133,21 @@ def _missing(path: Path, start: _Frame) -> int:
     raise _damaged(path, start, "neither its size nor its format is one of Kafka's")
 
 
+def _has_successor(data: bytes) -> bool:
+    """Whether a batch that seems to be cut off is followed by the next one of the log: then its length is wrong."""
+    if not _has_crc32c(data):
+        return False
+    offset = _PLACE.unpack_from(data)[0] + int.from_bytes(data[LAST_DELTA_AT : LAST_DELTA_AT + 4], "big") + 1
+    begin = offset.to_bytes(9, "big")[1:]
+    at = data.find(begin, HEADER_BYTES)
+    while 0 <= at <= len(data) - HEADER_BYTES:
+        batch = data[at : at + _PLACE.size + max(0, _PLACE.unpack_from(data, at)[1])]
+        if _has_crc32c(batch) and all(_fit_their_checksums([_Frame(at, batch)])):
+            return True
+        at = data.find(begin, at + 1)
+    return False
+
+
 def _pass_zeros(start: _Frame, segment: Segment, file: BinaryIO, report: Report) -> None:
     """Pass the space that a broker has reserved: zeros to the end of the file."""
     data, end = start.data, start.position
@@ -151,7 +169,7 @@ def _fit_their_checksums(frames: Sequence[_Frame]) -> list[bool]:
 
 
 def _has_crc32c(data: bytes) -> bool:
-    return data[_MAGIC_AT] == MAGIC and len(data) >= HEADER_BYTES
+    return len(data) >= HEADER_BYTES and data[_MAGIC_AT] == MAGIC
 
 
 def _batch(path: Path, frame: _Frame, fits: bool, *, with_data: bool) -> RecordBatch:

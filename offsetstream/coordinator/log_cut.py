@@ -22,6 +22,9 @@ def until(
         is_early = end_ms is None or record.timestamp_ms is None or record.timestamp_ms < end_ms
         return is_early and (end_offset is None or record.offset < end_offset)
 
+    if end_offset is None and end_ms is None:
+        yield from batches
+        return
     for batch in batches:
         kept = tuple(takewhile(is_before, batch.records))
         if len(kept) < len(batch.records):
