@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from json import JSONDecoder
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,16 @@ from offsetstream.cluster.client import OFFSETS_TOPIC, Cluster
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.clients import QUIET, admin_client
-from offsetstream.embedded.tools import run_tool
+from offsetstream.embedded.java import java_executable
+from offsetstream.embedded.kafka import DEFAULT_VERSION
 from tests.brokers import BrokerUnderTest
+from tests.kafka.all_groups import AllGroups
 
 TOPIC = "dump-topic"
 CONSOLE = "console-consumer-"  # the tool's own groups, one more in each run
+OFFSETS_FORMATTER, GROUPS_FORMATTER = "OffsetsMessageFormatter", "GroupMetadataMessageFormatter"
 JVM = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # Java says so whenever PySpark starts it
 
 
@@ -55,39 +61,62 @@ def lines(server: str, *arguments: str) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-def console_consumer(server: str, formatter: str) -> list[str]:
-    """What the formatter prints of the topic, record by record: it puts nothing between them."""
-    printed = run_tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        [
-            *("--bootstrap-server", server, "--topic", OFFSETS_TOPIC, "--from-beginning", "--timeout-ms", "6000"),
-            *("--isolation-level", "read_committed", "--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
-        ],
-    )
-    return [printed[start:end] for start, end in _documents(printed)]
+def console_consumer(server: str, formatter: str, version: str = DEFAULT_VERSION) -> str:
+    """What Kafka's console consumer prints of the whole topic, by one of its formatters."""
+    artifacts = [f"org.apache.kafka:{artifact}:{version}" for artifact in ("kafka-tools", "kafka_2.13")]
+    tool = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", server, "--topic", OFFSETS_TOPIC]
+    options = ["--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "6000"]
+    java = [str(java_executable()), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(resolve(artifacts))]
+    done = subprocess.run([*java, *tool, *options, "--formatter", formatter], capture_output=True, check=True)
+    return done.stdout.decode()
 
 
-def _documents(text: str) -> Iterator[tuple[int, int]]:
+def documents(text: str) -> Iterator[str]:
+    """Split JSON documents that have nothing between them."""
     at = 0
     while at < len(text.rstrip()):
         _, end = JSONDecoder().raw_decode(text, at)
-        yield at, end
+        yield text[at:end]
         at = end
 
 
-def _without_the_tools_groups(printed: list[str]) -> list[str]:
+def _without_the_tools_groups(printed: Iterable[str]) -> list[str]:
     return sorted(line for line in printed if not json.loads(line)["key"]["data"]["group"].startswith(CONSOLE))
 
 
-def test_dump_prints_what_the_console_consumer_prints(server: str) -> None:
-    formatters = ("OffsetsMessageFormatter", "GroupMetadataMessageFormatter")
-    theirs = [line for formatter in formatters for line in console_consumer(server, formatter)]
-    ours = lines(server, "--format", "kafka")
+def test_dump_prints_what_the_console_consumer_prints(every_group: AllGroups) -> None:
+    """Of brokers of each release, with groups of every type (tests/kafka/all_groups.py)."""
+    server = every_group.kafka.bootstrap_server
+    names = [f"org.apache.kafka.tools.consumer.{name}" for name in (OFFSETS_FORMATTER, GROUPS_FORMATTER)]
+    with ThreadPoolExecutor() as pool:
+        printed = pool.map(partial(console_consumer, server), names)
+        ours = lines(server, "--format", "kafka")
+        theirs = [line for text in printed for line in documents(text)]
     assert _without_the_tools_groups(ours) == _without_the_tools_groups(theirs)
     groups = {json.loads(line)["key"]["data"]["group"] for line in ours}
-    assert {"dump-0", "dump-19", "dump-committed", "dump-live"} <= groups
-    assert "dump-aborted" not in groups
+    assert {"java-cooperative", "java-static", "streams-by-classic-count", "offsets-altered"} <= groups
+    assert {"transactions-committed", "transactions-aborted-after-commit", "transactions-open-after-commit"} <= groups
+    assert not {"transactions-aborted", "transactions-open"} & {
+        json.loads(line)["key"]["data"]["group"] for line in ours if "topic" in json.loads(line)["key"]["data"]
+    }
     assert any(json.loads(line)["value"] is None for line in ours)
+
+
+@pytest.mark.parametrize("every_group", ["3.9.2"], indirect=True)
+def test_dump_prints_what_the_older_formatters_print(every_group: AllGroups) -> None:
+    """The same bytes from the broker's own segments, in the text of its own release."""
+    server, version = every_group.kafka.bootstrap_server, every_group.kafka.version
+    names = [f"kafka.coordinator.group.GroupMetadataManager${name}" for name in (OFFSETS_FORMATTER, GROUPS_FORMATTER)]
+    with ThreadPoolExecutor() as pool:
+        printed = pool.map(partial(console_consumer, server, version=version), names)
+        theirs = [line for text in printed for line in text.split("\n")[:-1]]
+    command = [sys.executable, "-m", "offsetstream", "dump", "--format", "kafka-text"]
+    done = subprocess.run([*command, "--files", str(every_group.kafka.folder)], capture_output=True, check=True)
+    ours = done.stdout.decode().split("\n")[:-1]
+    assert sorted(line for line in ours if CONSOLE not in line) == sorted(
+        line for line in theirs if CONSOLE not in line
+    )
+    assert any(line.startswith("java-cooperative::GroupMetadata(groupId=java-cooperative") for line in ours)
 
 
 def test_records_are_in_order_and_decode_takes_them(server: str, tmp_path: Path) -> None:
