@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.stream.cells import with_own_offsets
 from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.decode import decode, is_commit
+from offsetstream.stream.decode import decode
 from offsetstream.stream.history import History
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
+from offsetstream.stream.size import BatchSize, collect, measure
+from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.transaction import BatchId
@@ -49,6 +52,7 @@ class BatchWriter:
         self._topics = topics
         self._history = history
         self._state = State(writer, coordinator, book.log_ids, topics.names)
+        self._small_state = SmallState(writer.tables, coordinator, book.log_ids, topics.names)
         self._checkpoint = checkpoint
 
     def apply(self, raw: DataFrame, batch_id: int) -> BatchReport:
@@ -58,18 +62,28 @@ class BatchWriter:
         new = raw.where(F.col("record_offset") >= number_of(self._book.next_offsets, 0))
         decoded = with_own_offsets(decode(new, len(self._book.rows))).persist()
         try:
-            counts = _count(decoded)
-            self._history.append(decoded, batch, tuple(table for table, count in counts.items() if count))
-            if counts["group_records"]:
+            size = measure(decoded)
+            if size.records["group_records"]:
                 self._topics.observe(self._cluster.topics(), batch)
-            if counts["offset_commits"] or counts["group_records"]:
-                self._state.apply(decoded, batch, has_cells=counts["group_records"] > 0)
+            if size.is_small:
+                self._apply_small(collect(decoded), batch)
+            else:
+                self._apply_large(decoded, size, batch)
         finally:
             decoded.unpersist()
         self._book.advance(self._checkpoint.end_offsets(batch_id))
         self._book.observe(self._cluster.partition_ends(self._book.partitions))
         self._book.write(batch)
-        return BatchReport(batch_id, counts, time.monotonic() - started)
+        return BatchReport(batch_id, size.records, time.monotonic() - started)
+
+    def _apply_small(self, decoded: pa.Table, batch: BatchId) -> None:
+        self._history.append_small(decoded, batch)
+        self._small_state.apply(decoded, batch)
+
+    def _apply_large(self, decoded: DataFrame, size: BatchSize, batch: BatchId) -> None:
+        self._history.append(decoded, batch, tuple(table for table, count in size.records.items() if count))
+        if size.records["offset_commits"] or size.records["group_records"]:
+            self._state.apply(decoded, batch, has_cells=size.records["group_records"] > 0)
 
     def refresh(self) -> None:
         """Write what the cluster says of the partitions now, without records: an idle topic has no batches."""
@@ -77,14 +91,3 @@ class BatchWriter:
         self._topics.observe(self._cluster.topics(), outside)
         self._book.observe(self._cluster.partition_ends(self._book.partitions))
         self._book.write(outside)
-
-
-def _count(decoded: DataFrame) -> dict[str, int]:
-    error = F.col("error").isNotNull()
-    kinds = {
-        "offset_commits": ~error & is_commit(),
-        "group_records": ~error & ~is_commit(),
-        "undecodable_records": error,
-    }
-    row = decoded.agg(*(F.count(F.when(kind, True)).alias(table) for table, kind in kinds.items())).head()
-    return {table: row[table] if row else 0 for table in kinds}

@@ -8,12 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, GROUP_KEY_TYPES
 from offsetstream.stream.decode import is_commit
-
-# The records whose tombstone removes a group: classic, consumer, share, streams (reference 5.5, 5.7).
-GROUP_KEY_TYPES = (2, 3, 11, 17)
-COMMIT_CELL = ("offsets_partition", "group_id", "topic", "partition")
-GROUP_CELL = ("offsets_partition", "group_id", "key_type", "key_json")
 
 
 def last_of_raw_key(raw: DataFrame) -> DataFrame:

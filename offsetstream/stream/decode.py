@@ -16,10 +16,8 @@ from pyspark.sql.types import StructType
 
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
-
-COMMIT_KEY_TYPES = (0, 1)
-# What a timestamp may be in every engine that reads Delta: the years 1 to 9999, in milliseconds since 1970.
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
+from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 
 
 def decode(raw: DataFrame, partitions: int) -> DataFrame:
@@ -55,7 +53,7 @@ def is_commit() -> Column:
 
 def timestamp_of(column: str) -> Column:
     """Return the milliseconds of the column as a timestamp; null for a time that no engine can hold."""
-    held = F.col(column).between(F.lit(_FIRST_MS), F.lit(_LAST_MS))
+    held = F.col(column).between(F.lit(FIRST_MS), F.lit(LAST_MS))
     return F.when(held, F.timestamp_millis(F.col(column)))
 
 

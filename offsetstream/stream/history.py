@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.decode import is_commit
 from offsetstream.stream.positions import number_of
+from offsetstream.tables.arrow_rows import append_rows, is_null, renamed, side_by_side
+from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.transaction import BatchId, in_parallel
 from offsetstream.tables.write import TableWriter
 
@@ -46,10 +51,28 @@ class History:
         """Append the decoded records, each to its table, side by side."""
         in_parallel(self._writer.spark, [partial(self._append_to, table, decoded, batch) for table in tables])
 
+    def append_small(self, decoded: pa.Table, batch: BatchId) -> None:
+        """Append a small batch that the driver holds, as :meth:`append` does."""
+        log_ids = decoded.append_column("log_id", number_of_arrow(decoded, self._log_ids, 0))
+        side_by_side([partial(self._append_rows, table, log_ids, batch) for table in RECORD_TABLES])
+
+    def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId) -> None:
+        written = number_of_arrow(decoded, self._written.get(table, {}), -1)
+        mine = pc.and_(_is_of(table, decoded), pc.greater(decoded["record_offset"], written))
+        rows = renamed(decoded.filter(mine), _RENAMED[table])
+        append_rows(self._writer.tables, table, rows, batch)
+
     def _append_to(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
         rows = _ROWS[table](decoded).withColumn("log_id", number_of(self._log_ids, 0))
         new = F.col("record_offset") > number_of(self._written.get(table, {}), -1)
         self._writer.append(table, rows.where(new), batch)
+
+
+def _is_of(table: str, decoded: pa.Table) -> pa.Array:
+    good = is_null(decoded, "error")
+    commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, decoded["key_type"].type))
+    kinds = (pc.and_(good, commit), pc.and_(good, pc.invert(commit)), pc.invert(good))
+    return dict(zip(RECORD_TABLES, kinds, strict=True))[table]
 
 
 def _offset_commits(decoded: DataFrame) -> DataFrame:
@@ -66,4 +89,9 @@ def _undecodable(decoded: DataFrame) -> DataFrame:
     return undecodable.withColumns({"reason": F.col("error"), "value_bytes": F.col("value")})
 
 
+_RENAMED = {
+    "offset_commits": {"key_version": "key_type", "value_bytes": "value_size"},
+    "group_records": {"value_bytes": "value_size"},
+    "undecodable_records": {"reason": "error", "value_bytes": "value"},
+}
 _ROWS = {"offset_commits": _offset_commits, "group_records": _group_records, "undecodable_records": _undecodable}

@@ -8,12 +8,15 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.cells import last_of_raw_key
-from offsetstream.stream.decode import COMMIT_KEY_TYPES, as_few_tasks, decode
+from offsetstream.stream.decode import as_few_tasks, decode
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
+from offsetstream.stream.size import collect, measure
+from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
 from offsetstream.stream.state import State
@@ -60,15 +63,14 @@ class Loader:
         written = {table: history_positions(self._writer, table, self._book.log_ids, 0) for table in RECORD_TABLES}
         history = History(self._writer, self._book.log_ids, written)
         self._topics.observe(self._cluster.topics(), batch)
-        state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
             for chunk in _chunks(ends):
                 if should_stop():
                     return
-                self._load_chunk(chunk, history, state, batch)
+                self._load_chunk(chunk, history, batch)
                 loaded(len(chunk), sum(map(_span, chunk.values())))
 
-    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, state: State, batch: BatchId) -> None:
+    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> None:
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         records: dict[int, int] = {}
         if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
@@ -79,11 +81,18 @@ class Loader:
                 self._append_history(raw, history, batch)
             cells = last_of_raw_key(decodable(self._writer, as_few_tasks(raw), self._book.log_ids))
             cells = decode(cells, len(self._book.rows)).persist()
-            state.apply(cells, batch, loaded=sorted(ends))
+            self._apply_state(cells, batch, sorted(ends))
             per_partition = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
             records = {row.offsets_partition: row.records for row in per_partition}
             cells.unpersist()
         self._finish(sorted(ends), records, batch)
+
+    def _apply_state(self, cells: DataFrame, batch: BatchId, partitions: list[int]) -> None:
+        how = (self._coordinator, self._book.log_ids, self._topics.names)
+        if measure(cells).is_small:
+            SmallState(self._writer.tables, *how).apply(collect(cells), batch, loaded=partitions)
+        else:
+            State(self._writer, *how).apply(cells, batch, loaded=partitions)
 
     def _append_history(self, raw: DataFrame, history: History, batch: BatchId) -> None:
         """Append each record to its table.

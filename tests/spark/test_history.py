@@ -6,21 +6,25 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.codec import decode_records
 from offsetstream.stream.decode import decode
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.stream.size import collect
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
+Way = Literal["small", "large"]  # by the driver alone, or by Spark
+both_ways = pytest.mark.parametrize("way", ["small", "large"])
 LOG_IDS = {0: 0, 1: 3, 2: 1, 3: 0}
 BEFORE = datetime.now(UTC).date()
 
@@ -59,27 +63,32 @@ def append(
     spark: SparkSession,
     log: Iterable[Record],
     batch: BatchId,
-    tables: tuple[str, ...] = RECORD_TABLES,
+    way: Way = "large",
 ) -> None:
-    history.append(decode(frame(spark, log), PARTITIONS), batch, tables)
+    decoded = decode(frame(spark, log), PARTITIONS)
+    if way == "small":
+        history.append_small(collect(decoded), batch)
+    else:
+        history.append(decoded, batch)
 
 
+@both_ways
 def test_a_record_is_appended_once_whatever_is_repeated(
-    spark: SparkSession, writer: TableWriter, tables: TablesLocation
+    spark: SparkSession, writer: TableWriter, tables: TablesLocation, way: Way
 ) -> None:
     log = random_log(4, 25)
     first = [record for record in log if record.record_offset < 40]
     history = History(writer, LOG_IDS, {})
     assert history_positions(writer, "offset_commits", LOG_IDS, 0) == {}
-    append(history, spark, first, BatchId(1, 0))
+    append(history, spark, first, BatchId(1, 0), way)
     assert places(tables) == expected_places(first)
-    append(history, spark, first, BatchId(1, 0))  # the same batch again
+    append(history, spark, first, BatchId(1, 0), way)  # the same batch again
     assert places(tables) == expected_places(first)
 
     # The next job begins with a load, which reads everything again.
     positions = {table: history_positions(writer, table, LOG_IDS, 0) for table in RECORD_TABLES}
     assert positions == {table: greatest(first, table) for table in RECORD_TABLES}
-    append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, -1))
+    append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, -1), way)
     assert places(tables) == expected_places(log)
     found = rows(tables, "offset_commits")
     batches = {(row["checkpoint_id"], row["batch_id"], row["record_offset"] < 40) for row in found}
@@ -94,22 +103,25 @@ def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: Spark
     def positions(log_ids: dict[int, int], above: int = 0) -> dict[int, int]:
         return history_positions(writer, commits, log_ids, above)
 
-    append(History(writer, LOG_IDS, {}), spark, log, BatchId(1, -1), (commits,))
+    append(History(writer, LOG_IDS, {}), spark, log, BatchId(1, -1))
     assert positions(LOG_IDS) == last
     above = sorted(last.values())[2]
     assert positions(LOG_IDS, above) == {partition: at for partition, at in last.items() if at >= above}
     # A partition whose log is another begins anew, whatever the offsets of the old one were.
     other = LOG_IDS | {1: 4}
     assert positions(other) == {partition: at for partition, at in last.items() if partition != 1}
-    append(History(writer, other, {commits: positions(other)}), spark, log, BatchId(2, -1), (commits,))
+    append(History(writer, other, {commits: positions(other)}), spark, log, BatchId(2, -1))
     ids = Counter((row.offsets_partition, row.log_id) for row in writer.rows(commits).collect())
     count = Counter(record.offsets_partition for record in log)
     assert ids == {(0, 0): count[0], (1, 3): count[1], (1, 4): count[1], (2, 1): count[2], (3, 0): count[3]}
 
 
-def test_a_row_says_what_the_record_said(spark: SparkSession, writer: TableWriter, tables: TablesLocation) -> None:
+@both_ways
+def test_a_row_says_what_the_record_said(
+    spark: SparkSession, writer: TableWriter, tables: TablesLocation, way: Way
+) -> None:
     log = random_log(9, 15)
-    append(History(writer, LOG_IDS, {}), spark, log, BatchId(5, 6))
+    append(History(writer, LOG_IDS, {}), spark, log, BatchId(5, 6), way)
     records = {(record.offsets_partition, record.record_offset): record for record in log}
     for name in RECORD_TABLES:
         found = rows(tables, name)

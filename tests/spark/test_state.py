@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.stream import small_state
 from offsetstream.stream.cells import last_of_raw_key, with_own_offsets
-from offsetstream.stream.decode import decode, is_commit
+from offsetstream.stream.decode import decode
 from offsetstream.stream.history import History
 from offsetstream.stream.load import decodable
+from offsetstream.stream.size import collect, measure
+from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.state import State
 from offsetstream.tables import write
 from offsetstream.tables.location import TablesLocation
@@ -35,17 +37,30 @@ class CrashError(Exception):
     """What ends a job in the middle of a batch."""
 
 
-class CrashingWriter(TableWriter):
-    """Merges as it should until it comes to one table, and there the job dies."""
+Way = Literal["small", "large"]  # by the driver alone, or by Spark
+both_ways = pytest.mark.parametrize("way", ["small", "large"])
 
-    def __init__(self, spark: SparkSession, tables: TablesLocation, table: str) -> None:
-        super().__init__(spark, tables)
-        self._table = table
 
-    def merge(self, table: str, rows: DataFrame, batch: BatchId, **how: Any) -> None:
-        if table == self._table:
+@contextmanager
+def crash_at(table: str | None) -> Iterator[None]:
+    """Let both ways of writing die when they come to the table."""
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name, real in (
+            (TableWriter, "merge", TableWriter.merge),
+            (small_state, "merge_rows", small_state.merge_rows),
+        ):
+            patch.setattr(owner, name, _dying(real, table))
+        with nullcontext() if table is None else pytest.raises(CrashError):
+            yield
+
+
+def _dying(merge: Callable[..., None], table: str | None) -> Callable[..., None]:
+    def merge_or_die(where: Any, name: str, *arguments: Any, **how: Any) -> None:
+        if name == table:
             raise CrashError
-        super().merge(table, rows, batch, **how)
+        merge(where, name, *arguments, **how)
+
+    return merge_or_die
 
 
 def load(
@@ -54,60 +69,76 @@ def load(
     records: Iterable[Record],
     partitions: Iterable[int],
     log_ids: Mapping[int, int] = LOGS,
+    way: Way = "small",
 ) -> None:
     raw = frame(writer.spark, records)
     History(writer, log_ids, {}).append(decode(raw, PARTITIONS), LOAD, ("undecodable_records",))
     cells = decode(last_of_raw_key(decodable(writer, raw, log_ids)), PARTITIONS).persist()
-    State(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
+    if way == "small":
+        SmallState(writer.tables, coordinator, log_ids, {}).apply(collect(cells), LOAD, loaded=sorted(partitions))
+    else:
+        State(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
     cells.unpersist()
 
 
-def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batch: BatchId) -> None:
+def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batch: BatchId, way: Way) -> None:
     decoded = with_own_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
-    has_cells = not decoded.where(F.col("error").isNull() & ~is_commit()).isEmpty()
-    State(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
+    if way == "small":
+        SmallState(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
+    else:
+        has_cells = measure(decoded).records["group_records"] > 0
+        State(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
     decoded.unpersist()
 
 
-@pytest.mark.parametrize(("coordinator", "small_rows"), [("new", write.SMALL_ROWS), ("classic", 5)])
+@pytest.mark.parametrize(
+    ("coordinator", "way", "small_rows"),
+    [("new", "small", 0), ("classic", "small", 0), ("new", "large", write.SMALL_ROWS), ("classic", "large", 5)],
+)
 def test_a_load_is_a_replay(
     writer: TableWriter,
     tables: TablesLocation,
     monkeypatch: pytest.MonkeyPatch,
     coordinator: str,
+    way: Way,
     small_rows: int,
 ) -> None:
     monkeypatch.setattr(write, "SMALL_ROWS", small_rows)  # few: Spark merges, as in a load of a large topic
     log = random_log(7, 60)
-    load(writer, coordinator, log, range(PARTITIONS))
+    load(writer, coordinator, log, range(PARTITIONS), way=way)
     assert difference(tables, Replay(coordinator).apply(log)) == {}
 
 
 @pytest.mark.parametrize(
-    ("coordinator", "crashes"),
-    [("new", ("groups", "group_cells")), ("classic", (None, "groups"))],
+    ("way", "coordinator", "crashes"),
+    [
+        ("small", "new", ("groups", "group_cells", None, "member_assignments", "committed_offsets")),
+        ("small", "classic", (None, "groups", "committed_offsets", "group_members")),
+        ("large", "new", ("groups",)),
+        ("large", "classic", (None, "group_cells")),
+    ],
 )
 def test_batches_that_are_interrupted_and_repeated_are_a_replay(
-    spark: SparkSession,
     writer: TableWriter,
     tables: TablesLocation,
+    way: Way,
     coordinator: str,
     crashes: tuple[str | None, ...],
 ) -> None:
     rng, log, replay = Random(coordinator), random_log(11, 50), Replay(coordinator)
     batch = BatchId(1, 0)
     for number, table in enumerate(crashes):
-        records, log = cut(rng, log, 0.35)
+        records, log = cut(rng, log, 0.7 / len(crashes))
         if table is not None:
-            with pytest.raises(CrashError):
-                apply(CrashingWriter(spark, tables, table), coordinator, records, batch)
+            with crash_at(table):
+                apply(writer, coordinator, records, batch, way)
         if number % 2:  # the job after the crash begins a checkpoint, and its first batch finds more records
-            more, log = cut(rng, log, 0.3)
+            more, log = cut(rng, log, 0.5 / len(crashes))
             records, batch = records + more, BatchId(batch.checkpoint_id + 1, 0)
-        apply(writer, coordinator, records, batch)
+        apply(writer, coordinator, records, batch, way)
         assert difference(tables, replay.apply(records)) == {}, f"after a crash before {table}"
         last, batch = batch, BatchId(batch.checkpoint_id, batch.batch_id + 1)
-    apply(writer, coordinator, records, last)
+    apply(writer, coordinator, records, last, way)
     assert difference(tables, replay) == {}
 
 
@@ -122,15 +153,16 @@ def cut(rng: Random, log: list[Record], share: float) -> tuple[list[Record], lis
     return head, tail
 
 
+@both_ways
 def test_a_load_in_a_running_job_replaces_its_partitions_and_leaves_the_others_alone(
-    writer: TableWriter, tables: TablesLocation
+    writer: TableWriter, tables: TablesLocation, way: Way
 ) -> None:
     partitions = [[record for record in random_log(3, 30) if record.offsets_partition == n] for n in range(PARTITIONS)]
-    load(writer, "new", partitions[0] + partitions[1] + partitions[3], range(PARTITIONS))
+    load(writer, "new", partitions[0] + partitions[1] + partitions[3], range(PARTITIONS), way=way)
     # Partition 1 has another log, with other offsets; partition 2 has come; of 3 nothing is left.
     log_ids = LOGS | {1: 1}
     other = [replace(record, record_offset=at) for at, record in enumerate(partitions[1][-10:])]
-    load(writer, "new", other + partitions[2], [1, 2, 3], log_ids)
+    load(writer, "new", other + partitions[2], [1, 2, 3], log_ids, way=way)
     assert difference(tables, Replay("new", log_ids).apply(partitions[0] + other + partitions[2])) == {}
 
 

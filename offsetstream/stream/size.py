@@ -1,0 +1,48 @@
+"""How large a batch is, and bringing a small one to the driver: most are, and Spark's jobs would be all their time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from offsetstream.stream.decode import is_commit
+
+SMALL_RECORDS = 200_000
+SMALL_BYTES = 128 * 1024 * 1024  # of keys and values
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """The records of a decoded batch by the history table that they go to, and the bytes of their keys and values."""
+
+    records: dict[str, int]
+    bytes: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the driver can hold the batch and write it by itself."""
+        return sum(self.records.values()) <= SMALL_RECORDS and self.bytes <= SMALL_BYTES
+
+
+def measure(decoded: DataFrame) -> BatchSize:
+    """Count a decoded batch, in one Spark job."""
+    error = F.col("error").isNotNull()
+    kinds = {
+        "offset_commits": ~error & is_commit(),
+        "group_records": ~error & ~is_commit(),
+        "undecodable_records": error,
+    }
+    length = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
+    counts = (F.count(F.when(kind, True)).alias(table) for table, kind in kinds.items())
+    row = decoded.agg(*counts, F.coalesce(F.sum(length), F.lit(0)).alias("bytes")).head()
+    return BatchSize({table: row[table] if row else 0 for table in kinds}, row["bytes"] if row else 0)
+
+
+def collect(decoded: DataFrame) -> pa.Table:
+    """Bring a decoded batch to the driver; only undecodable records keep their raw bytes."""
+    error = F.col("error").isNotNull()
+    raw = {name: F.when(error, F.col(name)) for name in ("value", "key_bytes")}
+    return decoded.drop("key").withColumns(raw).toArrow()

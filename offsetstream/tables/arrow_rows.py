@@ -1,0 +1,133 @@
+"""Arrow tables that the driver holds, as rows of the tables: appended, merged and read by delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
+from offsetstream.tables.schema import TableSchema, load_schema
+from offsetstream.tables.small import is_done, sql_text, transaction
+from offsetstream.tables.transaction import BatchId
+
+GroupKey = tuple[int, str]  # offsets partition and group id
+_IN_A_CONDITION = 500  # groups; of more the rows are read and then looked through
+# What a timestamp may be in every engine that reads Delta: the years 1 to 9999, in milliseconds since 1970.
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchId) -> None:
+    """Append rows to a history table, once per batch; ``rows`` has its columns but the three that say who wrote."""
+    table = DeltaTable(tables.table(name))
+    if not rows.num_rows or is_done(table, name, batch):
+        return
+    signature = {
+        "checkpoint_id": batch.checkpoint_id,
+        "batch_id": batch.batch_id,
+        "written_day": datetime.now(UTC).date(),
+    }
+    signed = with_constants(rows, signature)
+    write_deltalake(
+        table, conform(signed, load_schema(name)), mode="append", commit_properties=transaction(name, batch)
+    )
+
+
+def merge_rows(
+    tables: TablesLocation,
+    name: str,
+    rows: pa.Table,
+    batch: BatchId,
+    *,
+    in_log_order: bool = False,
+    only: str | None = None,
+) -> None:
+    """Merge rows into a state table, as ``TableWriter.merge`` does; without rows nothing is written."""
+    if not rows.num_rows and only is None:
+        return
+    schema = load_schema(name)
+    deleted = rows[DELETED] if DELETED in rows.column_names else pa.repeat(pa.scalar(False), rows.num_rows)
+    source = conform(rows, schema).append_column(DELETED, deleted)
+    merge_by_delta_rs(tables.table(name), source, Merge(schema, in_log_order=in_log_order, only=only), batch)
+
+
+def read_groups(
+    tables: TablesLocation, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()
+) -> pa.Table:
+    """Return the table's rows of the given groups: the named columns, or all."""
+    schema = load_schema(name)
+    chosen = list(columns or schema.column_names)
+    if not groups:
+        return pa.schema([schema.arrow.field(column) for column in chosen]).empty_table()
+    partitions = ", ".join(str(partition) for partition in sorted({partition for partition, _ in groups}))
+    where = f"offsets_partition IN ({partitions})"
+    if len(groups) <= _IN_A_CONDITION:
+        where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
+    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
+    query = f"SELECT {', '.join(chosen)} FROM rows WHERE {where}"  # noqa: S608 - the program's own SQL
+    found = pa.table(reader.execute(query))
+    found = found.cast(pa.schema([schema.arrow.field(column) for column in chosen]))
+    keys = zip(found["offsets_partition"].to_pylist(), found["group_id"].to_pylist(), strict=True)
+    return found.filter(pa.array([key in groups for key in keys], pa.bool_()))
+
+
+def conform(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Return the rows with exactly the table's columns, in its types."""
+    return rows.select(schema.column_names).cast(schema.arrow)
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
+    """Return an Arrow table of plain rows whose times are milliseconds since 1970, in ``<name>_ms``."""
+    rows = list(rows)
+    arrays = [
+        timestamps([row[f"{column.name}_ms"] for row in rows])
+        if column.type == "TIMESTAMP"
+        else pa.array([row[column.name] for row in rows], field.type)
+        for column, field in zip(schema.columns, schema.arrow, strict=True)
+    ]
+    return pa.table(arrays, schema=schema.arrow)
+
+
+def timestamps(milliseconds: Iterable[int | None]) -> pa.Array:
+    """Return milliseconds since 1970 as timestamps; null for a time that no engine can hold."""
+    held = [ms if ms is not None and FIRST_MS <= ms <= LAST_MS else None for ms in milliseconds]
+    return pa.array(held, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+
+
+def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """Return the rows with one more column for each value, the same in every row."""
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+    return rows
+
+
+def number_of(rows: pa.Table, values: Mapping[int, int], default: int) -> pa.Array:
+    """Return, for each row, the value of its offsets partition; ``default`` where there is none."""
+    partitions = rows["offsets_partition"].to_pylist()
+    return pa.array([values.get(partition, default) for partition in partitions], pa.int64())
+
+
+def renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """Return the rows with the columns ``names`` (new: old) added under their new names."""
+    for new, old in names.items():
+        rows = rows.append_column(new, rows[old])
+    return rows
+
+
+def side_by_side(steps: Sequence[Callable[[], None]]) -> None:
+    """Run the steps in threads of their own and wait for all; the first error is raised once all have ended."""
+    with ThreadPoolExecutor(max(1, len(steps))) as pool:
+        futures = [pool.submit(step) for step in steps]
+    for future in futures:
+        future.result()
+
+
+def is_null(rows: pa.Table, column: str) -> pa.Array:
+    """Tell for each row whether the column is null."""
+    return pc.is_null(rows[column])
