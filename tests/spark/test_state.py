@@ -22,6 +22,7 @@ from offsetstream.stream.size import collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.state import State
 from offsetstream.tables import write
+from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -45,11 +46,8 @@ both_ways = pytest.mark.parametrize("way", ["small", "large"])
 def crash_at(table: str | None) -> Iterator[None]:
     """Let both ways of writing die when they come to the table."""
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name, real in (
-            (TableWriter, "merge", TableWriter.merge),
-            (small_state, "merge_rows", small_state.merge_rows),
-        ):
-            patch.setattr(owner, name, _dying(real, table))
+        patch.setattr(TableWriter, "merge", _dying(TableWriter.merge, table))
+        patch.setattr(small_state, "merge_rows", _dying(merge_rows, table))
         with nullcontext() if table is None else pytest.raises(CrashError):
             yield
 
