@@ -70,13 +70,13 @@ class LoadedPartitions:
         """Replay a partition from the start of its log; while the batches last, it is loading.
 
         Nothing is raised for a record that cannot be replayed: nothing of the partition is then visible, and a
-        classic coordinator owns it, while the new one has FAILED and answers NOT_COORDINATOR.
+        classic coordinator owns it, while the new one has FAILED and answers NOT_COORDINATOR. An error that reading
+        the batches raises has the same effect, and goes on to the caller.
         """
         if not self.ownership.begin_load(partition, coordinator_epoch):
             return LoadResult("ignored")
         self._load_errors.pop(partition, None)
         result = self._replay(partition, self._empty(), batches)
-        self.ownership.end_load(partition, failed=result.status == "failed")
         if on_group_loaded is not None and result.status == "loaded":
             for group in list(self._partitions[partition].groups.values()):
                 on_group_loaded(group)
@@ -93,10 +93,7 @@ class LoadedPartitions:
         replay = self._partitions.get(partition)
         if replay is None:
             return LoadResult("ignored")
-        result = self._replay(partition, replay, batches)
-        if result.status == "failed":
-            self.ownership.fail(partition)
-        return result
+        return self._replay(partition, replay, batches)
 
     def unload_partition(
         self, partition: int, coordinator_epoch: int | None = None, on_group_unloaded: OnGroup | None = None
@@ -201,13 +198,14 @@ class LoadedPartitions:
         try:
             summary = replay.replay(batches, self.on_bad_record, self.config.offsets_load_buffer_size)
         except ReplayError as reason:
-            for group_id in list(replay.groups):
-                replay.remove(group_id)
-            self._partitions[partition] = self._empty()
-            self._load_errors[partition] = str(reason)
+            self._fail(partition, replay, reason)
             return LoadResult("failed", error=str(reason))
+        except BaseException as reason:  # the log could not be read to its end
+            self._fail(partition, replay, reason)
+            raise
         problem = replay.publish(self.clock())
         self._partitions[partition] = replay
+        self.ownership.end_load(partition)
         return LoadResult(
             "loaded",
             problem=problem,
@@ -218,6 +216,15 @@ class LoadedPartitions:
             offsets=replay.offsets.count(),
             skipped=summary.skipped,
         )
+
+    def _fail(self, partition: int, replay: PartitionReplay, reason: BaseException) -> None:
+        for group_id in list(replay.groups):
+            replay.remove(group_id)
+        self._partitions.pop(partition, None)
+        if not self.is_new:
+            self._partitions[partition] = self._empty()
+        self._load_errors[partition] = str(reason)
+        self.ownership.fail(partition)
 
     @staticmethod
     def _offsets_in(owner: PartitionReplay, group_id: str) -> GroupOffsets:

@@ -25,17 +25,16 @@ class Ownership:
         self.loading.add(partition)
         return True
 
-    def end_load(self, partition: int, *, failed: bool) -> None:
-        """End a load. One that failed leaves a classic coordinator with an owned, empty partition."""
-        if partition in self.loading:
-            self.loading.discard(partition)
-            (self.failed if failed and self._is_new else self.owned).add(partition)
+    def end_load(self, partition: int) -> None:
+        """Own a partition whose records are all replayed."""
+        self.loading.discard(partition)
+        self.owned.add(partition)
 
     def fail(self, partition: int) -> None:
-        """Drop an owned partition at a record that cannot be replayed; a classic coordinator still owns it."""
-        if self._is_new:
-            self.owned.discard(partition)
-            self.failed.add(partition)
+        """Drop a partition at a record that cannot be replayed; a classic coordinator then owns an empty one."""
+        self.loading.discard(partition)
+        self.owned.discard(partition)
+        (self.failed if self._is_new else self.owned).add(partition)
 
     def unload(self, partition: int, epoch: int | None) -> bool:
         """Give a partition up; False if the epoch is too old. Without an epoch (StopReplica) it always happens."""

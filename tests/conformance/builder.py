@@ -105,7 +105,7 @@ FIXTURE = {"foo_0": 23, "foo_1": 455, "bar_0": 8992}
 """The commits of Kafka's own load tests (reference 9.1)."""
 
 
-def cells(group: str = GROUP, **offsets: int) -> dict[tuple[str, str, int], int]:
+def cells(group: str = GROUP, /, **offsets: int) -> dict[tuple[str, str, int], int]:
     """What is expected after ``commits``."""
     return {(group, name.rpartition("_")[0], int(name.rpartition("_")[2])): offset for name, offset in offsets.items()}
 
@@ -200,7 +200,7 @@ def share_current(epoch: int, member: str = "m1", *, group: str = GROUP, **parti
 
 
 def streams_member(member: str = "m1", *, group: str = GROUP, process: str = "process") -> Pair:
-    value = {
+    value: dict[str, Any] = {
         "instanceId": None,
         "rackId": None,
         "clientId": "clientId",

@@ -21,7 +21,14 @@ from tests.conformance.builder import (
 from tests.conformance.case import BOTH, CLASSIC, Case
 
 _CLASS = "GroupMetadataManagerTest.scala"
-_SIMPLE = {"type": "Classic", "state": "Empty", "generation": 0, "protocol_type": None, "protocol": None, "members": []}
+_SIMPLE: dict[str, Any] = {
+    "type": "Classic",
+    "state": "Empty",
+    "generation": 0,
+    "protocol_type": None,
+    "protocol": None,
+    "members": [],
+}
 _STABLE: dict[str, Any] = {
     "type": "Classic",
     "state": "Stable",
@@ -30,7 +37,7 @@ _STABLE: dict[str, Any] = {
     "protocol": "range",
     "leader": "98098230493",
 }
-_MEMBER = {
+_MEMBER: dict[str, Any] = {
     "member_id": "98098230493",
     "group_instance_id": None,
     "client_id": "clientId",

@@ -28,8 +28,8 @@ from tests.conformance.builder import (
 from tests.conformance.case import BOTH, CLASSIC, NEW, Case
 
 _SECTION = "9.6"
-_SIMPLE = {"type": "Classic", "state": "Empty", "generation": 0}
-_CONSUMER = {"type": "Consumer", "state": "Stable", "epoch": 5, "assignment_epoch": 5}
+_SIMPLE: dict[str, Any] = {"type": "Classic", "state": "Empty", "generation": 0}
+_CONSUMER: dict[str, Any] = {"type": "Consumer", "state": "Stable", "epoch": 5, "assignment_epoch": 5}
 
 # N: a commit of 24; T: one of 23 in a transaction; D: a tombstone; C: the transaction's COMMIT. What is committed at
 # the end: the first number in the classic coordinator, where a tombstone spares what is pending, the second in the new.

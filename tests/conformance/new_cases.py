@@ -32,10 +32,10 @@ from tests.conformance.case import NEW, Case
 
 _OFFSETS, _GROUPS = "OffsetMetadataManagerTest", "GroupMetadataManagerTest"
 _SHARD, _LOADER = "GroupCoordinatorShardTest", "CoordinatorLoaderImplTest"
-_SIMPLE = {"type": "Classic", "state": "Empty", "generation": 0, "protocol_type": None}
-_CONSUMER = {"type": "Consumer", "state": "Empty", "members": []}
-_SHARE = {"type": "Share", "state": "Empty", "members": []}
-_STREAMS = {"type": "Streams", "state": "Empty", "members": []}
+_SIMPLE: dict[str, Any] = {"type": "Classic", "state": "Empty", "generation": 0, "protocol_type": None}
+_CONSUMER: dict[str, Any] = {"type": "Consumer", "state": "Empty", "members": []}
+_SHARE: dict[str, Any] = {"type": "Share", "state": "Empty", "members": []}
+_STREAMS: dict[str, Any] = {"type": "Streams", "state": "Empty", "members": []}
 
 
 def _member(
@@ -58,13 +58,13 @@ def _replay(name: str, *pairs: Pair, kafka_class: str = _GROUPS, fails: bool = F
     return Case(kafka_class, name, NEW, Log().write(*pairs).batches, {GROUP: group} if group else {}, fails=fails)
 
 
-_ANON = {"client_id": "", "client_host": ""}
+_ANON: dict[str, Any] = {"client_id": "", "client_host": ""}
 _ALL_LEFT = _member(-1, -1)
-_TARGET = {"topicPartitions": topics(T1=[0, 1])}
+_TARGET: dict[str, Any] = {"topicPartitions": topics(T1=[0, 1])}
 _T1 = {"topic": T1, "partitions": [0, 1]}
-_STREAMS_EPOCH = {"epoch": 5, "metadataHash": 1, "validatedTopologyEpoch": 1}
-_SHARE_STATE = {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []}
-_REGEX = {"topics": ["foo"], "version": 1, "timestamp": 1}
+_STREAMS_EPOCH: dict[str, Any] = {"epoch": 5, "metadataHash": 1, "validatedTopologyEpoch": 1}
+_SHARE_STATE: dict[str, Any] = {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []}
+_REGEX: dict[str, Any] = {"topics": ["foo"], "version": 1, "timestamp": 1}
 _TOPIC_METADATA = {"topics": [{"topicId": T1, "topicName": "t", "numPartitions": 1, "partitionMetadata": []}]}
 
 OFFSET_CASES = (

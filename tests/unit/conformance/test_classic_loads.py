@@ -83,7 +83,7 @@ def test_subscribed_topics_and_static_members(coordinator: Coordinator) -> None:
     )
     groups = {group.group_id: group for group in cache.current_groups() if isinstance(group, ClassicGroup)}
     assert groups[GROUP].static_members == {"i": "a"}
-    assert groups[GROUP].subscribed_topics() == {"foo", "bar"}
+    assert groups[GROUP].subscribed_topics() == frozenset({"foo", "bar"})
     assert groups["empty"].subscribed_topics() == frozenset()
     assert groups["faulty"].subscribed_topics() is None
     assert groups["sr"].subscribed_topics() is None

@@ -36,8 +36,8 @@ from tests.unit.conformance.support import cache_of, group_of
 
 KAFKA_CLASS = "GroupMetadataManagerTest"
 TARGET = new(7, {"topicPartitions": topics(T1=[0, 1])}, memberId="m1")
-SHARE_TARGET = {"topicPartitions": topics(T1=[0])}
-SHARE_STATE = {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []}
+SHARE_TARGET: dict[str, Any] = {"topicPartitions": topics(T1=[0])}
+SHARE_STATE: dict[str, Any] = {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []}
 
 
 def replayed(*pairs: Pair) -> Any:

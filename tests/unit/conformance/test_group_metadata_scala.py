@@ -154,9 +154,9 @@ def test_subscribed_topics() -> None:
     assert group.subscribed_topics() is None
     group.add(member("a", subscription=subscription("foo")))
     rebalance(group)
-    assert group.subscribed_topics() == {"foo"}
+    assert group.subscribed_topics() == frozenset({"foo"})
     group.add(member("b", subscription=subscription("bar", "foo")))
-    assert group.subscribed_topics() == {"foo", "bar"}
+    assert group.subscribed_topics() == frozenset({"foo", "bar"})
     group.add(member("c", subscription=b"\0"))
     assert group.subscribed_topics() is None
     assert group.is_subscribed_to_topic("anything")
