@@ -30,8 +30,9 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     assert len(COMMANDS) > 4
     for command in COMMANDS:
+        own = command.replace("localhost:9092", own_kafka.bootstrap_server)
         shown = subprocess.run(
-            command.replace("localhost:9092", own_kafka.bootstrap_server).split(),
+            own.replace("/var/lib/kafka/data", str(own_kafka.folder)).split(),
             cwd=folder,
             env=os.environ | {"PATH": path},
             capture_output=True,

@@ -135,3 +135,20 @@ def _batch_line(batch: RecordBatch) -> tuple[str, ...]:
 def _record_line(record: LogRecord) -> tuple[str, ...]:
     sizes = [-1 if cell is None else len(cell) for cell in (record.key, record.value)]
     return tuple(map(str, [record.offset, record.timestamp_ms, *sizes]))
+
+
+def test_a_replay_of_segments_is_that_of_their_lines(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    commit_plainly(own_kafka.bootstrap_server, {"replayed": [TopicPartition(TOPIC, 1, 41, "a note")]})
+    lines = tmp_path / "lines"
+    with an_open_transaction(own_kafka.bootstrap_server, "replayed-open"):
+        dump("--files", str(own_kafka.folder), "--format", "records", "--file", str(lines))
+        for coordinator in ("new", "classic"):
+            results = [
+                CliRunner().invoke(main, ["replay", str(source), "--coordinator", coordinator])
+                for source in (own_kafka.folder, lines)
+            ]
+            assert [result.exit_code for result in results] == [0, 0]
+            assert results[0].stdout == results[1].stdout
+    offsets = json.loads(results[0].stdout)["offsets"]
+    assert [row["offset"] for row in offsets if row["group_id"] == "replayed"] == [41]
+    assert "replayed-open" not in {row["group_id"] for row in offsets}
