@@ -1,0 +1,143 @@
+"""`replay` of a broker's own log segments gives what the broker answers that was restarted and has replayed them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.codec.log_folders import find_partitions
+from offsetstream.codec.log_segments import read_segments
+from tests.kafka.all_groups import AllGroups, client_release, group_types
+from tests.kafka.java_admin import Answers, JavaAdmin, Row
+from tests.kafka.java_clients import java_clients
+
+COORDINATORS = {"3.9.2": "classic", "4.3.1": "new"}
+pytestmark = pytest.mark.parametrize("every_group", COORDINATORS, indirect=True)
+# What both the Admin client and the replay tell.
+GROUP_COLUMNS = (
+    *("group_id", "group_type", "state", "protocol_type", "protocol"),
+    *("group_epoch", "assignment_epoch", "member_count"),
+)
+MEMBER_COLUMNS = ("group_id", "member_id", "group_instance_id", "client_id", "client_host", "member_epoch")
+
+
+@dataclass
+class Restarted:
+    """What a broker answered after a restart without clients, and the folder of the segments that it had read."""
+
+    version: str
+    answers: Answers
+    topic_names: dict[str, str]
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def after_restart(every_group: AllGroups) -> Restarted:
+    """Ends the workload's clients; tests/conftest.py has whoever uses this run last of those with its release."""
+    every_group.stop_clients()
+    kafka = every_group.kafka
+    kafka.restart()
+    with java_clients(kafka.bootstrap_server, client_release(kafka.version)) as clients:
+        admin = JavaAdmin(clients)
+        before = segment_sizes(kafka.folder)
+        answers = admin.answers()
+        names = admin.topic_names()
+    assert segment_sizes(kafka.folder) == before  # no session had ended: what was asked is what is in the log
+    kafka.stop_broker(1)
+    return Restarted(kafka.version, answers, names, kafka.folder)
+
+
+def segment_sizes(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_size for path in folder.glob(f"**/{OFFSETS_TOPIC}-*/*.log")}
+
+
+def test_replay_of_the_segments_is_what_the_restarted_broker_answers(after_restart: Restarted, tmp_path: Path) -> None:
+    replayed = replay(after_restart, tmp_path / "topics.json")
+    answered = after_restart.answers
+    assert len(answered.groups) >= 100
+    assert {row["group_type"] for row in answered.groups} == group_types(after_restart.version)
+    assert rows(groups(replayed)) == rows(reduced(answered.groups, GROUP_COLUMNS))
+    assert rows(members(replayed)) == rows(reduced(answered.members, MEMBER_COLUMNS))
+    assert rows(assignments(replayed)) == rows([row for row in answered.assignments if row["kind"] != "target"])
+    assert rows(offsets(replayed)) == rows(answered.offsets)
+
+
+def test_the_log_was_compacted_and_has_open_transactions(after_restart: Restarted) -> None:
+    """Else the test above would show less than it says."""
+    gaps = open_transactions = 0
+    for partition in find_partitions([after_restart.folder]):
+        batches = list(read_segments(partition.segments, pytest.fail))
+        offsets_read = [record.offset for batch in batches for record in batch.records]
+        gaps += max(offsets_read, default=-1) + 1 - len(offsets_read)
+        last_of_producer = {batch.producer_id: batch for batch in batches if batch.is_transactional}
+        open_transactions += sum(not batch.is_control for batch in last_of_producer.values())
+    assert gaps > 10
+    assert open_transactions == 2
+
+
+def replay(broker: Restarted, topics: Path) -> dict[str, Any]:
+    """What `offsetstream replay` prints of the broker's folder."""
+    topics.write_text(json.dumps(broker.topic_names))
+    command = [sys.executable, "-m", "offsetstream", "replay", str(broker.folder), "--topics", str(topics)]
+    options = ["--coordinator", COORDINATORS[broker.version]]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def groups(replayed: dict[str, Any]) -> Iterator[Row]:
+    for group in replayed["groups"]:
+        yield {
+            "group_id": group["group_id"],
+            "group_type": group["type"],
+            "state": group["state"],
+            "protocol_type": group["protocol_type"],
+            "protocol": group["protocol"],
+            "group_epoch": group.get("epoch"),
+            "assignment_epoch": group.get("assignment_epoch"),
+            "member_count": len(group["members"]),
+        }
+
+
+def members(replayed: dict[str, Any]) -> Iterator[Row]:
+    for group in replayed["groups"]:
+        for member in group["members"]:
+            row = {name: member.get(name) for name in MEMBER_COLUMNS}
+            yield row | {"group_id": group["group_id"]}
+
+
+def assignments(replayed: dict[str, Any]) -> Iterator[Row]:
+    for group in replayed["groups"]:
+        for member in group["members"]:
+            for entry in member["assignment"]:
+                for partition in entry["partitions"]:
+                    yield {
+                        "group_id": group["group_id"],
+                        "member_id": member["member_id"],
+                        "kind": entry.get("role", "assigned"),
+                        "subtopology_id": entry.get("subtopology_id"),
+                        "topic": entry.get("topic"),
+                        "partition": partition,
+                    }
+
+
+def offsets(replayed: dict[str, Any]) -> Iterator[Row]:
+    for commit in replayed["offsets"]:
+        row = {name: value for name, value in commit.items() if name not in ("offset", "commit_timestamp")}
+        yield row | {"committed_offset": commit["offset"]}
+
+
+def reduced(answered: Iterable[Row], columns: Iterable[str]) -> list[Row]:
+    return [{name: row.get(name) for name in columns} for row in answered]
+
+
+def rows(found: Iterable[Row]) -> list[str]:
+    """Rows as text, in order, so that a difference shows as whole rows."""
+    return sorted(json.dumps(row, sort_keys=True) for row in found)
