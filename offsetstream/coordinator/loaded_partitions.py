@@ -170,6 +170,10 @@ class LoadedPartitions:
             for group_id, replay in self._cached.items():
                 yield replay.groups[group_id]
 
+    def partitions(self) -> Iterator[PartitionReplay]:
+        """Yield what each loaded partition holds."""
+        yield from self._partitions.values()
+
     def owner(self, group_id: str) -> PartitionReplay | None:
         """Return what holds a group and its offsets: its partition's replay, or of a cached classic group another's."""
         own = self._partitions.get(self.partition_for(group_id))
