@@ -80,9 +80,9 @@ def classic_records(draw: st.DrawFn) -> Pair:
 
 
 @st.composite
-def new_records(draw: st.DrawFn) -> Pair:
+def new_records(draw: st.DrawFn, group: str | None = None) -> Pair:
     """A record of a consumer, share or streams group, or a tombstone of one."""
-    group, member, epoch, has = draw(groups), draw(members), draw(epochs), draw(_partitions)
+    group, member, epoch, has = group or draw(groups), draw(members), draw(epochs), draw(_partitions)
     number = draw(st.integers(0, 2))
     pairs: tuple[Callable[[], Pair], ...] = (
         lambda: new(3, {"epoch": epoch}, group=group),
@@ -149,6 +149,7 @@ _steps: st.SearchStrategy[Step] = st.one_of(
     st.just(lambda log: log.empty()),
     st.lists(classic_records(), min_size=1, max_size=2).map(tuple).map(_write),
     st.lists(new_records(), min_size=1, max_size=3).map(tuple).map(_write),
+    groups.flatmap(lambda group: st.lists(new_records(group), min_size=2, max_size=6)).map(tuple).map(_write),
     conversions().map(_write),
     _broken_or_unknown,
 )
@@ -184,7 +185,7 @@ def _clipped(batch: RecordBatch, start: int, end: int) -> RecordBatch:
 def histories(draw: st.DrawFn, max_steps: int = 25) -> History:
     """A log of some steps; of every other one compaction has removed records that a later one supersedes."""
     log = Log()
-    for step in draw(st.lists(_steps, min_size=1, max_size=max_steps)):
+    for step in draw(st.lists(_steps, min_size=4, max_size=max_steps)):
         step(log)
     if draw(st.booleans()):
         latest = {record.key: record.offset for batch in log.batches for record in batch.records}

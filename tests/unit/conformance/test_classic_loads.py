@@ -213,3 +213,13 @@ def test_producers_are_forgotten_with_their_partition(coordinator: Coordinator) 
 def test_what_is_not_owned_is_not_applied(coordinator: Coordinator) -> None:
     cache = GroupMetadataCache(coordinator)
     assert cache.apply(3, Log().write(forget("foo", 0)).batches).status == "ignored"
+
+
+def test_a_group_stays_the_same_object_while_records_are_applied() -> None:
+    log = Log().write(classic(classic_member()), classic_tombstone(), *commits(foo_0=1))
+    cache = cache_of(log=log)
+    group = cache.get_group(GROUP)
+    assert cache.apply(0, Log(3).write(*commits(foo_0=2)).batches).problem is None
+    assert cache.get_group(GROUP) is group
+    cache.apply(0, Log(4).write(classic(generation=9)).batches)
+    assert cache.get_group(GROUP) is not group

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from offsetstream.codec.records import decode_key
+from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
 from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
@@ -14,6 +15,7 @@ from offsetstream.coordinator.tombstones import group_tombstones
 from tests.conformance.builder import (
     GROUP,
     T1,
+    Log,
     Pair,
     classic,
     classic_member,
@@ -115,3 +117,25 @@ def test_partition_epochs() -> None:
     assert replayed(current(3, T1=[0, 1]), current(4, "m2", T1=[1])).partition_epochs == {(T1, 0): 3, (T1, 1): 4}
     late_release = (current(3, T1=[0, 1]), current(4, "m2", T1=[1]), current(5))
     assert replayed(*late_release).partition_epochs == {(T1, 1): 4}
+
+
+@pytest.mark.parametrize("epoch", [3, 2])
+def test_a_partition_is_taken_over_at_a_higher_epoch_only(epoch: int) -> None:
+    cache = GroupMetadataCache("new")
+    result = cache.load_partition(0, Log().write(current(3, T1=[0]), current(epoch, "m2", T1=[0])).batches)
+    assert result.status == "failed"
+    assert f"takes partition 0 of topic {T1} at epoch {epoch}, but it is owned at epoch 3" in str(result.error)
+
+
+def test_a_partition_both_assigned_and_pending_revocation() -> None:
+    value = {"memberEpoch": 9, "previousMemberEpoch": 8, "state": 1}
+    both = {"assignedPartitions": topics(T1=[0]), "partitionsPendingRevocation": topics(T1=[0])}
+    pair = new(8, value | both, memberId="m1")
+    assert GroupMetadataCache("new").load_partition(0, Log().write(pair).batches).status == "failed"
+
+
+def test_a_static_member_that_is_away_keeps_its_partitions() -> None:
+    group = replayed(consumer_member(instanceId="i"), *EPOCHS, current(2, T1=[0]), current(-2, T1=[0]))
+    assert group.state is GroupState.RECONCILING
+    assert group.members["m1"].assigned == {"": {T1: {0: 0}}}
+    assert group.partition_epochs == {(T1, 0): -2}
