@@ -7,6 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -26,11 +27,16 @@ def history_positions(writer: TableWriter, table: str, log_ids: Mapping[int, int
 
     Only rows with an offset of at least ``above`` are looked at: what is below the applied positions is there.
     """
-    if writer.is_empty(table):
-        return {}
-    present = writer.rows(table).where((F.col("record_offset") >= above) & (F.col("log_id") == number_of(log_ids, 0)))
-    greatest = present.groupBy("offsets_partition").agg(F.max("record_offset").alias("record_offset"))
-    return {row.offsets_partition: row.record_offset for row in greatest.collect()}
+    greatest: dict[int, int] = {}
+    reader = QueryBuilder().register("rows", DeltaTable(writer.tables.table(table)))
+    query = (
+        "SELECT offsets_partition, log_id, max(record_offset) AS record_offset FROM rows "  # noqa: S608 - our own SQL
+        f"WHERE record_offset >= {above} GROUP BY offsets_partition, log_id"
+    )
+    for row in pa.table(reader.execute(query)).to_pylist():
+        if row["log_id"] == log_ids.get(row["offsets_partition"], 0):
+            greatest[row["offsets_partition"]] = row["record_offset"]
+    return greatest
 
 
 class History:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.stream.cells import last_of_raw_key
+from offsetstream.stream.cells import last_of_raw_key, with_own_offsets
 from offsetstream.stream.decode import as_few_tasks, decode
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
-from offsetstream.stream.size import collect, measure
+from offsetstream.stream.size import SMALL_RECORDS, collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
@@ -77,22 +79,40 @@ class Loader:
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
             raw = self._source.read(self._writer.spark, start, stable)
-            with self._writer.bulk():
-                self._append_history(raw, history, batch)
-            cells = last_of_raw_key(decodable(self._writer, as_few_tasks(raw), self._book.log_ids))
-            cells = decode(cells, len(self._book.rows)).persist()
-            self._apply_state(cells, batch, sorted(ends))
-            per_partition = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
-            records = {row.offsets_partition: row.records for row in per_partition}
-            cells.unpersist()
+            small = self._small(raw) if sum(map(_span, filled.values())) <= SMALL_RECORDS else None
+            if small is not None:
+                history.append_small(small, batch)
+                self._small_state().apply(small, batch, loaded=sorted(ends))
+                records = dict(Counter(small["offsets_partition"].to_pylist()))
+            else:
+                with self._writer.bulk():
+                    self._append_history(raw, history, batch)
+                records = self._apply_state(raw, batch, sorted(ends))
         self._finish(sorted(ends), records, batch)
 
-    def _apply_state(self, cells: DataFrame, batch: BatchId, partitions: list[int]) -> None:
-        how = (self._coordinator, self._book.log_ids, self._topics.names)
+    def _small(self, raw: DataFrame) -> pa.Table | None:
+        """Return the decoded records if the driver can hold them, and so write them by itself."""
+        decoded = with_own_offsets(decode(raw, len(self._book.rows))).persist()
+        try:
+            return collect(decoded) if measure(decoded).is_small else None
+        finally:
+            decoded.unpersist()
+
+    def _small_state(self) -> SmallState:
+        return SmallState(self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names)
+
+    def _apply_state(self, raw: DataFrame, batch: BatchId, partitions: list[int]) -> dict[int, int]:
+        """Apply the last record of each cell; returns the number of records of each partition."""
+        cells = last_of_raw_key(decodable(self._writer, as_few_tasks(raw), self._book.log_ids))
+        cells = decode(cells, len(self._book.rows)).persist()
         if measure(cells).is_small:
-            SmallState(self._writer.tables, *how).apply(collect(cells), batch, loaded=partitions)
+            self._small_state().apply(collect(cells), batch, loaded=partitions)
         else:
-            State(self._writer, *how).apply(cells, batch, loaded=partitions)
+            state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
+            state.apply(cells, batch, loaded=partitions)
+        counted = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
+        cells.unpersist()
+        return {row.offsets_partition: row.records for row in counted}
 
     def _append_history(self, raw: DataFrame, history: History, batch: BatchId) -> None:
         """Append each record to its table.
