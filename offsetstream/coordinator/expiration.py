@@ -18,8 +18,13 @@ class Commit(Protocol):
         """When it expires, if its client said so."""
 
 
-ExpirationBase: TypeAlias = Callable[..., int]
+ExpirationBase: TypeAlias = Callable[[Commit], int]
 """From a commit to the instant at which it begins to age: its commit, or since when its group is Empty."""
+
+
+def since_commit(commit: Commit) -> int:
+    """Return when the commit was made: the base of all but Empty groups that once had members."""
+    return commit.commit_timestamp_ms
 
 
 def expires_at_ms(commit: Commit, base_ms: int, retention_ms: int) -> int:

@@ -54,17 +54,21 @@ def get_offsets(
     group = cache.get_group(group_id)
     exists = group is not None and group.state is not GroupState.DEAD
     offsets = cache.offsets_of(group_id) if exists else GroupOffsets()
-    wanted = offsets.committed if partitions is None else partitions
+    wanted = list(offsets.committed if partitions is None else partitions)
+    # What is in flight outside a transaction the new coordinator has replayed already.
+    is_pending = offsets.has_pending_transaction if cache.is_new else offsets.has_pending
+    unstable = {partition for partition in wanted if require_stable and is_pending(partition)}
     return FetchedOffsets(
-        partitions={partition: _data(offsets, partition, require_stable, topic_ids) for partition in wanted}
+        partitions={
+            partition: PartitionData(error=Errors.UNSTABLE_OFFSET_COMMIT)
+            if partition in unstable
+            else _data(offsets, partition, topic_ids)
+            for partition in wanted
+        }
     )
 
 
-def _data(
-    offsets: GroupOffsets, partition: TopicPartition, require_stable: bool, topic_ids: Mapping[str, str]
-) -> PartitionData:
-    if require_stable and offsets.has_pending(partition):
-        return PartitionData(error=Errors.UNSTABLE_OFFSET_COMMIT)
+def _data(offsets: GroupOffsets, partition: TopicPartition, topic_ids: Mapping[str, str]) -> PartitionData:
     commit = offsets.committed.get(partition)
     asked = topic_ids.get(partition.topic)
     if commit is None or (asked is not None and commit.topic_id not in (None, asked)):

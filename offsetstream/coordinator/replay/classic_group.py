@@ -9,9 +9,8 @@ from typing import Any
 from offsetstream.codec.consumer_protocol import decode_assignment, decode_subscription
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.wire import Malformed
-from offsetstream.coordinator.expiration import ExpirationBase
+from offsetstream.coordinator.expiration import ExpirationBase, since_commit
 from offsetstream.coordinator.replay.group_states import CLASSIC_VALID_PREVIOUS_STATES, GroupState
-from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from offsetstream.errors import IllegalStateError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -130,12 +129,12 @@ class ClassicGroup:
     def expiration_base(self) -> ExpirationBase | None:
         """Return from when on its offsets age (reference 4.11); None: they do not."""
         if self.protocol_type is None:
-            return _commit_timestamp
+            return since_commit
         if self.state is GroupState.EMPTY:
             since = self.current_state_timestamp_ms
-            return _commit_timestamp if since is None else lambda _: since
+            return since_commit if since is None else lambda _: since
         known = self.uses_consumer_protocol and self.subscribed_topics() is not None
-        return _commit_timestamp if known and self.state is GroupState.STABLE else None
+        return since_commit if known and self.state is GroupState.STABLE else None
 
     def describe(self, topic_names: Mapping[str, str]) -> JsonObject:  # noqa: ARG002 - it knows topics by name
         """Return the group as `offsetstream replay` prints it."""
@@ -193,7 +192,3 @@ def _described(member: ClassicMember) -> dict[str, Any]:
         "client_host": member.client_host,
         "assignment": member.assigned(),
     }
-
-
-def _commit_timestamp(commit: OffsetAndMetadata) -> int:
-    return commit.commit_timestamp_ms

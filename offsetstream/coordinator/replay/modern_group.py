@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from offsetstream.codec.readers import JsonObject
-from offsetstream.coordinator.expiration import ExpirationBase
+from offsetstream.coordinator.expiration import ExpirationBase, since_commit
 from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.modern_member import LEFT_EPOCH, ModernMember
-from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from offsetstream.errors import IllegalStateError
 
 _INITIAL_EPOCH = 1  # of the group and of its target assignment, before any record says so (4.3.1)
@@ -115,7 +114,7 @@ class ModernGroup(ABC, Generic[Member]):
 
     def expiration_base(self) -> ExpirationBase | None:
         """Return from when on its offsets age: always their commit (reference 5.6)."""
-        return _commit_timestamp
+        return since_commit
 
     def describe(self, topic_names: Mapping[str, str]) -> JsonObject:
         """Return the group as `offsetstream replay` prints it; topics without a name are shown by id."""
@@ -139,7 +138,3 @@ class ModernGroup(ABC, Generic[Member]):
 
     def _illegal(self, reason: str) -> IllegalStateError:
         return IllegalStateError(f"group {self.group_id!r}: {reason}")
-
-
-def _commit_timestamp(commit: OffsetAndMetadata) -> int:
-    return commit.commit_timestamp_ms
