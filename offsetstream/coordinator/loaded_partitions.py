@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch
@@ -19,7 +19,7 @@ from offsetstream.coordinator.replay.new_replay import NewReplay
 from offsetstream.coordinator.replay.offsets import GroupOffsets
 from offsetstream.coordinator.replay.partition_replay import Group, OnBadRecord, PartitionReplay
 from offsetstream.coordinator.snapshot import describe_groups, describe_offsets
-from offsetstream.errors import ReplayError
+from offsetstream.errors import ReplayError, UsageError
 
 Coordinator: TypeAlias = Literal["classic", "new"]
 OnGroup: TypeAlias = Callable[[Group], None]
@@ -30,7 +30,7 @@ class LoadedPartitions:
 
     ``coordinator`` is ``new`` (the only one from 4.1 on) or ``classic``; they differ (reference 5.9). A load stops at
     a record that a broker cannot replay; with ``on_bad_record="skip"`` it leaves such records aside, as a materializer
-    does. ``clock`` gives the present in ms since 1970.
+    does. ``clock`` gives the present in ms since 1970. Raises UsageError for another coordinator.
     """
 
     def __init__(
@@ -41,6 +41,8 @@ class LoadedPartitions:
         on_bad_record: OnBadRecord = "fail",
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        if coordinator not in get_args(Coordinator):
+            raise UsageError(f"there is no coordinator {coordinator!r}: choose classic or new")
         self.coordinator = coordinator
         self.config = config or OffsetConfig()
         self.on_bad_record = on_bad_record

@@ -130,6 +130,9 @@ def page() -> str:
         key = (row.kafka_class, row.name)
         where = ", ".join(tested.get(key, [])) or reasons.get(key, "not in the model")
         lines.append(f"| {row.name} | {', '.join(sorted(row.classes))} | {where} |")
+    decisions = json.loads((_DATA / "decisions.json").read_text("utf-8"))
+    lines += ["", "## What the reference leaves open, and how Kafka's code decides it", ""]
+    lines += [f"- {decision}" for decision in decisions]
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.client_errors import Errors
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
+from offsetstream.errors import UsageError
 from tests.conformance.builder import (
     FIXTURE,
     GROUP,
@@ -223,3 +224,8 @@ def test_a_group_stays_the_same_object_while_records_are_applied() -> None:
     assert cache.get_group(GROUP) is group
     cache.apply(0, Log(4).write(classic(generation=9)).batches)
     assert cache.get_group(GROUP) is not group
+
+
+def test_there_are_two_coordinators() -> None:
+    with pytest.raises(UsageError, match="choose classic or new"):
+        GroupMetadataCache("old")  # type: ignore[arg-type] # as a caller without types may
