@@ -222,9 +222,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
                 assert (len(found), notes, error) == (3, [], "")
                 continue
             assert len(found) == 1
-            assert (
-                error or damaged[16] < 2
-            )  # in those a great length looks as if the file was cut
+            assert error or damaged[16] < 2  # in those a great length looks as if the file was cut
             assert f"position {len(before)}" in "".join([*notes, error])
             assert str(path) in "".join([*notes, error])
 
