@@ -1,0 +1,147 @@
+"""The logs of tests/conformance through the job's own load and batches into Delta, each in an offsets partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from offsetstream.codec.record_batches import LogRecord
+from offsetstream.coordinator import GroupMetadataCache
+from offsetstream.stream.cells import with_own_offsets
+from offsetstream.stream.decode import decode
+from offsetstream.stream.size import collect
+from offsetstream.stream.small_state import SmallState
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from tests.conformance.case import BOTH, Case, Coordinator
+from tests.conformance.cases import CASES
+from tests.conformance.histories import History
+from tests.conformance.pure_tables import PureTables, consumed
+from tests.conformance.report import not_in_tables, reason_not_in_tables
+from tests.conformance.state_rows import snapshot, without_empty_assignments
+from tests.conformance.valid_histories import valid_histories
+from tests.spark.conftest import new_tables
+from tests.spark.log import RAW
+
+Logs: TypeAlias = Sequence[Sequence[LogRecord]]
+State: TypeAlias = Callable[[int], dict[str, Any]]
+BATCHES = 5
+PAIRS = [
+    pytest.param(case, coordinator, id=f"{case.kafka_class}-{case.name}-{coordinator}")
+    for case in CASES
+    for coordinator in case.coordinators
+]
+
+
+def frame(spark: SparkSession, logs: Logs) -> DataFrame:
+    """The records as the Kafka source gives them, those of each log in a partition of its own."""
+    rows = [
+        {
+            "offsets_partition": partition,
+            "record_offset": record.offset,
+            "record_timestamp": None if record.timestamp_ms is None else record.timestamp_ms * 1000,
+            "key": record.key,
+            "value": record.value,
+        }
+        for partition, log in enumerate(logs)
+        for record in log
+    ]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=RAW))
+
+
+def apply(spark: SparkSession, state: SmallState, logs: Logs, batch: BatchId) -> None:
+    decoded = collect(with_own_offsets(decode(frame(spark, logs), len(logs))))
+    state.apply(decoded, batch, loaded=range(len(logs)) if batch.is_load else ())
+
+
+def in_parts(logs: Logs, parts: int) -> Iterator[Logs]:
+    """The logs cut into as many parts, each log by its own records."""
+    for begin, end in pairwise(range(parts + 1)):
+        yield [log[len(log) * begin // parts : len(log) * end // parts] for log in logs]
+
+
+def by_partition(tables: TablesLocation) -> State:
+    """What the tables hold of a partition, in the words of the model's snapshot."""
+    names = ("groups", "group_members", "member_assignments", "committed_offsets")
+    rows = {name: read_rows(DeltaTable(tables.table(name))) for name in names}
+    return lambda partition: snapshot(
+        {name: [row for row in found if row["offsets_partition"] == partition] for name, found in rows.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def states(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, Coordinator], State]:
+    logs = [consumed(case.batches) for case in CASES]
+    found: dict[tuple[str, Coordinator], State] = {}
+    for coordinator in BOTH:
+        for way, parts in (("load", 1), ("batches", BATCHES)):
+            tables = new_tables(tmp_path_factory.mktemp(f"{way}-{coordinator}"))
+            state = SmallState(tables, coordinator, {}, {})
+            for number, part in enumerate(in_parts(logs, parts)):
+                apply(spark, state, part, BatchId(1, -1 if way == "load" else number))
+            found[way, coordinator] = by_partition(tables)
+    return found
+
+
+@pytest.mark.parametrize("way", ["load", "batches"])
+@pytest.mark.parametrize(("case", "coordinator"), PAIRS)
+def test_case(states: dict[tuple[str, Coordinator], State], case: Case, coordinator: Coordinator, way: str) -> None:
+    got = states[way, coordinator](CASES.index(case))
+    differences = case.differences(got)
+    if reason_not_in_tables(case):
+        pure = PureTables(coordinator)
+        pure.apply(consumed(case.batches))
+        assert case.fails or differences
+        assert got == pure.snapshot() or way == "batches"
+    else:
+        assert differences == {}
+
+
+def test_each_exception_is_a_case() -> None:
+    named = {case.name for case in CASES} | {f"{case.kafka_class} {case.name}" for case in CASES}
+    assert not_in_tables().keys() <= named
+
+
+def held(history: History, end: int, coordinator: Coordinator) -> dict[str, Any]:
+    """What a coordinator holds after the log up to an offset."""
+    cache = GroupMetadataCache(coordinator)
+    cache.load_partition(0, history.between(0, end))
+    return without_empty_assignments(cache.snapshot())
+
+
+@pytest.mark.parametrize("coordinator", BOTH)
+def test_random_logs_batch_by_batch(spark: SparkSession, tmp_path: Path, coordinator: Coordinator) -> None:
+    """30 logs for each coordinator, the tables equal to the model after each of the batches, the last one twice."""
+    lists = st.lists(valid_histories(coordinator, max_steps=30), min_size=30, max_size=30)
+
+    @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+    @given(found=lists, data=st.data())
+    def check(found: list[History], data: st.DataObject) -> None:
+        tables = new_tables(tmp_path / "tables")
+        state = SmallState(tables, coordinator, {}, {})
+        cuts = [_cuts(history, data) for history in found]
+        for number in (*range(BATCHES), BATCHES - 1):
+            parts = [consumed(h.between(cut[number], cut[number + 1])) for h, cut in zip(found, cuts, strict=True)]
+            apply(spark, state, parts, BatchId(1, number))
+            now = by_partition(tables)
+            for partition, (history, cut) in enumerate(zip(found, cuts, strict=True)):
+                assert now(partition) == held(history, cut[number + 1], coordinator), (number, history)
+
+    check()
+
+
+def _cuts(history: History, data: st.DataObject) -> list[int]:
+    """Where the batches begin and end; a consumer never sees a part of a transaction."""
+    ends = [b.next_offset for b in history.batches if b.is_control or not b.is_transactional] or [0]
+    inner = data.draw(st.lists(st.sampled_from([0, *ends]), min_size=BATCHES - 1, max_size=BATCHES - 1))
+    return [0, *sorted(inner), max(ends)]
