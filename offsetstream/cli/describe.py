@@ -119,15 +119,15 @@ def member_rows(group: Group) -> list[Row]:
     ]
 
 
-def state_row(group: Group, coordinators: Mapping[int, int | None]) -> Row:
+def state_row(group: Group, coordinators: Mapping[int, int | None], addresses: Mapping[int, str]) -> Row:
     """Return the group's state; ``coordinators`` has the broker of each offsets partition.
 
-    The tables know a broker by its id only, so COORDINATOR has no host and port.
+    The tables know a broker by its id only: COORDINATOR has the host and port that ``addresses`` gives it, if any.
     """
     coordinator = coordinators.get(group.row["offsets_partition"])
     return {
         **_copy(group),
-        "coordinator": None if coordinator is None else f"({coordinator})",
+        "coordinator": broker_text(coordinator, addresses),
         "coordinator_id": coordinator,
         "assignment_strategy": group.row["protocol"] or _preferred_assignor(group),
         "state": group.row["state"],
@@ -135,6 +135,13 @@ def state_row(group: Group, coordinators: Mapping[int, int | None]) -> Row:
         "target_assignment_epoch": group.row["assignment_epoch"],
         "members": group.row["member_count"],
     }
+
+
+def broker_text(broker_id: int | None, addresses: Mapping[int, str]) -> str | None:
+    """Return the broker as Kafka's tool writes it, its address before its id, where that is known."""
+    if broker_id is None:
+        return None
+    return f"{addresses[broker_id]} ({broker_id})" if broker_id in addresses else f"({broker_id})"
 
 
 def _offset_row(

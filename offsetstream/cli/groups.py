@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +14,10 @@ from offsetstream.cli.output import Column, Output
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 
+if TYPE_CHECKING:
+    from offsetstream.cluster.coordinators import CoordinatorLookup
+
 Rows = list[dict[str, Any]]
-Ends = Mapping[tuple[str, int], int]
 
 _REBALANCING = {"Assigning", "Reconciling"}
 _STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady")
@@ -125,7 +126,7 @@ def describe_groups(
 ) -> None:
     """Describe groups as 'kafka-consumer-groups --describe' does.
 
-    LOG-END-OFFSET and LAG are not in the tables: they need --bootstrap-server.
+    LOG-END-OFFSET, LAG and a coordinator's address are not in the tables: they need --bootstrap-server.
     """
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
@@ -135,11 +136,9 @@ def describe_groups(
     tell_what_is_loading(lookup, group)
     found = read_groups(lookup, wanted)
     add_members(lookup, found, wanted)
-    ends: Ends = {}
     if view == "offsets":
         add_offsets(lookup, found, wanted)
-        ends = _end_offsets(found, bootstrap_server, command_config) if bootstrap_server else {}
-    columns, rows = _view(view, found, lookup, ends)
+    columns, rows = _view(view, found, lookup, _cluster_of(bootstrap_server, command_config))
     _print(output, columns, list(zip(found, rows, strict=True)), verbose=verbose)
     missing = sorted(set(group) - {described.group_id for described in found})
     for group_id in missing:
@@ -148,23 +147,30 @@ def describe_groups(
         click.get_current_context().exit(1)
 
 
-def _view(view: str, found: list[Group], lookup: Lookup, ends: Ends) -> tuple[tuple[Column, ...], list[Rows]]:
-    """Return the columns of the view, and each group's rows."""
+def _view(
+    view: str, found: list[Group], lookup: Lookup, cluster: CoordinatorLookup | None
+) -> tuple[tuple[Column, ...], list[Rows]]:
+    """Return the columns of the view, and each group's rows; ``cluster`` has what the tables do not have."""
     if view == "members":
         return views.MEMBERS, [views.member_rows(group) for group in found]
     if view == "state":
         partitions = lookup.rows("offsets_partitions", ["offsets_partition", "coordinator_id"])
         coordinators = {row["offsets_partition"]: row["coordinator_id"] for row in partitions}
-        return views.STATE, [[views.state_row(group, coordinators)] for group in found]
+        brokers = cluster.brokers() if cluster else {}
+        addresses = {number: broker.address for number, broker in brokers.items()}
+        return views.STATE, [[views.state_row(group, coordinators, addresses)] for group in found]
+    ends = cluster.end_offsets(views.topic_partitions(found)) if cluster else {}
     return views.OFFSETS, [views.offset_rows(group, ends) for group in found]
 
 
-def _end_offsets(found: list[Group], bootstrap_server: str, command_config: str | None) -> Ends:
+def _cluster_of(bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
+    if bootstrap_server is None:
+        return None
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cluster.client import Cluster  # noqa: PLC0415
+    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415
     from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
 
-    return Cluster(bootstrap_server, read_properties(command_config)).end_offsets(views.topic_partitions(found))
+    return CoordinatorLookup(bootstrap_server, read_properties(command_config))
 
 
 def _print(output: Output, columns: tuple[Column, ...], found: list[tuple[Group, Rows]], *, verbose: bool) -> None:

@@ -17,6 +17,8 @@ SUBCOMMANDS = {
     "demo": ("offsetstream.cli.demo:demo", "See it all at work on a broker of its own."),
     "groups": ("offsetstream.cli.groups:groups", "List and describe groups, from the tables."),
     "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets, from the tables."),
+    "partitions": ("offsetstream.cli.partitions:partitions", "Show how far each offsets partition is replayed."),
+    "coordinator": ("offsetstream.cli.coordinator:coordinator", "Show which broker serves a group."),
     "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
     "encode": ("offsetstream.cli.encode:encode", "Encode decoded records again, as any release would."),
     "dump": ("offsetstream.cli.dump:dump", "Print the records of a cluster, or of log segments."),
@@ -24,6 +26,7 @@ SUBCOMMANDS = {
         "offsetstream.cli.replay:replay",
         "Print the groups and offsets that log files amount to.",
     ),
+    "verify": ("offsetstream.cli.verify:verify", "Compare the tables with the live cluster."),
     "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -10,10 +9,10 @@ import click
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import output_of, output_options, tables_option
 from offsetstream.cli.output import Column
+from offsetstream.cli.times import time_text
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # METADATA is last, since it may be long.
 _LIST = (
     Column("group", "GROUP", 15),
@@ -97,17 +96,6 @@ def _current(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _list_row(row: dict[str, Any]) -> dict[str, Any]:
     return row | {
         "group": row["group_id"],
-        "commit_time": _time(row["commit_timestamp_ms"]),
-        "expire_time": _time(row["expire_timestamp_ms"]),
+        "commit_time": time_text(row["commit_timestamp_ms"]),
+        "expire_time": time_text(row["expire_timestamp_ms"]),
     }
-
-
-def _time(milliseconds: int | None) -> str | None:
-    """Return the time in UTC as ISO 8601; a number that is no such time (clients may send any) as it is."""
-    if milliseconds is None:
-        return None
-    try:
-        time = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return str(milliseconds)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -60,7 +60,7 @@ def cluster_options(command: Command) -> Command:
         metavar="HOST:PORT",
         envvar="OFFSETSTREAM_BOOTSTRAP_SERVER",
         show_envvar=True,
-        help="A broker to ask for log end offsets.",
+        help="A broker to ask for what is not in the tables.",
     )
     config = click.option(
         "--command-config",

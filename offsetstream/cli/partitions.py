@@ -1,0 +1,128 @@
+"""``offsetstream partitions``: how far each offsets partition is replayed, and who coordinates it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.options import output_of, output_options, tables_option
+from offsetstream.cli.output import Column
+from offsetstream.cli.times import time_text
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup, Row
+
+_PARTITIONS = (
+    Column("offsets_partition", "PARTITION"),
+    Column("load_state", "STATE"),
+    Column("load_id", "LOAD"),
+    Column("coordinator_id", "COORDINATOR"),
+    Column("coordinator_epoch", "EPOCH"),
+    Column("coordinator_available", "AVAILABLE"),
+    Column("next_offset", "NEXT-OFFSET"),
+    Column("last_stable_offset", "LAST-STABLE-OFFSET"),
+    Column("high_watermark", "HIGH-WATERMARK"),
+    Column("waiting_records", "WAITING"),
+    Column("held_back_records", "HELD-BACK"),
+    Column("groups_count", "GROUPS"),
+    Column("offsets_count", "OFFSETS"),
+    Column("caught_up_at", "CAUGHT-UP-AT"),
+    Column("log_id"),
+    Column("log_start_offset"),
+    Column("load_started_at"),
+    Column("loaded_at"),
+    Column("load_end_offset"),
+    Column("history_complete_from"),
+)
+_EVENTS = (
+    Column("event_at", "TIME", 24),
+    Column("offsets_partition", "PARTITION"),
+    Column("event", "EVENT", 20),
+    Column("source", "SOURCE"),
+    Column("load_id", "LOAD"),
+    Column("coordinator_id", "COORDINATOR"),
+    Column("coordinator_epoch", "EPOCH"),
+    Column("previous_coordinator_id", "PREVIOUS-COORDINATOR"),
+    Column("previous_coordinator_epoch", "PREVIOUS-EPOCH"),
+    Column("records", "RECORDS"),
+    Column("groups", "GROUPS"),
+    Column("offsets", "OFFSETS"),
+    Column("milliseconds", "MS"),
+    Column("detail", "DETAIL"),
+    Column("log_id"),
+    Column("checkpoint_id"),
+    Column("batch_id"),
+)
+_COMPUTED = {"waiting_records", "held_back_records"}
+_TIMES = ("event_at", "caught_up_at", "load_started_at", "loaded_at", "history_complete_from")
+# What is seen at once happened in this order.
+_ORDER = ("unloaded", "coordinator moved", "leader epoch changed", "load started", "load failed", "loaded")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  offsetstream partitions --tables tables
+  offsetstream partitions --offsets-partition 12 --offsets-partition 27 --output json
+  offsetstream partitions --offsets-partition 12 --events
+
+WAITING: offsets up to the last stable one that are not applied yet. HELD-BACK: offsets beyond it, which an open
+transaction keeps from every read_committed reader. GROUPS and OFFSETS: as of the last load or unload.
+
+Exit code 1 where a partition is not there."""
+)
+@click.option(
+    "--offsets-partition",
+    "wanted",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only this partition of __consumer_offsets; repeatable.",
+)
+@click.option("--events", is_flag=True, help="What happened to the partitions, in order: loads, moves of coordinators.")
+@tables_option
+@output_options
+def partitions(*, wanted: tuple[int, ...], events: bool, tables: str, **options: Any) -> None:
+    """Show how far each partition of __consumer_offsets is replayed, who coordinates it, and what happened to it."""
+    output = output_of(options)
+    lookup = Lookup(TablesLocation.parse(tables))
+    tell_what_is_loading(lookup, None)
+    found = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)
+    if events:
+        output.table(_EVENTS, [_shown(row) for row in _events(lookup, wanted)])
+    else:
+        found.sort(key=lambda row: row["offsets_partition"])
+        output.table(_PARTITIONS, [_shown(row | _computed(row)) for row in found])
+    missing = sorted(set(wanted) - {row["offsets_partition"] for row in found})
+    for number in missing:
+        click.echo(f"Error: the tables have no offsets partition {number}.", err=True)
+    if missing:
+        click.get_current_context().exit(1)
+
+
+def _rows(lookup: Lookup, table: str, columns: tuple[Column, ...], wanted: tuple[int, ...]) -> list[Row]:
+    names = [column.name for column in columns if column.name not in _COMPUTED]
+    names = [f"{name}_ms" if name in _TIMES else name for name in names]
+    return lookup.rows(table, names, {"offsets_partition": wanted or None})
+
+
+def _events(lookup: Lookup, wanted: tuple[int, ...]) -> list[Row]:
+    found = _rows(lookup, "partition_events", _EVENTS, wanted)
+    return sorted(
+        found,
+        key=lambda row: (row["event_at_ms"], row["offsets_partition"], row["load_id"] or 0, _ORDER.index(row["event"])),
+    )
+
+
+def _computed(row: Row) -> Row:
+    applied, stable, high = row["next_offset"], row["last_stable_offset"], row["high_watermark"]
+    return {
+        # Offsets that a later look saw as applied may be beyond the end of an earlier look.
+        "waiting_records": None if applied is None or stable is None else max(0, stable - applied),
+        "held_back_records": None if stable is None or high is None else max(0, high - stable),
+    }
+
+
+def _shown(row: Row) -> Row:
+    return row | {name: time_text(row[f"{name}_ms"]) for name in _TIMES if f"{name}_ms" in row}
