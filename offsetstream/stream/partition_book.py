@@ -5,7 +5,7 @@ The driver holds the rows in memory, since only one job writes them, and writes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,24 +14,47 @@ from deltalake import DeltaTable
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.small import insert_rows, overwrite_rows, read_rows, rows_per_partition
 from offsetstream.tables.transaction import BatchId
 
 TABLE = "offsets_partitions"
 EVENTS = "partition_events"
 _OF_EVERY_EVENT = ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")
-LOADING, OWNED, FAILED = "LOADING", "OWNED", "FAILED"
+_ENDS = ("log_start_offset", "last_stable_offset", "high_watermark")
+LOADING, OWNED, FAILED, UNLOADED = "LOADING", "OWNED", "FAILED", "UNLOADED"
+
+
+class LogIds(Mapping[int, int]):
+    """The present log of each offsets partition, also after one was begun anew."""
+
+    def __init__(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, partition: int) -> int:
+        log_id: int = self._rows[partition]["log_id"]
+        return log_id
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 class PartitionBook:
-    """The rows of ``offsets_partitions``, by partition, and the events that wait to be written."""
+    """The rows of ``offsets_partitions``, by partition, and the events that wait to be written.
+
+    ``has_news``: whether the rows are others than those written last, but for the time of being caught up.
+    """
 
     def __init__(self, tables: TablesLocation, partitions: Iterable[int]) -> None:
         self._tables = tables
         self._columns = load_schema(TABLE).column_names
         self._events: list[dict[str, Any]] = []
+        self.has_news = True
         self.rows = {number: self._empty(number) for number in partitions}
         self.rows |= {row["offsets_partition"]: row for row in read_rows(DeltaTable(tables.table(TABLE)))}
+        self.log_ids = LogIds(self.rows)
 
     def _empty(self, partition: int) -> dict[str, Any]:
         return dict.fromkeys(self._columns) | {"offsets_partition": partition, "log_id": 0}
@@ -40,11 +63,6 @@ class PartitionBook:
     def partitions(self) -> list[int]:
         """The numbers of the offsets partitions, in order."""
         return sorted(self.rows)
-
-    @property
-    def log_ids(self) -> dict[int, int]:
-        """The present log of each partition."""
-        return {number: row["log_id"] for number, row in self.rows.items()}
 
     @property
     def next_offsets(self) -> dict[int, int]:
@@ -57,20 +75,59 @@ class PartitionBook:
         return sum(row["load_state"] == OWNED for row in self.rows.values())
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
-        """Take in what the cluster says of the partitions."""
+        """Take in what the cluster says of the partitions: their ends, and who coordinates them (design, rule 6)."""
         now = datetime.now(UTC)
+        before = {number: self._observe_coordinator(self.rows[number], seen) for number, seen in ends.items()}
+        moved = [number for number, broker in before.items() if broker and self._is_elsewhere(number, broker)]
+        self._unload(moved, before, now)
+        for number, broker in before.items():
+            if broker:
+                event = "coordinator moved" if number in moved else "leader epoch changed"
+                self._event(self.rows[number], event, source="broker", event_at=now, **broker)
         for number, seen in ends.items():
             row = self.rows[number]
-            row |= {
-                "log_start_offset": seen.log_start_offset,
-                "last_stable_offset": seen.last_stable_offset,
-                "high_watermark": seen.high_watermark,
-                "coordinator_id": seen.coordinator_id,
-                "coordinator_epoch": seen.coordinator_epoch,
-                "coordinator_available": seen.coordinator_id is not None,
-            }
+            self._change(row, {name: getattr(seen, name) for name in _ENDS})
             if row["load_state"] == OWNED and row["next_offset"] >= seen.last_stable_offset:
                 row["caught_up_at"] = now
+
+    def _observe_coordinator(self, row: dict[str, Any], seen: PartitionEnds) -> dict[str, Any] | None:
+        """Take in who coordinates the partition; returns who did, if that is another broker or an older epoch."""
+        before_id, before_epoch = row["coordinator_id"], row["coordinator_epoch"]
+        epoch = seen.coordinator_epoch if seen.coordinator_epoch is not None else before_epoch
+        if before_epoch is not None and epoch < before_epoch:
+            return None  # the answer of a broker that does not know of the change yet
+        if seen.coordinator_id is None:
+            self.lose_coordinators([row["offsets_partition"]])
+            return None
+        now_is = {"coordinator_id": seen.coordinator_id, "coordinator_epoch": epoch}
+        self._change(row, now_is | {"coordinator_available": True})
+        if before_id is None or (before_id == seen.coordinator_id and before_epoch in {None, epoch}):
+            return None
+        return {"previous_coordinator_id": before_id, "previous_coordinator_epoch": before_epoch}
+
+    def _is_elsewhere(self, partition: int, before: Mapping[str, Any]) -> bool:
+        return bool(self.rows[partition]["coordinator_id"] != before["previous_coordinator_id"])
+
+    def _unload(self, partitions: list[int], before: Mapping[int, Any], now: datetime) -> None:
+        """Tell that coordinators have unloaded the partitions, with what the tables hold of them now."""
+        if not partitions:
+            return
+        groups, offsets = (rows_per_partition(self._tables, table) for table in ("groups", "committed_offsets"))
+        for number in partitions:
+            row, counts = self.rows[number], {}
+            if row["load_state"] == OWNED:  # else not all of them are in the tables
+                counts = {"groups": groups.get(number, 0), "offsets": offsets.get(number, 0)}
+                self._change(row, {f"{name}_count": count for name, count in counts.items()})
+            self._event(row, "unloaded", source="broker", event_at=now, **before[number], **counts)
+
+    def lose_coordinators(self, partitions: Iterable[int]) -> None:
+        """Note that no broker leads the partitions at present."""
+        for number in partitions:
+            self._change(self.rows[number], {"coordinator_available": False})
+
+    def _change(self, row: dict[str, Any], columns: Mapping[str, Any]) -> None:
+        self.has_news |= any(row[name] != value for name, value in columns.items())
+        row |= columns
 
     def advance(self, ends: Mapping[int, int]) -> None:
         """Note that every record below the given offsets is applied."""
@@ -80,7 +137,9 @@ class PartitionBook:
 
     def begin_log(self, partition: int) -> None:
         """Note that the partition's log was truncated or recreated: offsets mean other records from now on."""
-        self.rows[partition] |= {"log_id": self.rows[partition]["log_id"] + 1, "next_offset": None}
+        row = self.rows[partition]
+        row |= {"log_id": row["log_id"] + 1, "next_offset": None, "load_state": UNLOADED}
+        row["coordinator_epoch"] = None  # a recreated topic counts them from the start
 
     def start_load(self, ends: Mapping[int, int]) -> None:
         """Note that loads up to the given offsets (exclusive) have started."""
@@ -113,6 +172,13 @@ class PartitionBook:
         took = int((now - row["load_started_at"]).total_seconds() * 1000)
         self._event(row, "loaded", event_at=now, records=records, groups=groups, offsets=offsets, milliseconds=took)
 
+    def fail_loads(self, reason: str) -> None:
+        """Note that the loads that have started and not finished failed."""
+        for row in self.rows.values():
+            if row["load_state"] == LOADING:
+                row["load_state"] = FAILED
+                self._event(row, "load failed", event_at=datetime.now(UTC), detail=reason)
+
     def _event(self, row: dict[str, Any], event: str, **columns: Any) -> None:
         copied = {name: row[name] for name in _OF_EVERY_EVENT}
         self._events.append({"event": event, "source": "job", **copied, **columns})
@@ -123,3 +189,4 @@ class PartitionBook:
             insert_rows(self._tables, EVENTS, self._events, batch)
             self._events.clear()
         overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
+        self.has_news = False

@@ -47,10 +47,13 @@ def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch
 
 
 def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
-    """Insert the rows of a history table whose key it does not have yet, signed with the batch."""
+    """Insert the rows of a history table whose key it does not have yet, signed with the batch.
+
+    A repeated batch inserts what the first one did not: it may have seen other things than that one.
+    """
     table, key = DeltaTable(tables.table(name)), load_schema(name).key
-    if is_done(table, name, batch):
-        return
+    if not batch.is_load and is_done(table, name, BatchId(batch.checkpoint_id, batch.batch_id + 1)):
+        return  # an older job's
     signature = {
         "checkpoint_id": batch.checkpoint_id,
         "batch_id": batch.batch_id,

@@ -11,8 +11,9 @@ from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small import insert_rows, read_rows
 from offsetstream.tables.transaction import BatchId
+from tests.delta import append_rows
 
 BATCH, LOAD = BatchId(1, 0), BatchId(1, -1)
 
@@ -194,7 +195,120 @@ def test_a_new_log_starts_from_nothing(tmp_path: Path) -> None:
     book.start_load({0: 100})
     book.finish_load(0, records=1, groups=1, offsets=1)
     book.begin_log(0)
-    assert (book.log_ids, book.next_offsets) == ({0: 1}, {})
+    assert book.log_ids == {0: 1}
+    assert book.next_offsets == {}
     book.start_load({0: 10})
     book.finish_load(0, records=1, groups=1, offsets=1)
     assert book.next_offsets == {0: 10}
+
+
+def told(tables: TablesLocation) -> list[tuple[Any, ...]]:
+    """(event, broker before, epoch before, broker, epoch) of each event that was observed of the cluster."""
+    columns = ("previous_coordinator_id", "previous_coordinator_epoch", "coordinator_id", "coordinator_epoch")
+    found = [event for event in events(tables) if event["source"] == "broker"]
+    return sorted((event["event"], *(event[name] for name in columns)) for event in found)
+
+
+def observed(book: PartitionBook, leader: int | None, epoch: int | None) -> tuple[Any, ...]:
+    book.observe({1: ends(100, leader=leader, epoch=epoch)})
+    book.write(LOAD)
+    return tuple(book.rows[1][f"coordinator_{name}"] for name in ("id", "epoch", "available"))
+
+
+def test_another_broker_has_taken_over(tables: TablesLocation, book: PartitionBook) -> None:
+    append_rows(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": group} for group in "ab"])
+    append_rows(Path(tables.root), "groups", [{"offsets_partition": 2, "group_id": "c"}])
+    append_rows(Path(tables.root), "committed_offsets", [{"offsets_partition": 1, "group_id": "a"}])
+    loaded(book, 1, 100)
+    assert observed(book, 5, 9) == (5, 9, True)
+    assert told(tables) == []  # nothing is known of the time before
+    assert observed(book, 6, 10) == (6, 10, True)
+    assert told(tables) == [("coordinator moved", 5, 9, 6, 10), ("unloaded", 5, 9, 6, 10)]
+    (unloaded,) = [event for event in events(tables) if event["event"] == "unloaded"]
+    assert (unloaded["groups"], unloaded["offsets"], unloaded["load_id"]) == (2, 1, 1)
+    assert (book.rows[1]["groups_count"], book.rows[1]["offsets_count"]) == (2, 1)
+    assert (book.rows[1]["load_state"], book.rows[1]["load_id"]) == ("OWNED", 1)
+
+
+def test_a_partition_that_is_not_loaded_is_unloaded_without_counts(tables: TablesLocation, book: PartitionBook) -> None:
+    observed(book, 5, 9)
+    observed(book, 6, 10)
+    (unloaded,) = [event for event in events(tables) if event["event"] == "unloaded"]
+    assert (unloaded["groups"], unloaded["offsets"]) == (None, None)
+
+
+def test_the_same_broker_with_a_higher_epoch_has_not_moved(tables: TablesLocation, book: PartitionBook) -> None:
+    observed(book, 5, 9)
+    assert observed(book, 5, 11) == (5, 11, True)
+    assert told(tables) == [("leader epoch changed", 5, 9, 5, 11)]
+
+
+def test_a_lower_epoch_is_ignored(tables: TablesLocation, book: PartitionBook) -> None:
+    observed(book, 5, 9)
+    assert observed(book, 6, 8) == (5, 9, True)
+    assert observed(book, None, 8) == (5, 9, True)
+    assert told(tables) == []
+
+
+def test_a_partition_without_a_leader_keeps_its_last_coordinator(tables: TablesLocation, book: PartitionBook) -> None:
+    observed(book, 5, 9)
+    assert observed(book, None, None) == (5, 9, False)
+    book.observe({1: ends(100)})
+    book.lose_coordinators([1])
+    assert book.rows[1]["coordinator_available"] is False
+    assert observed(book, 6, 10) == (6, 10, True)
+    assert [event[0] for event in told(tables)] == ["coordinator moved", "unloaded"]
+
+
+def test_what_is_seen_again_is_told_once(tables: TablesLocation, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    observed(book, 5, 9)
+    crashed = PartitionBook(tables, range(3))
+    crashed.observe({1: ends(100, leader=6, epoch=10)})
+    insert_rows(tables, "partition_events", crashed._events, BATCH)  # and no more: the rows were not written
+    again = PartitionBook(tables, range(3))
+    again.observe({1: ends(100, leader=7, epoch=11)})
+    again.write(BATCH)
+    again.write(LOAD)
+    assert told(tables) == [
+        ("coordinator moved", 5, 9, 6, 10),
+        ("coordinator moved", 5, 9, 7, 11),
+        ("unloaded", 5, 9, 6, 10),
+        ("unloaded", 5, 9, 7, 11),
+    ]
+
+
+def test_a_recreated_topic_counts_its_epochs_anew(tables: TablesLocation, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    observed(book, 5, 9)
+    book.begin_log(1)
+    assert observed(book, 5, 0) == (5, 0, True)
+    assert told(tables) == []
+
+
+def test_news_are_all_but_being_caught_up(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.observe({1: ends(100)})
+    book.write(LOAD)
+    book.observe({1: ends(100)})
+    assert not book.has_news
+    for changed in (ends(101), ends(100, 102), ends(100, leader=6, epoch=10)):
+        book.observe({1: changed})
+        assert book.has_news
+        book.write(LOAD)
+
+
+def test_a_failed_load(tables: TablesLocation, book: PartitionBook) -> None:
+    loaded(book, 0, 10)
+    book.start_load({1: 100})
+    book.fail_loads("the broker went away")
+    book.write(LOAD)
+    assert [book.rows[number]["load_state"] for number in range(3)] == ["OWNED", "FAILED", None]
+    (failed,) = [event for event in events(tables) if event["event"] == "load failed"]
+    assert (failed["offsets_partition"], failed["load_id"], failed["detail"]) == (1, 1, "the broker went away")
+
+
+def test_log_ids_are_those_of_now(book: PartitionBook) -> None:
+    log_ids = book.log_ids
+    book.begin_log(2)
+    assert log_ids == {0: 0, 1: 0, 2: 1}

@@ -105,8 +105,14 @@ def test_null_is_a_value_of_a_key(tables: TablesLocation) -> None:
     assert sorted(found, key=str) == [(None, 5), (None, None)]
 
 
-def test_a_batch_inserts_once(tables: TablesLocation) -> None:
+def test_a_repeated_batch_inserts_what_it_sees_for_the_first_time(tables: TablesLocation) -> None:
     insert_rows(tables, EVENTS, [event(1, "loaded")], BatchId(1, 0))
+    insert_rows(tables, EVENTS, [event(1, "loaded"), event(2, "loaded")], BatchId(1, 0))
+    assert sorted(row["offsets_partition"] for row in rows(tables, EVENTS)) == [1, 2]
+
+
+def test_an_older_batch_inserts_nothing(tables: TablesLocation) -> None:
+    insert_rows(tables, EVENTS, [event(1, "loaded")], BatchId(1, 1))
     insert_rows(tables, EVENTS, [event(2, "loaded")], BatchId(1, 0))
     insert_rows(tables, EVENTS, [event(3, "loaded")], BatchId(0, 9))
     assert [row["offsets_partition"] for row in rows(tables, EVENTS)] == [1]
