@@ -5,6 +5,7 @@ here raises: a line that cannot be used becomes a line with an `error`.
 """
 
 import json
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +64,9 @@ def _converted(line: str, convert: Callable[[JsonObject], JsonObject]) -> str:
 
 def _parse(line: str) -> JsonObject:
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_float=_finite, parse_constant=_finite)
+    except Malformed:
+        raise
     except ValueError:
         raise Malformed("the line is not JSON") from None
     except RecursionError:
@@ -71,6 +74,14 @@ def _parse(line: str) -> JsonObject:
     if not isinstance(record, dict) or not {"key", "value"} <= record.keys():
         raise Malformed('the line is not an object with "key" and "value"')
     return record
+
+
+def _finite(number: str) -> float:
+    """Return the number; Malformed for one that JSON could not hold again: 1e999, NaN, Infinity."""
+    found = float(number)
+    if not math.isfinite(found):
+        raise Malformed(f"the number {number} of the line is out of range")
+    return found
 
 
 def _bytes(record: JsonObject, name: str) -> bytes | None:

@@ -66,6 +66,8 @@ def test_what_cannot_be_decoded_stays_as_it_is(raw: str, error: str) -> None:
         ("nonsense", "the line is not JSON"),
         ("[]", 'the line is not an object with "key" and "value"'),
         (f'{{"key":"{_KEY}"}}', 'the line is not an object with "key" and "value"'),
+        ('{"key":null,"value":null,"seen":1e999}', "the number 1e999 of the line is out of range"),
+        ('{"key":null,"value":null,"seen":[NaN]}', "the number NaN of the line is out of range"),
     ],
 )
 def test_lines_of_another_form(line: str, error: str) -> None:
