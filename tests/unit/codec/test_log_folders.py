@@ -14,20 +14,21 @@ DATA = batch(0, [(b"k", b"v")])
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
     """A broker's log dir: three offsets partitions, other topics, and what lies beside the segments."""
+    broker = tmp_path / "data" / "broker"  # its parent holds nothing else
     for number in (2, 10, 1):
         for base in (0, 500):
-            write_segment(tmp_path / f"__consumer_offsets-{number}", base, DATA)
-    write_segment(tmp_path / "orders-0", 0, DATA)
-    write_segment(tmp_path / "__consumer_offsets-3.0a1b-delete", 0, DATA)
-    write_segment(tmp_path / "__consumer_offsets-4.0a1b-future", 0, DATA)
-    beside = tmp_path / "__consumer_offsets-2"
+            write_segment(broker / f"__consumer_offsets-{number}", base, DATA)
+    write_segment(broker / "orders-0", 0, DATA)
+    write_segment(broker / "__consumer_offsets-3.0a1b-delete", 0, DATA)
+    write_segment(broker / "__consumer_offsets-4.0a1b-future", 0, DATA)
+    beside = broker / "__consumer_offsets-2"
     for name in (
         *("00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000500.snapshot"),
         *("00000000000000000100.log.deleted", "00000000000000000000.log.cleaned", "leader-epoch-checkpoint"),
         *("partition.metadata", "0.log", "server.log"),
     ):
         (beside / name).write_bytes(b"?")
-    return tmp_path
+    return broker
 
 
 def names(*places: Path) -> dict[int | None, list[str]]:
