@@ -56,6 +56,11 @@ class TopicSeen:
     is_internal: bool
 
 
+def _uuid(uuid: Any) -> str:
+    """Return the id as Kafka writes it: librdkafka takes another alphabet of base64."""
+    return str(uuid).replace("+", "-").replace("/", "_")
+
+
 class Cluster:
     """A live Kafka cluster, asked through confluent-kafka with the user's own client properties."""
 
@@ -98,7 +103,7 @@ class Cluster:
             return []
         asked = self._admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT)
         found = [topic for topic in map(self._if_there, asked.values()) if topic is not None]
-        return [TopicSeen(str(topic.topic_id), topic.name, len(topic.partitions), topic.is_internal) for topic in found]
+        return [TopicSeen(_uuid(seen.topic_id), seen.name, len(seen.partitions), seen.is_internal) for seen in found]
 
     def _if_there(self, answer: Future[Any]) -> Any | None:
         try:

@@ -13,8 +13,9 @@ import pytest
 from offsetstream.cluster.client import OFFSETS_TOPIC
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
+from offsetstream.verify.answers import Answers, Row
 from tests.kafka.all_groups import AllGroups, client_release, group_types
-from tests.kafka.java_admin import Answers, JavaAdmin, Row
+from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import java_clients
 
 COORDINATORS = {"3.9.2": "classic", "4.3.1": "new"}

@@ -6,7 +6,8 @@ import pytest
 from py4j.java_gateway import JavaGateway
 
 from offsetstream.embedded.artifacts import resolve
-from tests.oracle.kafka_classes import KafkaClasses, java_gateway
+from offsetstream.embedded.gateway import java_gateway
+from tests.oracle.kafka_classes import KafkaClasses
 
 
 @pytest.fixture(scope="session")

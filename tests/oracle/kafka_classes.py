@@ -5,16 +5,11 @@ mapped over the lines of one text, so a batch of thousands of records costs a ha
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
-from offsetstream.embedded.artifacts import classpath
-from offsetstream.embedded.java import java_executable
+from py4j.java_gateway import JavaGateway
 
 GROUP_MESSAGES = "org.apache.kafka.coordinator.group.generated"
 CLIENT_MESSAGES = "org.apache.kafka.common.message"
@@ -22,28 +17,6 @@ _JSON_NODE = "com.fasterxml.jackson.databind.JsonNode"
 _PROTOCOL = "org.apache.kafka.common.protocol"
 FAILED = "!"
 """A result that begins so is the exception that Kafka raised instead."""
-
-
-@contextmanager
-def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> Iterator[JavaGateway]:
-    """One JVM with py4j's server and `jars`, ended at once with the block (or with this process)."""
-    jar = next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
-    port, token, process = launch_gateway(
-        jarpath=str(jar),
-        classpath=classpath(jars),
-        java_path=str(java_executable()),
-        javaopts=["-Xmx512m"],
-        die_on_exit=True,
-        enable_auth=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=auto_convert))
-    try:
-        yield gateway
-    finally:
-        gateway.shutdown()
-        process.stdin.close()
-        process.wait(timeout=30)
 
 
 class KafkaClasses:

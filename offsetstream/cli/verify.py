@@ -1,0 +1,98 @@
+"""``offsetstream verify``: the tables compared with what the live cluster answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import click
+
+from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
+from offsetstream.cli.output import Column, Output
+from offsetstream.cluster.properties import read_properties
+from offsetstream.errors import EnvironmentNotReadyError, UsageError
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+from offsetstream.verify.answers import Answers
+from offsetstream.verify.confluent_admin import ConfluentAdmin
+from offsetstream.verify.kafka_admin import kafka_admin
+from offsetstream.verify.settle import Comparison, compare_until_settled
+from offsetstream.verify.tables import read_tables
+
+_COLUMNS = tuple(map(Column, ["table", "group", "key", "column", "in_tables", "in_cluster", "explanation"]))
+_DIFFERENT, _NOT_COMPARED = 1, 3
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  offsetstream verify --bootstrap-server localhost:9092 --tables tables
+  offsetstream verify --bootstrap-server localhost:9092 --tables tables --output json
+
+Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be compared."""
+)
+@cluster_options
+@tables_option
+@output_options
+@click.option(
+    "--settle",
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for changes in flight; more than the job's trigger takes.",
+)
+@click.pass_context
+def verify(
+    context: click.Context, /, bootstrap_server: str | None, command_config: str | None, tables: str, **options: Any
+) -> None:
+    """Compare the tables with the live cluster: groups, states, members, assignments, committed offsets, coordinators.
+
+    Each difference is one line; one that is to be expected of a running cluster says why. Needs DESCRIBE on groups
+    and topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
+    """
+    if bootstrap_server is None:
+        raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
+    settle, output, location = options.pop("settle"), output_of(options), TablesLocation.parse(tables)
+    with _asking(bootstrap_server, read_properties(command_config)) as ask:
+        result = compare_until_settled(lambda: read_tables(Lookup(location)), ask, settle)
+    _print(result, output)
+    unexplained = any(found.explanation is None for found in result.found)
+    context.exit(_DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0)
+
+
+@contextmanager
+def _asking(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Callable[[], Answers]]:
+    with ExitStack() as stack:
+        ask: Callable[[], Answers]
+        try:
+            ask = stack.enter_context(kafka_admin(bootstrap_server, properties)).answers
+        except EnvironmentNotReadyError as error:
+            click.echo(f"Asking by confluent-kafka, which sees no share and streams groups: {error}", err=True)
+            ask = ConfluentAdmin(bootstrap_server, properties).answers
+        yield ask
+
+
+def _print(result: Comparison, output: Output) -> None:
+    if not output.is_text:
+        output.table(_COLUMNS, [_row(found.difference, found.explanation) for found in result.found])
+        return
+    for found in result.found:
+        click.echo(f"{found.difference}" + (f" (explained: {found.explanation})" if found.explanation else ""))
+    explained = sum(found.explanation is not None for found in result.found)
+    differences = f"{len(result.found) - explained} unexplained differences, {explained} explained"
+    click.echo(f"{result.groups} groups compared: {differences}", err=True)
+    for group_id in result.groups_not_compared:
+        click.echo(f"Not compared: {group_id}", err=True)
+
+
+def _row(difference: Any, explanation: str | None) -> dict[str, Any]:
+    return {
+        "table": difference.table,
+        "group": difference.group_id,
+        "key": "/".join("" if part is None else str(part) for part in difference.key),
+        "column": difference.column,
+        "in_tables": difference.in_tables,
+        "in_cluster": difference.in_cluster,
+        "explanation": explanation,
+    }

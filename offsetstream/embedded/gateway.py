@@ -1,0 +1,33 @@
+"""A JVM of our own to drive Kafka's Java classes from Python, without compiling Java."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from offsetstream.embedded.artifacts import classpath
+from offsetstream.embedded.java import java_executable
+
+
+@contextmanager
+def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> Iterator[JavaGateway]:
+    """One JVM with py4j's server and `jars`, ended at once with the block (or with this process)."""
+    jar = next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
+    port, token, process = launch_gateway(
+        jarpath=str(jar),
+        classpath=classpath(jars),
+        java_path=str(java_executable()),
+        javaopts=["-Xmx512m"],
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=auto_convert))
+    try:
+        yield gateway
+    finally:
+        gateway.shutdown()
+        process.stdin.close()
+        process.wait(timeout=30)

@@ -1,0 +1,1 @@
+"""The tables compared with what the live cluster answers."""

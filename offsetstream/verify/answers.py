@@ -1,0 +1,23 @@
+"""What a cluster answers about its groups, in the columns of our tables; what it does not tell is None."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Answers:
+    """Rows as of ``groups``, ``group_members``, ``member_assignments`` and ``committed_offsets``.
+
+    ``unseen_types`` are the group types that the client which asked cannot see. A member's row has ``tells_target``:
+    whether its target assignment is among the assignments.
+    """
+
+    groups: list[Row] = field(default_factory=list)
+    members: list[Row] = field(default_factory=list)
+    assignments: list[Row] = field(default_factory=list)
+    offsets: list[Row] = field(default_factory=list)
+    unseen_types: tuple[str, ...] = ()

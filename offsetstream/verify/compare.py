@@ -1,0 +1,124 @@
+"""Compares the rows of the tables with a cluster's answers, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.verify.answers import Answers
+from offsetstream.verify.tables import TableRows
+
+Row = Mapping[str, Any]
+Key = tuple[Any, ...]
+KEYS = {
+    "groups": ("group_id",),
+    "group_members": ("group_id", "member_id"),
+    "member_assignments": ("group_id", "member_id", "kind", "subtopology_id", "topic", "partition"),
+    "committed_offsets": ("group_id", "topic", "partition"),
+}
+# What an Admin client is told of a row; a value that it is not told (None) is compared only where it always is.
+COLUMNS = {
+    "groups": (
+        "group_type", "state", "is_simple", "protocol_type", "protocol", "group_epoch", "assignment_epoch",
+        "member_count", "coordinator_id",
+    ),
+    "group_members": (
+        "group_instance_id", "client_id", "client_host", "member_epoch", "is_classic_protocol", "process_id",
+        "user_endpoint", "topology_epoch",
+    ),
+    "member_assignments": (),
+    "committed_offsets": ("committed_offset", "leader_epoch", "metadata"),
+}  # fmt: skip
+_TOLD_BY_NONE = {"group_instance_id", "leader_epoch"}
+_CURRENT = ("assigned", "active", "standby", "warmup")
+ROW = "row"  # the column of a difference that is a whole row, there or not
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that the tables have otherwise than the cluster; of a whole row, True says where it is."""
+
+    table: str
+    key: Key
+    column: str
+    in_tables: Any
+    in_cluster: Any
+
+    @property
+    def group_id(self) -> str:
+        """The group whose row it is."""
+        group_id: str = self.key[0]
+        return group_id
+
+    def __str__(self) -> str:
+        names = zip(KEYS[self.table], self.key, strict=True)
+        row = ", ".join(f"{name} {value!r}" for name, value in names if value is not None)
+        if self.column == ROW:
+            return f"{self.table}: {row}: only in the {'tables' if self.in_tables else 'cluster'}"
+        values = f"{self.in_tables!r} in the tables, {self.in_cluster!r} in the cluster"
+        return f"{self.table}: {row}: {self.column} is {values}"
+
+
+def differences(tables: TableRows, answers: Answers) -> list[Difference]:
+    """Return every difference, by table and key."""
+    listed = {row["group_id"]: row["group_type"] for row in answers.groups}
+    of_answers = {
+        "groups": answers.groups,
+        "group_members": answers.members,
+        "member_assignments": answers.assignments,
+        "committed_offsets": answers.offsets,
+    }
+    asked: dict[str, list[Row]] = {table: list(rows) for table, rows in tables.rows.items()}
+    asked["groups"] = [_as_told(row, tables, listed) for row in tables.rows["groups"]]
+    asked["member_assignments"] = list(_told_assignments(tables.rows["member_assignments"], answers, listed))
+    # Offsets without a group are in the log, but no coordinator answers for them (reference 5.5).
+    asked["committed_offsets"] = [row for row in tables.rows["committed_offsets"] if row["group_id"] in listed]
+    unseen = groups_not_compared(tables, answers)
+    found = [d for table, rows in of_answers.items() for d in _of_table(table, asked[table], rows)]
+    return sorted((d for d in found if d.group_id not in unseen), key=lambda d: (d.table, str(d.key), d.column))
+
+
+def groups_not_compared(tables: TableRows, answers: Answers) -> set[str]:
+    """Return the groups of the tables that the client which asked cannot see."""
+    return {row["group_id"] for row in tables.rows["groups"] if row["group_type"] in answers.unseen_types}
+
+
+def _as_told(row: Row, tables: TableRows, listed: Mapping[str, str]) -> Row:
+    """Return the group's row with its coordinator; newer types are listed under a protocol type of the same name."""
+    partition = partition_for(row["group_id"], len(tables.partitions)) if tables.partitions else None
+    coordinator = tables.partitions[partition]["coordinator_id"] if partition is not None else None
+    group_type = listed.get(row["group_id"], row["group_type"])
+    protocol_type = row["protocol_type"] if group_type == "Classic" else group_type.lower()
+    return {**row, "coordinator_id": coordinator, "protocol_type": protocol_type}
+
+
+def _told_assignments(rows: Iterable[Row], answers: Answers, listed: Mapping[str, str]) -> Iterator[Row]:
+    """Yield the assignments of the kinds that the cluster tells, of the members that it has.
+
+    A streams group's assignments are of tasks; the partitions that a member is to give up are told by none.
+    """
+    with_target = {(row["group_id"], row["member_id"]) for row in answers.members if row.get("tells_target")}
+    for row in rows:
+        if row["kind"] in _CURRENT or (row["kind"] == "target" and (row["group_id"], row["member_id"]) in with_target):
+            yield row if listed.get(row["group_id"]) != "Streams" else {**row, "topic": None}
+
+
+def _of_table(table: str, in_tables: Iterable[Row], in_cluster: Iterable[Row]) -> Iterator[Difference]:
+    key = KEYS[table]
+    ours = {tuple(row[name] for name in key): row for row in in_tables}
+    theirs = {tuple(row[name] for name in key): row for row in in_cluster}
+    for place in ours.keys() ^ theirs.keys():
+        yield Difference(table, place, ROW, place in ours, place in theirs)
+    for place in ours.keys() & theirs.keys():
+        yield from _of_row(table, place, ours[place], theirs[place])
+
+
+def _of_row(table: str, key: Key, ours: Row, theirs: Row) -> Iterator[Difference]:
+    for column in COLUMNS[table]:
+        told = theirs.get(column)
+        if told is None and (column not in _TOLD_BY_NONE or column not in theirs):
+            continue
+        if ours[column] != told:
+            yield Difference(table, key, column, ours[column], told)

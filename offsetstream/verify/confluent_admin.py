@@ -1,0 +1,95 @@
+"""The cluster's answers by confluent-kafka, where Kafka's own Admin client is not there: no share or streams groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.errors import ClusterError
+from offsetstream.verify.answers import Answers, Row
+
+UNSEEN_TYPES = ("Share", "Streams")
+_TIMEOUT = 30.0  # seconds
+_TYPES = {"CLASSIC": "Classic", "CONSUMER": "Consumer"}
+# The others, which librdkafka does not know, it calls unknown.
+_STATES = {
+    "EMPTY": "Empty",
+    "STABLE": "Stable",
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+    "DEAD": "Dead",
+}
+
+
+class ConfluentAdmin:
+    """confluent-kafka's Admin client, asked about classic and consumer groups."""
+
+    def __init__(self, bootstrap_server: str, properties: Mapping[str, str]) -> None:
+        self._server = bootstrap_server
+        self._admin = AdminClient({**librdkafka_config(properties), "bootstrap.servers": bootstrap_server})
+
+    def answers(self) -> Answers:
+        """Return what the cluster tells; ClusterError where it does not."""
+        found = Answers(unseen_types=UNSEEN_TYPES)
+        try:
+            listed = self._admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
+            if listed.errors:
+                raise listed.errors[0]
+            ids = [group.group_id for group in listed.valid if group.type.name in _TYPES]
+            # First, for librdkafka ends the process where a coordinator is away when it is asked for offsets.
+            described = self._admin.describe_consumer_groups(ids, request_timeout=_TIMEOUT) if ids else {}
+            for group_id, answer in described.items():
+                _add(found, answer.result(_TIMEOUT))
+                found.offsets += self._offsets(group_id)
+        except KafkaException as error:
+            raise ClusterError(f"{self._server} does not tell its groups: {error.args[0].str()}") from error
+        return found
+
+    def _offsets(self, group_id: str) -> list[Row]:
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id]
+        return [
+            {
+                "group_id": group_id,
+                "topic": place.topic,
+                "partition": place.partition,
+                "committed_offset": place.offset,
+                "leader_epoch": None if place.leader_epoch in (None, -1) else place.leader_epoch,
+                "metadata": place.metadata or "",
+            }
+            for place in asked.result(_TIMEOUT).topic_partitions
+            if place.offset >= 0
+        ]
+
+
+def _add(found: Answers, group: Any) -> None:
+    group_type = _TYPES[group.type.name]
+    found.groups.append(
+        {
+            "group_id": group.group_id,
+            "group_type": group_type,
+            "state": _STATES.get(group.state.name),
+            "is_simple": bool(group.is_simple_consumer_group) if group_type == "Classic" else None,
+            "protocol": (group.partition_assignor or None) if group_type == "Classic" else None,
+            "member_count": len(group.members),
+            "coordinator_id": group.coordinator.id,
+        }
+    )
+    for member in group.members:
+        names = {"group_id": group.group_id, "member_id": member.member_id}
+        target = member.target_assignment
+        identity = {"client_id": member.client_id, "client_host": member.host, "tells_target": target is not None}
+        found.members.append({**names, **identity, "group_instance_id": member.group_instance_id})
+        found.assignments += _places(names, "assigned", member.assignment.topic_partitions)
+        if target is not None:
+            found.assignments += _places(names, "target", target.topic_partitions)
+
+
+def _places(names: Row, kind: str, partitions: Iterable[TopicPartition]) -> list[Row]:
+    return [
+        {**names, "kind": kind, "subtopology_id": None, "topic": place.topic, "partition": place.partition}
+        for place in partitions
+    ]

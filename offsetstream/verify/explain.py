@@ -1,0 +1,55 @@
+"""The differences between a log and a live broker that the reference explains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.verify.answers import Answers
+from offsetstream.verify.compare import Difference
+from offsetstream.verify.tables import TableRows
+
+_NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}
+
+
+class Explanations:
+    """What is known of the groups of one comparison."""
+
+    def __init__(self, tables: TableRows, answers: Answers) -> None:
+        self._tables = tables
+        self._live = {row["group_id"]: row for row in answers.groups}
+        self._in_tables = {row["group_id"] for rows in tables.rows.values() for row in rows}
+        self._offsets = {row["group_id"] for row in answers.offsets}
+
+    def of(self, difference: Difference) -> str | None:
+        """Return why the difference is to be expected; None if nothing explains it."""
+        partition = self._partition(difference.group_id)
+        if partition is not None and partition["load_state"] != "OWNED":
+            return "the group's offsets partition is not loaded yet"
+        if partition is not None and partition["last_stable_offset"] < partition["high_watermark"]:
+            return "an open transaction holds back the group's offsets partition (reference 10.1)"
+        return self._of_group(difference)
+
+    def _partition(self, group_id: str) -> dict[str, Any] | None:
+        count = len(self._tables.partitions)
+        return self._tables.partitions[partition_for(group_id, count)] if count else None
+
+    def _of_group(self, difference: Difference) -> str | None:
+        if _is_cut(difference):
+            return "librdkafka ends a text at its first NUL"
+        live = self._live.get(difference.group_id)
+        if live is not None and live["state"] in _NOT_IN_THE_LOG:
+            return f"the group is {live['state']}, which is not in the log until it ends (reference 4.9)"
+        if live is not None and difference.group_id not in self._in_tables and self._was_never_written(live):
+            return "a group without an offset is remembered by its coordinator only (reference 5.9 row 6, 5.10 item 5)"
+        if difference.table == "member_assignments" and difference.key[4] in self._tables.deleted_topics:
+            return "the topic is deleted, and no broker answers for it (reference 5.10 item 1)"
+        return None
+
+    def _was_never_written(self, live: dict[str, object]) -> bool:
+        return live["state"] == "Empty" and live["group_type"] == "Classic" and live["group_id"] not in self._offsets
+
+
+def _is_cut(difference: Difference) -> bool:
+    ours, theirs = difference.in_tables, difference.in_cluster
+    return isinstance(ours, str) and "\0" in ours and bool(ours.partition("\0")[0] == theirs)

@@ -1,0 +1,205 @@
+"""What a cluster answers about its groups of every type, by Kafka's own Admin client, in the columns of our tables.
+
+What the answer does not give is None. Reference 5.10 tells how brokers answer what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from offsetstream.embedded.artifacts import resolve
+from offsetstream.embedded.gateway import java_gateway
+from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
+from offsetstream.verify.answers import Answers, Row
+
+_LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
+_DESCRIBE = {
+    "Classic": "describeClassicGroups",
+    "Consumer": "describeConsumerGroups",
+    "Share": "describeShareGroups",
+    "Streams": "describeStreamsGroups",
+}
+
+
+@contextmanager
+def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[KafkaAdmin]:
+    """Give Kafka's own Admin client in a JVM of its own; ``properties`` are Kafka's client properties.
+
+    Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
+    """
+    with java_gateway(resolve(_LIBRARIES), auto_convert=True) as gateway:
+        settings = gateway.jvm.java.util.HashMap()
+        for name, value in {**properties, "bootstrap.servers": bootstrap_server}.items():
+            settings[name] = value
+        try:
+            client = gateway.jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+            yield KafkaAdmin(gateway.jvm, client)
+        except Py4JJavaError as error:
+            raise _as_error(bootstrap_server, error) from error
+        except Py4JError as error:
+            raise ClusterError(f"Kafka's Admin client ended: {error}") from error
+
+
+def _as_error(bootstrap_server: str, error: Py4JJavaError) -> ClusterError:
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    name, message = cause.getClass().getSimpleName(), cause.getMessage()
+    kind: type[ClusterError] = ClusterError
+    if "Authorization" in name or "Authentication" in name:
+        kind = UnauthorisedError
+    elif "Timeout" in name:
+        kind = UnreachableError
+    return kind(f"{bootstrap_server} does not answer Kafka's Admin client: {name}: {message}")
+
+
+class KafkaAdmin:
+    """Kafka's Admin client, asked about groups."""
+
+    def __init__(self, jvm: Any, client: Any) -> None:
+        self.jvm, self.client = jvm, client
+
+    def list_groups(self) -> list[Row]:
+        """All groups that the cluster lists."""
+        found = self.client.listGroups().all().get()
+        rows = [
+            {
+                "group_id": group.groupId(),
+                "group_type": _text(group.type()),
+                "state": _text(group.groupState()),
+                "is_simple": group.isSimpleConsumerGroup(),
+                "protocol_type": group.protocol() or None,
+            }
+            for group in found
+        ]
+        return sorted(rows, key=lambda row: row["group_id"])
+
+    def answers(self, only: Container[str] | None = None) -> Answers:
+        """Everything that the cluster tells about the groups that it lists, or about those that are asked for."""
+        found = Answers()
+        listed = [row for row in self.list_groups() if only is None or row["group_id"] in only]
+        for group_type, method in _DESCRIBE.items():
+            rows = [row for row in listed if row["group_type"] == group_type]
+            described = getattr(self.client, method)([row["group_id"] for row in rows]).all().get()
+            for row in rows:
+                _add(found, row, described[row["group_id"]])
+        found.offsets = self.committed_offsets(row["group_id"] for row in listed if row["group_type"] != "Share")
+        for rows in (found.groups, found.members, found.assignments, found.offsets):
+            rows.sort(key=_sort_key)
+        return found
+
+    def committed_offsets(self, group_ids: Iterable[str]) -> list[Row]:
+        """All committed offsets of the groups, those of open transactions aside."""
+        options = self.jvm.org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec
+        found = self.client.listConsumerGroupOffsets({group_id: options() for group_id in group_ids}).all().get()
+        return [
+            {
+                "group_id": group_id,
+                "topic": place.topic(),
+                "partition": place.partition(),
+                "committed_offset": committed.offset(),
+                "leader_epoch": _value(committed.leaderEpoch()),
+                "metadata": committed.metadata(),
+            }
+            for group_id, offsets in found.items()
+            for place, committed in offsets.items()
+            if committed is not None
+        ]
+
+    def topic_names(self) -> dict[str, str]:
+        """Return the names of all topics by their ids."""
+        options = self.jvm.org.apache.kafka.clients.admin.ListTopicsOptions().listInternal(True)
+        found = self.client.listTopics(options).namesToListings().get()
+        return {listing.topicId().toString(): name for name, listing in found.items()}
+
+
+def _add(found: Answers, listed: Row, description: Any) -> None:
+    modern = listed["group_type"] != "Classic"
+    found.groups.append(
+        {
+            **listed,
+            "state": (description.groupState() if modern else description.state()).toString(),
+            "protocol": None if modern else description.protocolData() or None,
+            "group_epoch": _value(description.groupEpoch()) if modern else None,
+            "assignment_epoch": _value(description.targetAssignmentEpoch()) if modern else None,
+            "member_count": description.members().size(),
+            "coordinator_id": description.coordinator().id(),
+        }
+    )
+    read = _streams_member if listed["group_type"] == "Streams" else _member
+    for member in description.members():
+        row, assignments = read(listed["group_type"], member)
+        found.members.append({"group_id": listed["group_id"], **row})
+        found.assignments += [
+            {"group_id": listed["group_id"], "member_id": row["member_id"], **place} for place in assignments
+        ]
+
+
+def _member(group_type: str, member: Any) -> tuple[Row, list[Row]]:
+    share = group_type == "Share"
+    upgraded = None if share else _value(member.upgraded())
+    row = {
+        "member_id": member.consumerId(),
+        "group_instance_id": None if share else _value(member.groupInstanceId()),
+        "client_id": member.clientId(),
+        "client_host": member.host(),
+        "member_epoch": _value(member.memberEpoch()),
+        "is_classic_protocol": None if upgraded is None else not upgraded,
+    }
+    places = _partitions("assigned", member.assignment())
+    target = None if share else _value(member.targetAssignment())
+    row["tells_target"] = target is not None
+    return row, places + ([] if target is None else _partitions("target", target))
+
+
+def _streams_member(_type: str, member: Any) -> tuple[Row, list[Row]]:
+    endpoint = _value(member.userEndpoint())
+    row = {
+        "member_id": member.memberId(),
+        "group_instance_id": _value(member.instanceId()),
+        "client_id": member.clientId(),
+        "client_host": member.clientHost(),
+        "member_epoch": member.memberEpoch(),
+        "is_classic_protocol": member.isClassic(),
+        "process_id": member.processId(),
+        "user_endpoint": f"{endpoint.host()}:{endpoint.port()}" if endpoint else None,
+        "topology_epoch": member.topologyEpoch(),
+        "tells_target": True,
+    }
+    now, target = member.assignment(), member.targetAssignment()
+    roles = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "warmupTasks"}
+    places = [place for kind, tasks in roles.items() for place in _tasks(kind, getattr(now, tasks)())]
+    return row, places + [place for tasks in roles.values() for place in _tasks("target", getattr(target, tasks)())]
+
+
+def _partitions(kind: str, assignment: Any) -> list[Row]:
+    return [
+        {"kind": kind, "subtopology_id": None, "topic": place.topic(), "partition": place.partition()}
+        for place in assignment.topicPartitions()
+    ]
+
+
+def _tasks(kind: str, tasks: Iterable[Any]) -> list[Row]:
+    return [
+        {"kind": kind, "subtopology_id": task.subtopologyId(), "topic": None, "partition": partition}
+        for task in tasks
+        for partition in task.partitions()
+    ]
+
+
+def _value(found: Any) -> Any:
+    """Return the value of an Optional (None if empty), or of what is an int already."""
+    return found if isinstance(found, int) else found.orElse(None)
+
+
+def _text(optional: Any) -> str | None:
+    return optional.get().toString() if optional.isPresent() else None
+
+
+def _sort_key(row: Row) -> list[str]:
+    return [str(value) for value in row.values()]

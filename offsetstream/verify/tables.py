@@ -1,0 +1,50 @@
+"""The rows of the tables that can be compared with a cluster's answers, and what is known of their partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from offsetstream.tables.lookup import Lookup
+
+Row = dict[str, Any]
+_COLUMNS = {
+    "groups": "group_id group_type state is_simple protocol_type protocol group_epoch assignment_epoch member_count",
+    "group_members": (
+        "group_id member_id group_instance_id client_id client_host member_epoch is_classic_protocol process_id "
+        "user_endpoint topology_epoch"
+    ),
+    "member_assignments": "group_id member_id kind subtopology_id topic_id topic partition",
+    "committed_offsets": "group_id topic partition committed_offset leader_epoch metadata",
+}
+_PARTITIONS = [
+    "offsets_partition",
+    "load_state",
+    "coordinator_id",
+    "next_offset",
+    "last_stable_offset",
+    "high_watermark",
+]
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of the state tables that their group's own offsets partition holds, by table; and the partitions'."""
+
+    rows: dict[str, list[Row]]
+    partitions: dict[int, Row]
+    deleted_topics: frozenset[str]  # their names and ids: no broker answers for these
+
+
+def read_tables(lookup: Lookup) -> TableRows:
+    """Read everything that is compared; a group left behind by a change of the partition count is not."""
+    inside = {"in_coordinator_partition": [True]}
+    rows = {
+        table: lookup.rows(table, ["offsets_partition", *columns.split()], inside)
+        for table, columns in _COLUMNS.items()
+    }
+    partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _PARTITIONS)}
+    topics = lookup.rows("topics", ["topic_id", "topic", "deleted_at"])
+    gone = {name for row in topics if row["deleted_at"] is not None for name in (row["topic"], row["topic_id"])}
+    gone -= {row["topic"] for row in topics if row["deleted_at"] is None}
+    return TableRows(rows, partitions, frozenset(gone))

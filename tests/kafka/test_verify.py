@@ -1,0 +1,126 @@
+"""`verify` on real brokers with groups of all types: nothing is unexplained, and what is changed is seen."""
+
+import copy
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offsetstream.tables.lookup import Lookup
+from offsetstream.verify.answers import Answers
+from offsetstream.verify.compare import COLUMNS, KEYS, ROW, Difference, differences
+from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
+from offsetstream.verify.explain import Explanations
+from offsetstream.verify.tables import TableRows, read_tables
+from tests.kafka.all_groups import AllGroups
+from tests.kafka.jobs import JobRunner
+
+both_releases = pytest.mark.parametrize("every_group", ["3.9.2", "4.3.1"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def loaded(every_group: AllGroups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
+    runner = JobRunner(spark, every_group.kafka.bootstrap_server, tmp_path_factory.mktemp("verify"))
+    runner.run_once()
+    return runner
+
+
+def read(runner: JobRunner) -> TableRows:
+    return read_tables(Lookup(runner.tables))
+
+
+def unexplained(tables: TableRows, answers: Answers) -> list[Difference]:
+    explanations = Explanations(tables, answers)
+    return [each for each in differences(tables, answers) if explanations.of(each) is None]
+
+
+@both_releases
+def test_nothing_is_unexplained(every_group: AllGroups, loaded: JobRunner) -> None:
+    answers, tables = every_group.admin.answers(), read(loaded)
+    assert len(answers.groups) >= 100
+    assert unexplained(tables, answers) == []
+    held_back = [p for p in tables.partitions.values() if p["last_stable_offset"] < p["high_watermark"]]
+    assert len(held_back) <= 2  # by the two open transactions: everything else was compared
+
+
+@both_releases
+def test_each_value_that_differs_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
+    answers, tables = every_group.admin.answers(), read(loaded)
+    without_held_back = {n for n, p in tables.partitions.items() if p["last_stable_offset"] == p["high_watermark"]}
+    for table, columns in COLUMNS.items():
+        for column in columns:
+            if column == "coordinator_id":
+                continue  # it is of the partition: see below
+            changed, key = _change_one(tables, answers, table, column, without_held_back)
+            if key is not None:
+                assert [(d.table, d.key, d.column) for d in unexplained(changed, answers)] == [(table, key, column)]
+    partition = copy.deepcopy(tables)
+    for row in partition.partitions.values():
+        row["coordinator_id"] = 99
+    found = {(d.table, d.column) for d in unexplained(partition, answers)}
+    assert found == {("groups", "coordinator_id")}
+
+
+@both_releases
+def test_each_row_that_is_missing_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
+    answers, tables = every_group.admin.answers(), read(loaded)
+    for table in KEYS:
+        told = _rows_of(answers, table)
+        row = next(row for row in told if row["group_id"] != "transactions-open")
+        key = tuple(row[name] for name in KEYS[table])
+        kept = [r for r in tables.rows[table] if tuple(_told(r, table)[name] for name in KEYS[table]) != key]
+        assert len(kept) == len(tables.rows[table]) - 1
+        found = differences(replace(tables, rows={**tables.rows, table: kept}), answers)
+        assert Difference(table, key, ROW, False, True) in found
+
+
+def _change_one(
+    tables: TableRows, answers: Answers, table: str, column: str, partitions: set[int]
+) -> tuple[TableRows, tuple[Any, ...] | None]:
+    """The tables with one value changed of a row whose value the cluster tells."""
+    told = {tuple(row[n] for n in KEYS[table]) for row in _rows_of(answers, table) if row.get(column) is not None}
+    rows = copy.deepcopy(tables.rows)
+    for row in rows[table]:
+        key = tuple(row[name] for name in KEYS[table])
+        if (
+            key in told
+            and row["offsets_partition"] in partitions
+            and not (column in ("is_simple", "protocol_type") and row["group_type"] != "Classic")
+        ):
+            value = row[column]
+            row[column] = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else f"{value}x"
+            return replace(tables, rows=rows), key
+    return tables, None
+
+
+def _rows_of(answers: Answers, table: str) -> list[dict[str, Any]]:
+    return {
+        "groups": answers.groups,
+        "group_members": answers.members,
+        "member_assignments": answers.assignments,
+        "committed_offsets": answers.offsets,
+    }[table]
+
+
+def _told(row: dict[str, Any], table: str) -> dict[str, Any]:
+    tasks = table == "member_assignments" and row["subtopology_id"] is not None
+    return {**row, "topic": None} if tasks else row
+
+
+@pytest.mark.parametrize("every_group", ["4.3.1"], indirect=True)
+def test_the_command(every_group: AllGroups, loaded: JobRunner) -> None:
+    server = ("--bootstrap-server", every_group.kafka.bootstrap_server)
+    command = [sys.executable, "-m", "offsetstream", "verify", *server, "--tables", loaded.tables.root, "--settle", "5"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "0 unexplained differences" in done.stderr) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("every_group", ["4.3.1"], indirect=True)
+def test_without_kafkas_own_client_what_it_cannot_see_is_said(every_group: AllGroups, loaded: JobRunner) -> None:
+    answers, tables = ConfluentAdmin(every_group.kafka.bootstrap_server, {}).answers(), read(loaded)
+    assert answers.unseen_types == UNSEEN_TYPES
+    assert unexplained(tables, answers) == []
+    assert {row["group_type"] for row in answers.groups} == {"Classic", "Consumer"}
