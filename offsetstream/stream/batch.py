@@ -14,6 +14,7 @@ from offsetstream.stream.cells import with_own_offsets
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.decode import decode
 from offsetstream.stream.history import History
+from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.size import BatchSize, collect, measure
@@ -42,6 +43,7 @@ class BatchWriter:
         cluster: Cluster,
         book: PartitionBook,
         topics: TopicBook,
+        observer: Observer,
         history: History,
         coordinator: str,
         checkpoint: Checkpoint,
@@ -50,6 +52,7 @@ class BatchWriter:
         self._cluster = cluster
         self._book = book
         self._topics = topics
+        self._observer = observer
         self._history = history
         self._state = State(writer, coordinator, book.log_ids, topics.names)
         self._small_state = SmallState(writer.tables, coordinator, book.log_ids, topics.names)
@@ -72,7 +75,7 @@ class BatchWriter:
         finally:
             decoded.unpersist()
         self._book.advance(self._checkpoint.end_offsets(batch_id))
-        self._book.observe(self._cluster.partition_ends(self._book.partitions))
+        self._observer.look()
         self._book.write(batch)
         return BatchReport(batch_id, size.records, time.monotonic() - started)
 
@@ -84,10 +87,3 @@ class BatchWriter:
         self._history.append(decoded, batch, tuple(table for table, count in size.records.items() if count))
         if size.records["offset_commits"] or size.records["group_records"]:
             self._state.apply(decoded, batch, has_cells=size.records["group_records"] > 0)
-
-    def refresh(self) -> None:
-        """Write what the cluster says of the partitions now, without records: an idle topic has no batches."""
-        outside = BatchId(self._checkpoint.checkpoint_id, -1)
-        self._topics.observe(self._cluster.topics(), outside)
-        self._book.observe(self._cluster.partition_ends(self._book.partitions))
-        self._book.write(outside)

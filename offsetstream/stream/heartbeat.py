@@ -1,4 +1,4 @@
-"""The thread that keeps the lease alive beside the batches, and hears requests to stop."""
+"""The thread that keeps the lease alive beside the batches, and hears requests to stop and to reload."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class Heartbeat:
     """Holds a lease while its context lasts, and gives it back at the end.
 
     ``asked_to_stop`` is called with the name of whoever asks, or with what took the lease away; in the latter case
-    the context ends with that error.
+    the context ends with that error. ``asked_to_reload`` is called as long as the lease has a request for a reload.
     """
 
-    def __init__(self, lease: Lease, asked_to_stop: Callable[[str], None]) -> None:
+    def __init__(self, lease: Lease, asked_to_stop: Callable[[str], None], asked_to_reload: Callable[[], None]) -> None:
         self._lease = lease
         self._asked_to_stop = asked_to_stop
+        self._asked_to_reload = asked_to_reload
         self._ended = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -51,9 +52,11 @@ class Heartbeat:
     def _beat(self) -> None:
         beaten = tidied = time.monotonic()
         while not self._ended.wait(POLL_SECONDS):
-            requested_by = self._lease.read().stop_requested_by
-            if requested_by is not None:
-                self._asked_to_stop(requested_by)
+            row = self._lease.read()
+            if row.stop_requested_by is not None:
+                self._asked_to_stop(row.stop_requested_by)
+            if row.reload_requested is not None:
+                self._asked_to_reload()
             if time.monotonic() - beaten > BEAT_SECONDS:
                 beaten = time.monotonic()
                 self._lease.heartbeat()

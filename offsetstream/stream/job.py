@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError
@@ -18,7 +18,9 @@ from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.heartbeat import Heartbeat
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.stream.live import LiveStream, Signals
 from offsetstream.stream.load import Loader
+from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.source import KafkaSource
@@ -29,9 +31,7 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.write import TableWriter
 
-POLL_SECONDS = 1.0
 TOPIC_WAIT_SECONDS = 30.0
-IDLE_REFRESH_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,6 @@ class JobSettings:
     max_offsets_per_trigger: int | None = None
 
 
-class StopRequestedError(Exception):
-    """Raised inside a micro-batch that must not begin; Spark leaves it undone, and the next run does it."""
-
-
 class Job:
     """One run of the streaming job, from start to a stop between two batches."""
 
@@ -61,23 +57,22 @@ class Job:
         self._settings = settings
         self._session = session
         self._progress = progress
-        self._stopping = threading.Event()
-        self._in_batch = threading.Lock()
+        self._signals = Signals(threading.Event(), threading.Event())
         self._cluster = Cluster(settings.bootstrap_server, settings.properties)
 
     def stop(self) -> None:
         """Ask the job to end after its present batch; may be called from a signal handler."""
-        self._stopping.set()
+        self._signals.stop.set()
 
     def _asked_to_stop(self, by: str) -> None:
-        if not self._stopping.is_set():
+        if not self._signals.stop.is_set():
             self._progress.say(f"{by} asks this job to stop")
         self.stop()
 
     def run(self) -> None:
         """Run until stopped or, with ``once``, until everything that is there now is applied."""
         partitions = self._wait_for_topic()
-        if self._stopping.is_set():
+        if self._signals.stop.is_set():
             return
         cluster_id, coordinator = self._cluster.cluster_id(), self._coordinator()
         self._progress.say(
@@ -85,19 +80,19 @@ class Job:
         )
         create_tables(self._settings.tables, cluster_id, coordinator)
         lease = Lease.acquire(self._settings.tables)
-        with Heartbeat(lease, self._asked_to_stop), self._session() as spark:
+        with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set), self._session() as spark:
             self._work(spark, lease, partitions, coordinator)
-        self._progress.say("Stopped between two batches" if self._stopping.is_set() else "Everything is applied")
+        self._progress.say("Stopped between two batches" if self._signals.stop.is_set() else "Everything is applied")
 
     def _wait_for_topic(self) -> list[int]:
-        while not self._stopping.is_set():
+        while not self._signals.stop.is_set():
             try:
                 return self._cluster.topic_partitions()
             except NoOffsetsTopicError as error:
                 if self._settings.once:
                     raise
                 self._progress.say(f"{error}: no group has committed yet; looking again in {TOPIC_WAIT_SECONDS:.0f} s")
-                self._stopping.wait(TOPIC_WAIT_SECONDS)
+                self._signals.stop.wait(TOPIC_WAIT_SECONDS)
         return []
 
     def _coordinator(self) -> str:
@@ -110,85 +105,63 @@ class Job:
             return "new"
 
     def _work(self, spark: SparkSession, lease: Lease, partitions: list[int], coordinator: str) -> None:
-        settings, writer = self._settings, TableWriter(spark, self._settings.tables)
-        book, topics = PartitionBook(settings.tables, partitions), TopicBook(settings.tables)
-        source = KafkaSource(settings.bootstrap_server, settings.properties)
-        checkpoint = self._load(writer, source, book, topics, lease, coordinator)
-        if self._stopping.is_set():
-            return
-        above = min(book.next_offsets.values(), default=0)
-        written = {table: history_positions(writer, table, book.log_ids, above) for table in RECORD_TABLES}
-        history = History(writer, book.log_ids, written)
-        batches = BatchWriter(writer, self._cluster, book, topics, history, coordinator, checkpoint)
-        self._stream(spark, source, book, batches, checkpoint)
-
-    def _load(
-        self,
-        writer: TableWriter,
-        source: KafkaSource,
-        book: PartitionBook,
-        topics: TopicBook,
-        lease: Lease,
-        coordinator: str,
-    ) -> Checkpoint:
-        root, tables = self._settings.checkpoint, self._settings.tables
+        tables, writer = self._settings.tables, TableWriter(spark, self._settings.tables)
+        book, topics = PartitionBook(tables, partitions), TopicBook(tables)
+        source = KafkaSource(self._settings.bootstrap_server, self._settings.properties)
+        loader = Loader(writer, source, self._cluster, book, topics, coordinator)
+        observer = Observer(self._cluster, book, topics, self._progress)
         retention, warning = delete_retention(self._cluster)
         if warning:
             self._progress.say(warning)
+        checkpoint, lost = self._start(writer, book, loader, lease, retention), []
+        while not self._signals.stop.is_set():
+            above = min(book.next_offsets.values(), default=0)
+            written = {table: history_positions(writer, table, book.log_ids, above) for table in RECORD_TABLES}
+            history = History(writer, book.log_ids, written)
+            batches = BatchWriter(writer, self._cluster, book, topics, observer, history, coordinator, checkpoint)
+            live = LiveStream(
+                batches,
+                book,
+                observer,
+                loader,
+                lease,
+                self._signals,
+                self._progress,
+                checkpoint.checkpoint_id,
+                retention,
+            )
+            with explain_failure(self._cluster):
+                lost = live.run(self._query(source, book, checkpoint, spark))
+            if not lost:
+                return
+            self._progress.say(f"The log of {len(lost)} offsets partitions lost records that were not read, or is new")
+            checkpoint = self._load(lost, writer, loader, lease)
+
+    def _start(
+        self, writer: TableWriter, book: PartitionBook, loader: Loader, lease: Lease, retention: timedelta
+    ) -> Checkpoint:
+        root, tables = self._settings.checkpoint, self._settings.tables
         to_load = partitions_to_load(book.rows, self._cluster.partition_ends(book.partitions), retention)
         last = last_checkpoint(writer.spark, root, lease, tables)
         if last is not None and not to_load:
             self._progress.say(f"Going on with checkpoint {last.location}")
+            loader.load_requested(lease, last.checkpoint_id, self._progress, self._signals.stop.is_set)
             return last
-        checkpoint = next_checkpoint(writer.spark, root, lease, tables)
-        if to_load:
-            loader = Loader(writer, source, self._cluster, book, topics, coordinator)
-            with explain_failure(self._cluster):
-                loader.load(to_load, checkpoint.checkpoint_id, self._progress, self._stopping.is_set)
+        return self._load(to_load, writer, loader, lease)
+
+    def _load(self, partitions: list[int], writer: TableWriter, loader: Loader, lease: Lease) -> Checkpoint:
+        """Load the partitions, and begin a new checkpoint behind them."""
+        checkpoint = next_checkpoint(writer.spark, self._settings.checkpoint, lease, self._settings.tables)
+        stopping = self._signals.stop.is_set
+        loader.load_requested(lease, checkpoint.checkpoint_id, self._progress, stopping, also=partitions)
         self._progress.say(f"Starting checkpoint {checkpoint.location}")
         return checkpoint
 
-    def _stream(
-        self,
-        spark: SparkSession,
-        source: KafkaSource,
-        book: PartitionBook,
-        batches: BatchWriter,
-        checkpoint: Checkpoint,
-    ) -> None:
+    def _query(
+        self, source: KafkaSource, book: PartitionBook, checkpoint: Checkpoint, spark: SparkSession
+    ) -> DataStreamWriter:
         frame = source.stream(spark, book.next_offsets, self._settings.max_offsets_per_trigger)
         writer = frame.writeStream.queryName("offsetstream").option("checkpointLocation", checkpoint.location)
-        once, trigger = self._settings.once, self._settings.trigger
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)
-        query = writer.foreachBatch(lambda raw, batch_id: self._apply(batches, raw, batch_id)).start()
-        refreshed = time.monotonic()
-        while query.isActive and not self._stopping.wait(POLL_SECONDS):
-            if time.monotonic() - refreshed > IDLE_REFRESH_SECONDS:
-                refreshed = time.monotonic()
-                self._refresh(batches)
-        self._end(query)
-
-    def _apply(self, batches: BatchWriter, raw: DataFrame, batch_id: int) -> None:
-        while not self._in_batch.acquire(timeout=0.1):
-            if self._stopping.is_set():
-                raise StopRequestedError
-        try:
-            if self._stopping.is_set():
-                raise StopRequestedError
-            report = batches.apply(raw, batch_id)
-        finally:
-            self._in_batch.release()
-        self._progress.batch(report.batch_id, report.records, report.seconds)
-
-    def _refresh(self, batches: BatchWriter) -> None:
-        """Note that an idle topic is still caught up, so that a later start need not load it."""
-        with self._in_batch:
-            batches.refresh()
-
-    def _end(self, query: StreamingQuery) -> None:
-        with self._in_batch:
-            query.stop()
-        error = query.exception()
-        if error is not None and not self._stopping.is_set():
-            with explain_failure(self._cluster):
-                raise error
+        if self._settings.once:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=self._settings.trigger)

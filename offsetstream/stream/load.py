@@ -13,6 +13,7 @@ from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.cells import last_of_raw_key, with_own_offsets
 from offsetstream.stream.decode import as_few_tasks, decode
+from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
@@ -23,6 +24,7 @@ from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
 from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
+from offsetstream.tables.lease import Lease, requested_partitions
 from offsetstream.tables.small import rows_per_partition
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -50,27 +52,63 @@ class Loader:
         self._topics = topics
         self._coordinator = coordinator
 
+    def load_requested(
+        self,
+        lease: Lease,
+        checkpoint_id: int,
+        progress: Progress,
+        should_stop: Callable[[], bool],
+        also: Sequence[int] = (),
+    ) -> None:
+        """Load what ``offsetstream reload`` asks for and the partitions ``also``; takes the request from the lease."""
+        request = lease.read().reload_requested
+        partitions = {*also, *requested_partitions(request, self._book.partitions)}
+        if self.load(sorted(partitions), checkpoint_id, progress, should_stop) and request is not None:
+            lease.finish_reload(request)
+
     def load(
         self, partitions: Sequence[int], checkpoint_id: int, progress: Progress, should_stop: Callable[[], bool]
-    ) -> None:
-        """Load the partitions; ends early, between two steps, when ``should_stop`` says so."""
+    ) -> bool:
+        """Load the partitions; ends early, between two steps, when ``should_stop`` says so, and then returns False.
+
+        What fails is noted as failed, and raised.
+        """
         batch = BatchId(checkpoint_id, -1)
-        ends = self._cluster.partition_ends(partitions)
-        self._book.observe(ends)
-        for number, end in ends.items():
-            if is_other_log(self._book.rows[number], end):
-                self._book.begin_log(number)
-        self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
-        self._book.write(batch)
+        if not partitions:
+            return True
+        try:
+            with explain_failure(self._cluster):
+                return self._load(partitions, batch, progress, should_stop)
+        except Exception as error:  # of whatever kind
+            self._book.fail_loads(str(error).split("\n", 1)[0])
+            self._book.write(batch)
+            raise
+
+    def _load(
+        self, partitions: Sequence[int], batch: BatchId, progress: Progress, should_stop: Callable[[], bool]
+    ) -> bool:
+        ends = self._begin(partitions, batch)
         written = {table: history_positions(self._writer, table, self._book.log_ids, 0) for table in RECORD_TABLES}
         history = History(self._writer, self._book.log_ids, written)
         self._topics.observe(self._cluster.topics(), batch)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
             for chunk in _chunks(ends):
                 if should_stop():
-                    return
+                    return False
                 self._load_chunk(chunk, history, batch)
                 loaded(len(chunk), sum(map(_span, chunk.values())))
+        return True
+
+    def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
+        ends = self._cluster.partition_ends(partitions)
+        self._book.observe(ends)
+        others = {number: end for number, end in ends.items() if is_other_log(self._book.rows[number], end)}
+        for number in others:
+            self._book.begin_log(number)
+        self._book.observe(others)
+        self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
+        self._book.write(batch)
+        return ends
 
     def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> None:
         filled = {number: end for number, end in ends.items() if _span(end) > 0}

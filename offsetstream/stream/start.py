@@ -32,8 +32,14 @@ def is_other_log(row: Mapping[str, Any], ends: PartitionEnds) -> bool:
     return row["next_offset"] is not None and row["next_offset"] > ends.high_watermark
 
 
+def has_lost_records(row: Mapping[str, Any], ends: PartitionEnds) -> bool:
+    """Tell whether a stream cannot go on where the partition is applied to: the log does not reach there."""
+    is_before = row["next_offset"] is not None and row["next_offset"] < ends.log_start_offset
+    return is_before or is_other_log(row, ends)
+
+
 def _must_load(row: Mapping[str, Any], ends: PartitionEnds, oldest: datetime) -> bool:
-    if row["load_state"] != OWNED or is_other_log(row, ends) or row["next_offset"] < ends.log_start_offset:
+    if row["load_state"] != OWNED or has_lost_records(row, ends):
         return True
     caught_up_at: datetime = row["caught_up_at"].replace(tzinfo=row["caught_up_at"].tzinfo or UTC)
     return row["next_offset"] < ends.last_stable_offset and caught_up_at < oldest

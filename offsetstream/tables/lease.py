@@ -11,7 +11,8 @@ import os
 import socket
 import threading
 import uuid
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from offsetstream.tables.small import read_rows, sql_text
 LIFETIME = timedelta(seconds=60)
 TABLE = "job_lease"
 ROW = "offsets"
+ALL_PARTITIONS = "all"  # of a request for a reload
 _JUST_TAKEN = "another job has just taken the lease of these tables: only one may write to them"
 _again_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),
@@ -46,6 +48,7 @@ class LeaseRow:
     pid: int | None
     heartbeat_at: datetime | None
     stop_requested_by: str | None
+    reload_requested: str | None
 
     @property
     def is_live(self) -> bool:
@@ -130,6 +133,11 @@ class Lease:
             raise LeaseError("another job has taken over the lease of these tables: this one stops")
         return row
 
+    def finish_reload(self, request: str) -> None:
+        """Take back the request that is done, unless more has been asked for since."""
+        is_done = f"reload_requested = {sql_text(request)}"
+        self._update({"reload_requested": f"CASE WHEN {is_done} THEN NULL ELSE reload_requested END"})
+
     def release(self) -> None:
         """Give the lease back, so that the next job starts at once."""
         self._update({"owner": "NULL", "heartbeat_at": "now()", "stop_requested_by": "NULL"})
@@ -159,6 +167,33 @@ def request_stop(tables: TablesLocation) -> None:
     """Ask the job that holds the lease to stop after its present batch."""
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     _open(tables).update(predicate="owner IS NOT NULL", updates={"stop_requested_by": sql_text(by)})
+
+
+@_again_on_conflict
+def request_reload(tables: TablesLocation, partitions: Collection[int]) -> LeaseRow:
+    """Ask the job, or the next one, to load offsets partitions anew: those named, or all; LeaseError if none ever ran.
+
+    What was asked for before and is not done yet stays asked for. Returns the lease with the request.
+    """
+    table = _open(tables)
+    row = _read(table)
+    if row is None:
+        raise LeaseError(f"no job ever wrote to {tables.root}: 'offsetstream run' loads everything")
+    if partitions and row.reload_requested != ALL_PARTITIONS:
+        before = set(row.reload_requested.split(",")) if row.reload_requested else set()
+        request = ",".join(sorted(before | {str(number) for number in partitions}, key=int))
+    else:
+        request = ALL_PARTITIONS
+    table.update(updates={"reload_requested": sql_text(request)})
+    return replace(row, reload_requested=request)
+
+
+def requested_partitions(request: str | None, existing: Collection[int]) -> list[int]:
+    """Return the partitions that a request for a reload means, of those that exist."""
+    if request == ALL_PARTITIONS:
+        return sorted(existing)
+    asked = {int(number) for number in request.split(",")} if request else set()
+    return sorted(asked & set(existing))
 
 
 def _open(tables: TablesLocation) -> DeltaTable:

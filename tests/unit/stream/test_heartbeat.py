@@ -7,7 +7,7 @@ from offsetstream.errors import LeaseError
 from offsetstream.stream import heartbeat
 from offsetstream.stream.heartbeat import Heartbeat
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.lease import Lease, read_lease, request_stop
+from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
 from offsetstream.tables.location import TablesLocation
 
 LONG = 30.0  # seconds after which something is broken
@@ -34,9 +34,13 @@ class Asked:
         self.at_all.set()
 
 
+def nothing() -> None:
+    """Nobody asks for a reload."""
+
+
 def test_a_lease_is_given_back_at_the_end(tables: TablesLocation) -> None:
     lease = Lease.acquire(tables)
-    with Heartbeat(lease, Asked()):
+    with Heartbeat(lease, Asked(), nothing):
         assert lease.read().owner == lease.owner
     row = read_lease(tables)
     assert row is not None
@@ -44,7 +48,7 @@ def test_a_lease_is_given_back_at_the_end(tables: TablesLocation) -> None:
 
 
 def test_a_lease_is_given_back_after_an_error_too(tables: TablesLocation) -> None:
-    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), Asked()):
+    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), Asked(), nothing):
         raise ValueError("of the job")
     row = read_lease(tables)
     assert row is not None
@@ -53,7 +57,7 @@ def test_a_lease_is_given_back_after_an_error_too(tables: TablesLocation) -> Non
 
 def test_a_sign_of_life_is_given_meanwhile(tables: TablesLocation) -> None:
     lease = Lease.acquire(tables)
-    with Heartbeat(lease, Asked()):
+    with Heartbeat(lease, Asked(), nothing):
         first = lease.read().heartbeat_at
         waited = threading.Event()
         for _ in range(int(LONG / 0.01)):
@@ -65,17 +69,29 @@ def test_a_sign_of_life_is_given_meanwhile(tables: TablesLocation) -> None:
 
 def test_a_request_to_stop_is_heard(tables: TablesLocation) -> None:
     asked, lease = Asked(), Lease.acquire(tables)
-    with Heartbeat(lease, asked):
+    with Heartbeat(lease, asked, nothing):
         request_stop(tables)
         assert asked.at_all.wait(LONG)
         assert asked.by[0] == lease.read().stop_requested_by
+
+
+def test_a_request_to_reload_is_heard_until_it_is_done(tables: TablesLocation) -> None:
+    lease, heard, stop = Lease.acquire(tables), threading.Event(), Asked()
+    with Heartbeat(lease, stop, heard.set):
+        request_reload(tables, [3])
+        assert heard.wait(LONG)
+        heard.clear()
+        assert heard.wait(LONG)
+        lease.finish_reload("3")
+        assert lease.read().reload_requested is None
+    assert stop.by == []
 
 
 def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder(tables: TablesLocation) -> None:
     asked = Asked()
     with (
         pytest.raises(LeaseError, match="another job has taken over the lease"),
-        Heartbeat(Lease.acquire(tables), asked),
+        Heartbeat(Lease.acquire(tables), asked, nothing),
     ):
         second = Lease.acquire(tables)
         assert asked.at_all.wait(LONG)
@@ -85,7 +101,7 @@ def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder
 
 def test_the_jobs_own_error_goes_before_the_lost_lease(tables: TablesLocation) -> None:
     asked = Asked()
-    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), asked):
+    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), asked, nothing):
         Lease.acquire(tables)
         assert asked.at_all.wait(LONG)
         raise ValueError("of the job")

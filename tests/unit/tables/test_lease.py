@@ -22,7 +22,15 @@ from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.lease import LIFETIME, TABLE, Lease, read_lease, request_stop
+from offsetstream.tables.lease import (
+    LIFETIME,
+    TABLE,
+    Lease,
+    read_lease,
+    request_reload,
+    request_stop,
+    requested_partitions,
+)
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows
 
@@ -286,3 +294,42 @@ def test_of_processes_that_race_exactly_one_wins(tmp_path: Path) -> None:
 def answer(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
+
+
+def test_requests_to_reload_add_up(tables: TablesLocation) -> None:
+    lease = Lease.acquire(tables)
+    assert lease.read().reload_requested is None
+    assert request_reload(tables, [10, 2]).reload_requested == "2,10"
+    request_reload(tables, [3])
+    assert lease.read().reload_requested == "2,3,10"
+    request_reload(tables, [])
+    request_reload(tables, [4])
+    assert lease.read().reload_requested == "all"
+
+
+def test_a_request_outlives_the_job(tables: TablesLocation) -> None:
+    Lease.acquire(tables).release()
+    request_reload(tables, [1])
+    assert Lease.acquire(tables).read().reload_requested == "1"
+
+
+def test_a_request_that_grew_meanwhile_is_not_done(tables: TablesLocation) -> None:
+    lease = Lease.acquire(tables)
+    request_reload(tables, [1])
+    request_reload(tables, [2])
+    lease.finish_reload("1")
+    assert lease.read().reload_requested == "1,2"
+    lease.finish_reload("1,2")
+    assert lease.read().reload_requested is None
+
+
+def test_a_reload_of_what_no_job_ever_loaded_is_refused(tables: TablesLocation) -> None:
+    with pytest.raises(LeaseError, match="'offsetstream run' loads everything"):
+        request_reload(tables, [1])
+
+
+@pytest.mark.parametrize(
+    ("request_text", "meant"), [(None, []), ("all", [0, 1, 2]), ("2,0", [0, 2]), ("2,99", [2]), ("99", [])]
+)
+def test_what_a_request_means(request_text: str | None, meant: list[int]) -> None:
+    assert requested_partitions(request_text, range(3)) == meant

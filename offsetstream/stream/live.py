@@ -1,0 +1,164 @@
+"""The streaming query, and what is done between two of its batches: look at the cluster, load partitions, stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream.batch import BatchWriter
+from offsetstream.stream.load import Loader
+from offsetstream.stream.observer import Observer
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.start import has_lost_records, partitions_to_load
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.transaction import BatchId
+
+POLL_SECONDS = 1.0
+SAMPLE_SECONDS = 10.0
+IDLE_REFRESH_SECONDS = 600.0
+
+
+class StopRequestedError(Exception):
+    """Raised inside a micro-batch that must not begin; Spark leaves it undone, and the next run does it."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What other threads ask of the job: to stop, or to look at the requests for reloads in the lease."""
+
+    stop: threading.Event
+    reload: threading.Event
+
+
+class LiveStream:
+    """One streaming query under one checkpoint; batches and what the main loop does exclude each other."""
+
+    def __init__(
+        self,
+        batches: BatchWriter,
+        book: PartitionBook,
+        observer: Observer,
+        loader: Loader,
+        lease: Lease,
+        signals: Signals,
+        progress: Progress,
+        checkpoint_id: int,
+        retention: timedelta,
+    ) -> None:
+        self._batches = batches
+        self._book = book
+        self._observer = observer
+        self._loader = loader
+        self._lease = lease
+        self._signals = signals
+        self._progress = progress
+        self._checkpoint_id = checkpoint_id
+        self._retention = retention
+        self._log_ids = dict(book.log_ids)
+        self._in_batch = threading.Lock()
+        self._ending = threading.Event()
+
+    def run(self, writer: DataStreamWriter) -> list[int]:
+        """Stream until the job is to stop or, with ``availableNow``, everything is applied.
+
+        Returns the partitions of which the query cannot go on, since their log lost records or is another one: they
+        are to be loaded, and a new checkpoint goes on. Other failures of the query are raised.
+        """
+        query = writer.foreachBatch(self._apply).start()
+        try:
+            lost = self._watch(query)
+            error = None if query.isActive else query.exception()
+        finally:
+            self._end(query)
+        if error is None or self._signals.stop.is_set():
+            return lost
+        lost = self._lost(self._observer.look())
+        if not lost:
+            raise error
+        return lost
+
+    def _watch(self, query: StreamingQuery) -> list[int]:
+        tasks: list[tuple[float, Callable[[], list[int]]]] = [
+            (SAMPLE_SECONDS, self._sample),
+            (IDLE_REFRESH_SECONDS, self._refresh),
+        ]
+        done = [time.monotonic() for _ in tasks]
+        while query.isActive and not self._signals.stop.wait(POLL_SECONDS):
+            lost = self._reload() if self._signals.reload.is_set() else []
+            for at, (seconds, task) in enumerate(tasks):
+                if not lost and time.monotonic() - done[at] > seconds:
+                    lost, done[at] = task(), time.monotonic()
+            if lost:
+                return lost
+        return []
+
+    def _apply(self, raw: DataFrame, batch_id: int) -> None:
+        while not self._in_batch.acquire(timeout=0.1):
+            self._stop_if_ending()
+        try:
+            self._stop_if_ending()
+            report = self._batches.apply(raw, batch_id)
+        finally:
+            self._in_batch.release()
+        self._progress.batch(report.batch_id, report.records, report.seconds)
+
+    def _stop_if_ending(self) -> None:
+        if self._signals.stop.is_set() or self._ending.is_set():
+            raise StopRequestedError
+
+    def _end(self, query: StreamingQuery) -> None:
+        self._ending.set()
+        with self._in_batch:
+            query.stop()
+
+    def _sample(self) -> list[int]:
+        """Observe the coordinators, and load the partitions that have been behind for too long."""
+        with self._in_batch:
+            ends = self._observer.look()
+            lost = self._lost(ends)
+            behind = [] if lost else partitions_to_load(self._book.rows, ends, self._retention)
+            if behind:
+                self._loader.load(behind, self._checkpoint_id, self._progress, self._signals.stop.is_set)
+            elif self._book.has_news:
+                self._book.write(self._outside)
+        return lost or self._lost({})
+
+    def _refresh(self) -> list[int]:
+        """Note that an idle topic is still caught up, so that a later start need not load it."""
+        with self._in_batch:
+            self._observer.look_at_topics(self._outside)
+            self._book.write(self._outside)
+        return []
+
+    def _reload(self) -> list[int]:
+        """Do the loads that ``offsetstream reload`` asks for."""
+        self._signals.reload.clear()
+        with self._in_batch:
+            lost = self._lost(self._observer.look())
+            if not lost:  # else the request waits until they are loaded
+                self._loader.load_requested(self._lease, self._checkpoint_id, self._progress, self._signals.stop.is_set)
+        return lost or self._lost({})
+
+    def _lost(self, ends: dict[int, PartitionEnds]) -> list[int]:
+        """Return the partitions of which the query cannot go on; a load may have found another log too."""
+        rows = self._book.rows
+        return [
+            number
+            for number in self._book.partitions
+            if rows[number]["log_id"] != self._log_ids[number]
+            or (number in ends and has_lost_records(rows[number], ends[number]))
+        ]
+
+    @property
+    def _outside(self) -> BatchId:
+        """What signs writes that belong to no batch."""
+        return BatchId(self._checkpoint_id, -1)

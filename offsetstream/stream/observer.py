@@ -1,0 +1,63 @@
+"""How the cluster's answers come into the book, with each batch and, while the topic is idle, every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.errors import ClusterError
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.topic_book import TopicBook
+from offsetstream.tables.transaction import BatchId
+
+Answer = TypeVar("Answer")
+
+
+class Observer:
+    """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later."""
+
+    def __init__(self, cluster: Cluster, book: PartitionBook, topics: TopicBook, progress: Progress) -> None:
+        self._cluster = cluster
+        self._book = book
+        self._topics = topics
+        self._progress = progress
+        self._is_silent = False
+
+    def look(self) -> dict[int, PartitionEnds]:
+        """Take in what the cluster says of the partitions, and return it; nothing of those it says nothing of."""
+        return self._answer(self._look) or {}
+
+    def look_at_topics(self, batch: BatchId) -> None:
+        """Take in the topics that the cluster has now."""
+        found = self._answer(self._cluster.topics)
+        if found is not None:
+            self._topics.observe(found, batch)
+
+    def _look(self) -> dict[int, PartitionEnds]:
+        leaders = self._cluster.leaders()
+        led = [number for number in self._book.partitions if leaders.get(number) is not None]
+        self._book.lose_coordinators(set(self._book.partitions) - set(led))
+        # A leader that changed meanwhile is not known to be the one of the epoch: the next look will tell.
+        ends = {
+            number: end
+            for number, end in self._cluster.partition_ends(led).items()
+            if end.coordinator_id == leaders[number]
+        }
+        self._book.observe(ends)
+        return ends
+
+    def _answer(self, question: Callable[[], Answer]) -> Answer | None:
+        """Ask; a cluster that begins or ceases to answer is told of once."""
+        try:
+            answer = question()
+        except (ClusterError, TimeoutError) as error:
+            if not self._is_silent:
+                self._progress.say(f"The coordinators cannot be observed for now: {error}")
+            self._is_silent = True
+            return None
+        if self._is_silent:
+            self._progress.say("The coordinators can be observed again")
+        self._is_silent = False
+        return answer

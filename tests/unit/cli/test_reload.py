@@ -1,0 +1,84 @@
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.location import TablesLocation
+from tests.delta import append_rows
+from tests.unit.cli.conftest import Run
+
+LONG = 30.0  # seconds after which something is broken
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    append_rows(tmp_path, "offsets_partitions", [{"offsets_partition": number} for number in range(3)])
+    return location
+
+
+@pytest.fixture
+def lease(tables: TablesLocation) -> Iterator[Lease]:
+    """The lease of a job that runs elsewhere, as far as anybody here can see."""
+    lease = Lease.acquire(tables)
+    DeltaTable(tables.table(TABLE)).update(updates={"host": "'elsewhere'"})
+    yield lease
+    assert os.getpid() == lease.read().pid
+
+
+def requested(tables: TablesLocation) -> str | None:
+    row = read_lease(tables)
+    assert row is not None
+    return row.reload_requested
+
+
+def test_without_a_job_the_next_one_is_asked(run: Run, tables: TablesLocation) -> None:
+    Lease.acquire(tables).release()
+    result = run("reload", "--offsets-partition", "2", "--offsets-partition", "0", tables=Path(tables.root))
+    assert (result.exit_code, requested(tables)) == (0, "0,2")
+    assert result.stderr == (
+        f"No job writes to {tables.root}: the next one loads 2 offsets partitions anew when it starts\n"
+    )
+
+
+def test_it_waits_until_the_job_has_done_it(run: Run, tables: TablesLocation, lease: Lease) -> None:
+    def work() -> None:
+        while (request := lease.read().reload_requested) is None:
+            started.wait(0.01)
+        lease.finish_reload(request)
+
+    started = threading.Event()
+    job = threading.Thread(target=work)
+    job.start()
+    result = run("reload", tables=Path(tables.root))
+    job.join(LONG)
+    assert (result.exit_code, requested(tables)) == (0, None)
+    said = result.stderr.splitlines()
+    assert said[0].endswith("on elsewhere to load 3 offsets partitions anew after its present batch")
+    assert said[1] == "Loaded"
+
+
+def test_a_job_that_takes_too_long(run: Run, tables: TablesLocation, lease: Lease) -> None:
+    result = run("reload", "--timeout", "0", tables=Path(tables.root))
+    assert result.exit_code == 1
+    assert "the load was not done within 0 s" in result.stderr
+    assert lease.read().reload_requested == "all"
+
+
+def test_a_partition_that_is_not_there(run: Run, tables: TablesLocation) -> None:
+    Lease.acquire(tables).release()
+    result = run("reload", "--offsets-partition", "3", tables=Path(tables.root))
+    assert (result.exit_code, requested(tables)) == (1, None)
+    assert "no offsets partition 3" in result.stderr
+
+
+def test_before_any_job(run: Run, tables: TablesLocation) -> None:
+    result = run("reload", tables=Path(tables.root))
+    assert result.exit_code == 1
+    assert "'offsetstream run' loads everything" in result.stderr
