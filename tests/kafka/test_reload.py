@@ -1,0 +1,162 @@
+"""Loads in the running job: as asked for, seen by a reader in a loop, and after the broker lost its log."""
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream import live
+from offsetstream.tables.lookup import Lookup
+from tests.kafka.jobs import JobRunner
+
+SECONDS = 120.0  # no assertion on time: only so that a failing test ends
+GROUPS = [f"group-{number}" for number in range(400) if partition_for(f"group-{number}", 50) == 7]
+COMMIT = ("group_id", "partition", "committed_offset")
+
+
+@pytest.fixture(scope="module")
+def runner(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    return JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+
+
+def commit(kafka: EmbeddedKafka, offset: int) -> None:
+    places = [TopicPartition("orders", number, offset) for number in (0, 1)]
+    commit_plainly(kafka.bootstrap_server, dict.fromkeys(GROUPS, places))
+
+
+def await_(condition: Callable[[], bool], runner: JobRunner) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, runner.said.getvalue()
+        time.sleep(0.1)
+
+
+def commits(runner: JobRunner) -> dict[tuple[str, int], int]:
+    found = Lookup(runner.tables).rows("committed_offsets", COMMIT, {"offsets_partition": [7]})
+    return {(row["group_id"], row["partition"]): row["committed_offset"] for row in found}
+
+
+def all_at(offset: int) -> dict[tuple[str, int], int]:
+    return {(group, number): offset for group in GROUPS for number in (0, 1)}
+
+
+def is_loaded(runner: JobRunner) -> bool:
+    # The tables are there once the job has begun.
+    return "Starting checkpoint" in runner.said.getvalue() and {
+        row[0] for row in runner.rows("offsets_partitions", "load_state")
+    } == {"OWNED"}
+
+
+def reload(runner: JobRunner, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "offsetstream", "reload", "--tables", runner.tables.root, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+class Reader:
+    """Reads partition 7 in a loop: what it sees must never be older, or less, than what it saw before."""
+
+    def __init__(self, runner: JobRunner) -> None:
+        self._runner = runner
+        self.reads = 0
+        self.states: set[str] = set()
+        self.wrong: list[str] = []
+
+    def read_all_the_time(self, ended: threading.Event) -> None:
+        before: dict[tuple[str, int], int] = {}
+        while not ended.is_set():
+            now, lookup = commits(self._runner), Lookup(self._runner.tables)
+            self.wrong += [
+                f"{key}: {old}, then {now.get(key)}" for key, old in before.items() if now.get(key, -1) < old
+            ]
+            groups = {row["group_id"] for row in lookup.rows("groups", ["group_id"], {"offsets_partition": [7]})}
+            self.wrong += [f"no row of {group}" for group in GROUPS if group not in groups]
+            where = {"offsets_partition": [7]}
+            self.states |= {row["load_state"] for row in lookup.rows("offsets_partitions", ["load_state"], where)}
+            self.reads += 1
+            before = now
+            ended.wait(0.02)
+
+
+@contextmanager
+def reading(runner: JobRunner) -> Iterator[Reader]:
+    reader, ended = Reader(runner), threading.Event()
+    thread = threading.Thread(target=reader.read_all_the_time, args=(ended,))
+    thread.start()
+    try:
+        yield reader
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+    commit(own_kafka, 0)
+    with runner.running():
+        await_(lambda: is_loaded(runner), runner)
+        with reading(runner) as reader:
+            for offset in (1, 3):
+                commit(own_kafka, offset)
+                said = reload(runner, "--offsets-partition", "7").stderr
+                assert said.endswith("Loaded\n")
+                commit(own_kafka, offset + 1)
+            await_(lambda: commits(runner) == all_at(4), runner)
+    assert reader.reads > 10
+    assert reader.wrong == []
+    loads = dict(runner.rows("offsets_partitions", "offsets_partition", "load_id"))
+    assert loads == dict.fromkeys(range(50), 1) | {7: 3}
+    events = [row for row in runner.rows("partition_events", "offsets_partition", "event", "load_id") if row[0] == 7]
+    assert events == sorted(((7, event, load) for event in ("load started", "loaded") for load in (1, 2, 3)), key=repr)
+    found = runner.rows("offset_commits", "record_offset", "offsets_partition")
+    assert len(found) == len(set(found)) == 5 * len(all_at(0))
+
+
+def test_without_a_job_the_next_one_does_it(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+    assert (
+        "the next one loads 2 offsets partitions anew"
+        in reload(runner, *["--offsets-partition", "7", "--offsets-partition", "8"]).stderr
+    )
+    commit(own_kafka, 5)
+    runner.run_once()
+    assert commits(runner) == all_at(5)
+    loads = dict(runner.rows("offsets_partitions", "offsets_partition", "load_id"))
+    assert loads == dict.fromkeys(range(50), 1) | {7: 4, 8: 2}
+    assert runner.rows("job_lease", "reload_requested") == [(None,)]
+
+
+def test_a_log_that_the_broker_lost_is_loaded_anew_by_the_running_job(
+    runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SAMPLE_SECONDS", 1.0)
+    with runner.running():
+        commit(own_kafka, 6)
+        await_(lambda: commits(runner) == all_at(6), runner)
+        (log,) = own_kafka.folder.rglob("__consumer_offsets-7")
+        own_kafka.stop_broker(1)
+        for file in log.iterdir():
+            if file.name != "partition.metadata":
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        own_kafka.start_broker(1)
+        await_(lambda: dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 1, runner)
+        await_(lambda: is_loaded(runner), runner)
+        assert commits(runner) == {}
+        commit(own_kafka, 1)
+        await_(lambda: commits(runner) == all_at(1), runner)
+    assert dict(runner.rows("offsets_partitions", "offsets_partition", "log_id")) == dict.fromkeys(range(50), 0) | {
+        7: 1
+    }
+    found = runner.rows("offset_commits", "log_id", "offsets_partition", "record_offset")
+    assert len(found) == len(set(found)) == 8 * len(all_at(0))
+    assert len([row for row in found if row[:2] == (1, 7)]) == len(all_at(0))
