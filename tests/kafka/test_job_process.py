@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from deltalake import DeltaTable
 
 from offsetstream.codec.encode import encode_record
@@ -24,10 +25,12 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.session import connectors
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from tests.conformance.builder import classic, classic_member
 
 TOPIC = "__consumer_offsets"
 OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 ROOT = Path(__file__).parents[2]
+MIB = 1024 * 1024
 SECONDS = 180.0  # no assertion on time: only so that a failing test ends
 
 
@@ -124,7 +127,8 @@ def is_commit_key(key: bytes | None) -> bool:
 
 
 def produce(server: str, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> None:
-    producer = Producer({"bootstrap.servers": server, "client.id": "__admin_client"}, logger=QUIET)
+    settings = {"bootstrap.servers": server, "client.id": "__admin_client", "message.max.bytes": 10 * MIB}
+    producer = Producer(settings, logger=QUIET)
     for partition, key, value in records:
         producer.produce(TOPIC, key=key, value=value, partition=partition)
     assert producer.flush(60) == 0
@@ -140,6 +144,23 @@ def many_commits(count: int, first: int = 0) -> list[tuple[int, bytes | None, by
     return records
 
 
+def allow_large_records(server: str) -> None:
+    entry = ConfigEntry("max.message.bytes", str(10 * MIB), incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin = admin_client(server)  # it must outlive the answer
+    admin.incremental_alter_configs([topic])[topic].result(30)
+
+
+def group_of_6_mib() -> tuple[int, bytes, bytes]:
+    """A group whose one record is larger than a broker's load buffer (5 MiB), in its partition."""
+    members = [classic_member(f"m{number}", subscription=bytes(1024)) for number in range(6000)]
+    key, value = classic(*members, group="large")
+    assert key is not None
+    assert value is not None
+    assert len(value) > 6 * MIB
+    return partition_for("large", 50), key, value
+
+
 def test_garbage_is_kept_aside_and_the_job_goes_on(server: str, tmp_path: Path) -> None:
     garbage = [
         (3, b"\x00\x01nonsense", b"\x00\x03"),
@@ -147,10 +168,12 @@ def test_garbage_is_kept_aside_and_the_job_goes_on(server: str, tmp_path: Path) 
         (4, b"\x7f\xff\x00\x01g", b"\x00\x00"),
         (4, encode_record({"type": 2, "data": {"group": "g"}}, None)[0], b"\x00\x63"),
     ]
-    produce(server, garbage)
+    allow_large_records(server)
+    produce(server, [*garbage, group_of_6_mib()])
     subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
     found = rows_of(tmp_path, "undecodable_records", "offsets_partition", "key_bytes", "value_bytes")
     assert found == sorted(garbage, key=repr)
+    assert ("large", "Stable", 6000) in rows_of(tmp_path, "groups", "group_id", "state", "member_count")
     reasons = {reason for (reason,) in rows_of(tmp_path, "undecodable_records", "reason")}
     assert all(reasons), reasons
 

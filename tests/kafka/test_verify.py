@@ -7,14 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from offsetstream.codec.log_folders import find_partitions
+from offsetstream.codec.log_segments import read_segments
+from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.small import read_rows
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.compare import COLUMNS, KEYS, ROW, Difference, differences
 from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.tables import TableRows, read_tables
+from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.all_groups import AllGroups
 from tests.kafka.jobs import JobRunner
 
@@ -108,6 +114,27 @@ def _rows_of(answers: Answers, table: str) -> list[dict[str, Any]]:
 def _told(row: dict[str, Any], table: str) -> dict[str, Any]:
     tasks = table == "member_assignments" and row["subtopology_id"] is not None
     return {**row, "topic": None} if tasks else row
+
+
+@both_releases
+def test_the_tables_are_a_replay_of_the_brokers_segments(every_group: AllGroups, loaded: JobRunner) -> None:
+    """The job reads read_committed: partitions that an open transaction holds back are left out."""
+    whole = {n for n, p in read(loaded).partitions.items() if p["last_stable_offset"] == p["high_watermark"]}
+    cache = GroupMetadataCache("classic" if every_group.kafka.version == "3.9.2" else "new")
+    for partition in find_partitions([every_group.kafka.folder]):
+        if partition.number in whole:
+            assert cache.load_partition(partition.number, read_segments(partition.segments, pytest.fail)).error is None
+    names = ("groups", "group_members", "member_assignments", "committed_offsets")
+    found = {name: read_rows(DeltaTable(loaded.tables.table(name))) for name in names}
+    rows = {name: [row for row in of_table if row["offsets_partition"] in whole] for name, of_table in found.items()}
+    expected = without_empty_assignments(cache.snapshot(every_group.admin.topic_names()))
+    assert len(expected["groups"]) >= 90
+    got = snapshot(rows)
+    assert got["offsets"] == expected["offsets"]
+    assert [row for row in got["groups"] if row not in expected["groups"]] == []
+    lacking = [row["group_id"] for row in expected["groups"] if row not in got["groups"]]
+    # A group that only aborted its commits is remembered by a new coordinator (reference 5.9 row 6).
+    assert lacking == ([] if every_group.kafka.version == "3.9.2" else ["transactions-aborted"])
 
 
 @pytest.mark.parametrize("every_group", ["4.3.1"], indirect=True)
