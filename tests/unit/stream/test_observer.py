@@ -1,0 +1,31 @@
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from offsetstream.cluster import client
+from offsetstream.cluster.client import Cluster
+from offsetstream.stream.observer import Observer
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.topic_book import TopicBook
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.transaction import BatchId
+
+
+def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TIMEOUT", 0.2)
+    tables, said = TablesLocation(str(tmp_path)), StringIO()
+    create_tables(tables, "cluster-1", "new")
+    book, topics = PartitionBook(tables, range(3)), TopicBook(tables)
+    before = {number: dict(row) for number, row in book.rows.items()}
+    nobody = Cluster("127.0.0.1:1")
+    observer = Observer(nobody, book, topics, Progress(Console(file=said, soft_wrap=True)))
+    for _ in range(2):
+        assert observer.look() == {}
+    observer.look_at_topics(BatchId(1, -1))
+    assert said.getvalue().startswith("The coordinators cannot be observed for now: no broker answers at 127.0.0.1:1")
+    assert len(said.getvalue().splitlines()) == 1
+    assert book.rows == before
