@@ -17,10 +17,11 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.kafka_admin import kafka_admin
+from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.settle import Comparison, compare_until_settled
 from offsetstream.verify.tables import read_tables
 
-_COLUMNS = tuple(map(Column, ["table", "group", "key", "column", "in_tables", "in_cluster", "explanation"]))
+_COLUMNS = tuple(map(Column, ["table", "group", "key", "column", "in_tables", "other", "against", "explanation"]))
 _DIFFERENT, _NOT_COMPARED = 1, 3
 
 
@@ -48,14 +49,17 @@ def verify(
 ) -> None:
     """Compare the tables with the live cluster: groups, states, members, assignments, committed offsets, coordinators.
 
-    Each difference is one line; one that is to be expected of a running cluster says why. Needs DESCRIBE on groups
-    and topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
+    Every column of the state tables, also those that no cluster tells, is compared with the records that the job keeps
+    in its history. Each difference is one line; one that is to be expected of a running cluster says why. Needs
+    DESCRIBE on groups and topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
     """
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
     settle, output, location = options.pop("settle"), output_of(options), TablesLocation.parse(tables)
     with _asking(bootstrap_server, read_properties(command_config)) as ask:
-        result = compare_until_settled(lambda: read_tables(Lookup(location)), ask, settle)
+        result = compare_until_settled(
+            lambda: read_tables(Lookup(location)), ask, settle, lambda: disagreements(read_records(location))
+        )
     _print(result, output)
     unexplained = any(found.explanation is None for found in result.found)
     context.exit(_DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0)
@@ -93,6 +97,7 @@ def _row(difference: Any, explanation: str | None) -> dict[str, Any]:
         "key": "/".join("" if part is None else str(part) for part in difference.key),
         "column": difference.column,
         "in_tables": difference.in_tables,
-        "in_cluster": difference.in_cluster,
+        "other": difference.other,
+        "against": difference.against,
         "explanation": explanation,
     }

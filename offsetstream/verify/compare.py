@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.verify.answers import Answers
+from offsetstream.verify.difference import Difference, Key, Row, row_differences
 from offsetstream.verify.tables import TableRows
 
-Row = Mapping[str, Any]
-Key = tuple[Any, ...]
 KEYS = {
     "groups": ("group_id",),
     "group_members": ("group_id", "member_id"),
@@ -33,32 +30,6 @@ COLUMNS = {
 }  # fmt: skip
 _TOLD_BY_NONE = {"group_instance_id", "leader_epoch"}
 _CURRENT = ("assigned", "active", "standby", "warmup")
-ROW = "row"  # the column of a difference that is a whole row, there or not
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A value that the tables have otherwise than the cluster; of a whole row, True says where it is."""
-
-    table: str
-    key: Key
-    column: str
-    in_tables: Any
-    in_cluster: Any
-
-    @property
-    def group_id(self) -> str:
-        """The group whose row it is."""
-        group_id: str = self.key[0]
-        return group_id
-
-    def __str__(self) -> str:
-        names = zip(KEYS[self.table], self.key, strict=True)
-        row = ", ".join(f"{name} {value!r}" for name, value in names if value is not None)
-        if self.column == ROW:
-            return f"{self.table}: {row}: only in the {'tables' if self.in_tables else 'cluster'}"
-        values = f"{self.in_tables!r} in the tables, {self.in_cluster!r} in the cluster"
-        return f"{self.table}: {row}: {self.column} is {values}"
 
 
 def differences(tables: TableRows, answers: Answers) -> list[Difference]:
@@ -106,13 +77,10 @@ def _told_assignments(rows: Iterable[Row], answers: Answers, listed: Mapping[str
 
 
 def _of_table(table: str, in_tables: Iterable[Row], in_cluster: Iterable[Row]) -> Iterator[Difference]:
-    key = KEYS[table]
-    ours = {tuple(row[name] for name in key): row for row in in_tables}
-    theirs = {tuple(row[name] for name in key): row for row in in_cluster}
-    for place in ours.keys() ^ theirs.keys():
-        yield Difference(table, place, ROW, place in ours, place in theirs)
-    for place in ours.keys() & theirs.keys():
-        yield from _of_row(table, place, ours[place], theirs[place])
+    alone, pairs = row_differences(table, KEYS[table], in_tables, in_cluster)
+    yield from alone
+    for key, ours, theirs in pairs:
+        yield from _of_row(table, key, ours, theirs)
 
 
 def _of_row(table: str, key: Key, ours: Row, theirs: Row) -> Iterator[Difference]:
@@ -121,4 +89,4 @@ def _of_row(table: str, key: Key, ours: Row, theirs: Row) -> Iterator[Difference
         if told is None and (column not in _TOLD_BY_NONE or column not in theirs):
             continue
         if ours[column] != told:
-            yield Difference(table, key, column, ours[column], told)
+            yield Difference(table, KEYS[table], key, column, ours[column], told)

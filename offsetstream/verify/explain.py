@@ -6,7 +6,7 @@ from typing import Any
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.verify.answers import Answers
-from offsetstream.verify.compare import Difference
+from offsetstream.verify.difference import RECORDS, Difference
 from offsetstream.verify.tables import TableRows
 
 _NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}
@@ -23,6 +23,8 @@ class Explanations:
 
     def of(self, difference: Difference) -> str | None:
         """Return why the difference is to be expected; None if nothing explains it."""
+        if difference.against == RECORDS:
+            return None
         partition = self._partition(difference.group_id)
         if partition is not None and partition["load_state"] != "OWNED":
             return "the group's offsets partition is not loaded yet"
@@ -51,5 +53,5 @@ class Explanations:
 
 
 def _is_cut(difference: Difference) -> bool:
-    ours, theirs = difference.in_tables, difference.in_cluster
+    ours, theirs = difference.in_tables, difference.other
     return isinstance(ours, str) and "\0" in ours and bool(ours.partition("\0")[0] == theirs)

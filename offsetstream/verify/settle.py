@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offsetstream.verify.answers import Answers
-from offsetstream.verify.compare import Difference, differences, groups_not_compared
+from offsetstream.verify.compare import differences, groups_not_compared
+from offsetstream.verify.difference import Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.tables import TableRows
 
@@ -32,19 +33,24 @@ class Comparison:
 
 
 def compare_until_settled(
-    read_tables: Callable[[], TableRows], ask_cluster: Callable[[], Answers], seconds: float
+    read_tables: Callable[[], TableRows],
+    ask_cluster: Callable[[], Answers],
+    seconds: float,
+    check_records: Callable[[], list[Difference]] = list,
 ) -> Comparison:
     """Compare until nothing is left unexplained, or for ``seconds``; a difference that goes on changing is explained.
 
     A group that commits all the time is always some commits ahead of the tables: its values at the end are not those
-    of the beginning. What stays the same on both sides for all that time is a difference.
+    of the beginning. What stays the same on both sides for all that time is a difference. ``check_records`` gives the
+    differences between the tables and the records that they are from.
     """
     deadline, first = time.monotonic() + seconds, set[Difference]()
     rounds = 0
     while True:
         tables, answers = read_tables(), ask_cluster()
         explanations = Explanations(tables, answers)
-        found = [Found(each, explanations.of(each)) for each in differences(tables, answers)]
+        present = [*differences(tables, answers), *check_records()]
+        found = [Found(each, explanations.of(each)) for each in present]
         unexplained = {each.difference for each in found if each.explanation is None}
         first = first if rounds else unexplained
         rounds += 1

@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,11 +15,14 @@ from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
 from offsetstream.verify.answers import Answers
-from offsetstream.verify.compare import COLUMNS, KEYS, ROW, Difference, differences
+from offsetstream.verify.compare import COLUMNS, KEYS, differences
 from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
+from offsetstream.verify.difference import ROW, Difference
 from offsetstream.verify.explain import Explanations
+from offsetstream.verify.records import DERIVED, disagreements, read_records
 from offsetstream.verify.tables import TableRows, read_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.all_groups import AllGroups
@@ -71,6 +75,42 @@ def test_each_value_that_differs_is_named(every_group: AllGroups, loaded: JobRun
 
 
 @both_releases
+def test_each_column_of_each_state_table_is_compared_with_the_records(
+    every_group: AllGroups, loaded: JobRunner
+) -> None:
+    rows = read_records(loaded.tables)
+    assert disagreements(rows) == []
+    for table in (*DERIVED, "committed_offsets"):  # the public ones
+        key = load_schema(table).key
+        assert rows[table]
+        for column in load_schema(table).column_names:
+            at, changed = _changed(rows[table], column)
+            others = {(d.table, d.key, d.column) for d in disagreements({**rows, table: changed}) if d.table == table}
+            place = tuple(rows[table][at][name] for name in key)
+            if column in key:  # another row is there, and this one is not
+                place_now = tuple(changed[at][name] for name in key)
+                assert {place, place_now} & {found[1] for found in others}
+            else:
+                assert others == {(table, place, column)}, column
+
+
+def _changed(rows: list[dict[str, Any]], column: str) -> tuple[int, list[dict[str, Any]]]:
+    """The rows with one value of the column changed, of a row that has one if any does."""
+    at = next((number for number, row in enumerate(rows) if row[column] is not None), 0)
+    value = rows[at][column]
+    other: Any = "x" if value is None else f"{value}x"
+    if isinstance(value, bool):
+        other = not value
+    elif isinstance(value, int):
+        other = value + 1
+    elif isinstance(value, datetime):
+        other = value + timedelta(milliseconds=1)
+    elif column in ("key_json", "value_json"):
+        other = value + " "
+    return at, [*rows[:at], {**rows[at], column: other}, *rows[at + 1 :]]
+
+
+@both_releases
 def test_each_row_that_is_missing_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables = every_group.admin.answers(), read(loaded)
     for table in KEYS:
@@ -80,7 +120,7 @@ def test_each_row_that_is_missing_is_named(every_group: AllGroups, loaded: JobRu
         kept = [r for r in tables.rows[table] if tuple(_told(r, table)[name] for name in KEYS[table]) != key]
         assert len(kept) == len(tables.rows[table]) - 1
         found = differences(replace(tables, rows={**tables.rows, table: kept}), answers)
-        assert Difference(table, key, ROW, False, True) in found
+        assert Difference(table, KEYS[table], key, ROW, False, True) in found
 
 
 def _change_one(

@@ -8,7 +8,8 @@ import pytest
 
 from offsetstream.verify import settle
 from offsetstream.verify.answers import Answers
-from offsetstream.verify.compare import ROW, Difference, differences
+from offsetstream.verify.compare import KEYS, differences
+from offsetstream.verify.difference import ROW, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.settle import compare_until_settled
 from offsetstream.verify.tables import TableRows
@@ -42,7 +43,7 @@ def test_equal_rows() -> None:
 
 def test_a_value_and_a_row() -> None:
     (found,) = differences(tables(offset=4), answers())
-    assert found == Difference("committed_offsets", ("g", "t", 0), "committed_offset", 4, 5)
+    assert found == Difference("committed_offsets", KEYS["committed_offsets"], ("g", "t", 0), "committed_offset", 4, 5)
     assert str(found) == (
         "committed_offsets: group_id 'g', topic 't', partition 0: committed_offset is 4 in the tables, 5 in the cluster"
     )

@@ -1,0 +1,64 @@
+"""A difference: a value or a row that the tables have otherwise than the cluster, or than the records say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+Key = tuple[Any, ...]
+ROW = "row"  # the column of a difference that is a whole row, there or not
+CLUSTER, RECORDS = "cluster", "records"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``names`` are the columns of the row's key; ``other`` is what ``against`` (cluster or records) has.
+
+    Of a whole row, True says where it is.
+    """
+
+    table: str
+    names: tuple[str, ...]
+    key: Key
+    column: str
+    in_tables: Any
+    other: Any
+    against: str = CLUSTER
+
+    @property
+    def group_id(self) -> str:
+        """The group whose row it is."""
+        group_id: str = self.key[self.names.index("group_id")]
+        return group_id
+
+    def __str__(self) -> str:
+        places = zip(self.names, self.key, strict=True)
+        row = ", ".join(f"{name} {value!r}" for name, value in places if value is not None)
+        if self.column == ROW:
+            return f"{self.table}: {row}: only in the {'tables' if self.in_tables else self.against}"
+        values = f"{self.in_tables!r} in the tables, {self.other!r} in the {self.against}"
+        return f"{self.table}: {row}: {self.column} is {values}"
+
+
+def row_differences(
+    table: str, names: tuple[str, ...], in_tables: Iterable[Row], other: Iterable[Row], against: str = CLUSTER
+) -> tuple[list[Difference], list[tuple[Key, Row, Row]]]:
+    """Pair rows by the columns of their key: the rows that one side lacks, and the pairs."""
+    ours = {tuple(row[name] for name in names): row for row in in_tables}
+    theirs = {tuple(row[name] for name in names): row for row in other}
+    alone = [
+        Difference(table, names, key, ROW, key in ours, key in theirs, against) for key in ours.keys() ^ theirs.keys()
+    ]
+    return alone, [(key, ours[key], theirs[key]) for key in ours.keys() & theirs.keys()]
+
+
+def value_differences(
+    table: str, names: tuple[str, ...], pairs: Iterable[tuple[Key, Row, Row]], columns: Sequence[str]
+) -> Iterator[Difference]:
+    """Yield the columns in which paired rows differ, against the records."""
+    for key, ours, theirs in pairs:
+        for column in columns:
+            if ours[column] != theirs[column]:
+                yield Difference(table, names, key, column, ours[column], theirs[column], RECORDS)

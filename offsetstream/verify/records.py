@@ -1,0 +1,111 @@
+"""The state tables compared with the records that the job keeps: what no cluster answers is checked by these.
+
+Groups, members, assignments and subscriptions are derived once more from ``group_cells``; committed offsets and cells
+are compared with the rows of the history that hold the same record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.coordinator.rows import name_topics
+from offsetstream.tables.arrow_rows import from_rows
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.verify.difference import RECORDS, Difference, row_differences, value_differences
+
+Rows = list[dict[str, Any]]
+DERIVED = ("groups", "group_members", "member_assignments", "member_subscriptions")
+HISTORY = {"committed_offsets": "offset_commits", "group_cells": "group_records"}
+_RECORD = ("log_id", "offsets_partition", "record_offset")
+
+
+def read_records(tables: TablesLocation) -> dict[str, Rows]:
+    """Read the state tables, the topics and partitions, and of the history the records that state rows are from."""
+    names = (*DERIVED, *HISTORY, "topics", "offsets_partitions")
+    rows = {name: read_rows(DeltaTable(tables.table(name))) for name in names}
+    return rows | {history: _records_of(tables, state, history) for state, history in HISTORY.items()}
+
+
+def _records_of(tables: TablesLocation, state: str, history: str) -> Rows:
+    same = " AND ".join(f"h.{name} = s.{name}" for name in _RECORD)
+    reader = QueryBuilder().register("h", DeltaTable(tables.table(history)))
+    reader = reader.register("s", DeltaTable(tables.table(state)))
+    query = f"SELECT h.* FROM h JOIN s ON {same}"  # noqa: S608 - the program's own SQL
+    found: Rows = pa.table(reader.execute(query)).to_pylist()
+    return found
+
+
+def disagreements(rows: Mapping[str, Rows]) -> list[Difference]:
+    """Return every difference between the state tables and the records."""
+    derived = _derived(rows)
+    found: list[Difference] = []
+    for table in DERIVED:
+        schema = load_schema(table)
+        theirs = from_rows(derived[table], schema).to_pylist()
+        alone, pairs = row_differences(table, schema.key, rows[table], theirs, RECORDS)
+        found += [*alone, *value_differences(table, schema.key, pairs, schema.column_names)]
+    for state, history in HISTORY.items():
+        found += _against_history(rows, state, history)
+    return sorted(found, key=lambda each: (each.table, str(each.key), each.column))
+
+
+def _against_history(rows: Mapping[str, Rows], state: str, history: str) -> Iterator[Difference]:
+    """Yield how state rows differ from their records; the record names the row."""
+    key = load_schema(state).key
+    columns = [name for name in load_schema(state).column_names if name in load_schema(history).column_names]
+    logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
+    records = {tuple(row[name] for name in _RECORD): row for row in rows[history]}
+    for row in rows[state]:
+        place = tuple(row[name] for name in key)
+        log_id = logs.get(row["offsets_partition"])
+        record = records.get((log_id, row["offsets_partition"], row["record_offset"]))
+        if record is None or place != tuple(record[name] for name in key):
+            yield Difference(state, key, place, "record_offset", row["record_offset"], None, RECORDS)
+            continue
+        inside = row["offsets_partition"] == partition_for(row["group_id"], len(logs))
+        told = {**record, "in_coordinator_partition": inside}
+        yield from value_differences(state, key, [(place, row, told)], [*columns, "in_coordinator_partition"])
+
+
+def _derived(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+    cells: dict[tuple[int, str], list[Cell]] = defaultdict(list)
+    for row in rows["group_cells"]:
+        cells[row["offsets_partition"], row["group_id"]].append(_cell(row))
+    names = {row["topic_id"]: row["topic"] for row in rows["topics"]}
+    logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
+    listed = {(row["offsets_partition"], row["group_id"]) for row in rows["groups"]}
+    found: dict[str, Rows] = {table: [] for table in DERIVED}
+    for key in listed | cells.keys():
+        derived = derive_group(cells[key], group_id=key[1], exists=key in listed)
+        if derived is None:
+            continue
+        name_topics(derived.assignments, names)
+        inside = key[0] == partition_for(key[1], len(logs)) if logs else None
+        place = {"offsets_partition": key[0], "log_id": logs.get(key[0], 0), "in_coordinator_partition": inside}
+        by_table = ([derived.group], derived.members, derived.assignments, derived.subscriptions)
+        for table, of_group in zip(DERIVED, by_table, strict=True):
+            found[table] += [place | row for row in of_group]
+    return found
+
+
+def _cell(row: dict[str, Any]) -> Cell:
+    at = row["record_timestamp"]
+    return Cell(
+        key_type=row["key_type"],
+        key=json.loads(row["key_json"])["data"],
+        value_version=row["value_version"],
+        value=json.loads(row["value_json"])["data"],
+        record_offset=row["record_offset"],
+        record_timestamp_ms=None if at is None else round(at.timestamp() * 1000),
+    )
