@@ -25,6 +25,7 @@ _PARTITIONS = (
     Column("high_watermark", "HIGH-WATERMARK"),
     Column("waiting_records", "WAITING"),
     Column("held_back_records", "HELD-BACK"),
+    Column("last_stable_offset_since", "HELD-BACK-SINCE"),
     Column("groups_count", "GROUPS"),
     Column("offsets_count", "OFFSETS"),
     Column("caught_up_at", "CAUGHT-UP-AT"),
@@ -55,7 +56,10 @@ _EVENTS = (
     Column("batch_id"),
 )
 _COMPUTED = {"waiting_records", "held_back_records"}
-_TIMES = ("event_at", "caught_up_at", "load_started_at", "loaded_at", "history_complete_from")
+_TIMES = (
+    *("event_at", "caught_up_at", "last_stable_offset_since", "load_started_at", "loaded_at"),
+    "history_complete_from",
+)
 # What is seen at once happened in this order.
 _ORDER = ("unloaded", "coordinator moved", "leader epoch changed", "load started", "load failed", "loaded")
 
@@ -68,7 +72,8 @@ Examples:
   offsetstream partitions --offsets-partition 12 --events
 
 WAITING: offsets up to the last stable one that are not applied yet. HELD-BACK: offsets beyond it, which an open
-transaction keeps from every read_committed reader. GROUPS and OFFSETS: as of the last load or unload.
+transaction keeps from every read_committed reader, and since when it does. GROUPS and OFFSETS: as of the last load or
+unload.
 
 Exit code 1 where a partition is not there."""
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any
 
 import click
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.properties import read_properties
+from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
 from offsetstream.stream.job import Job, JobSettings
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.session import local_session
@@ -37,6 +39,14 @@ _JOB_OPTIONS = (
         help="The brokers' group coordinator [default: ask them].",
     ),
     click.option("--max-offsets-per-trigger", type=int, metavar="N", help="Take at most so many offsets in one batch."),
+    click.option(
+        "--max-transaction-timeout",
+        type=click.FloatRange(min=0),
+        default=DEFAULT_MAX_TRANSACTION_TIMEOUT.total_seconds() / 60,
+        show_default=True,
+        metavar="MINUTES",
+        help="Tell of a transaction that holds an offsets partition back for longer.",
+    ),
 )
 
 
@@ -58,6 +68,7 @@ def run_job(options: dict[str, Any], session: Callable[[], AbstractContextManage
         once=options["once"],
         coordinator=options["coordinator"],
         max_offsets_per_trigger=options["max_offsets_per_trigger"],
+        max_transaction_timeout=timedelta(minutes=options["max_transaction_timeout"]),
     )
     job = Job(settings, session, Progress())
     for number in (signal.SIGTERM, signal.SIGINT):

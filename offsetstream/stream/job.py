@@ -16,6 +16,7 @@ from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.failures import explain_failure
+from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT, HangingTransactions
 from offsetstream.stream.heartbeat import Heartbeat
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
 from offsetstream.stream.live import LiveStream, Signals
@@ -46,6 +47,7 @@ class JobSettings:
     once: bool = False
     coordinator: str | None = None  # new or classic; None asks the brokers
     max_offsets_per_trigger: int | None = None
+    max_transaction_timeout: timedelta = DEFAULT_MAX_TRANSACTION_TIMEOUT
 
 
 class Job:
@@ -109,7 +111,8 @@ class Job:
         book, topics = PartitionBook(tables, partitions), TopicBook(tables)
         source = KafkaSource(self._settings.bootstrap_server, self._settings.properties)
         loader = Loader(writer, source, self._cluster, book, topics, coordinator)
-        observer = Observer(self._cluster, book, topics, self._progress)
+        hanging = HangingTransactions(self._settings.max_transaction_timeout, self._progress.say)
+        observer = Observer(self._cluster, book, topics, self._progress, hanging)
         retention, warning = delete_retention(self._cluster)
         if warning:
             self._progress.say(warning)

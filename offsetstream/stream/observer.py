@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.errors import ClusterError
+from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.topic_book import TopicBook
@@ -18,11 +19,14 @@ Answer = TypeVar("Answer")
 class Observer:
     """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later."""
 
-    def __init__(self, cluster: Cluster, book: PartitionBook, topics: TopicBook, progress: Progress) -> None:
+    def __init__(
+        self, cluster: Cluster, book: PartitionBook, topics: TopicBook, progress: Progress, hanging: HangingTransactions
+    ) -> None:
         self._cluster = cluster
         self._book = book
         self._topics = topics
         self._progress = progress
+        self._hanging = hanging
         self._is_silent = False
 
     def look(self) -> dict[int, PartitionEnds]:
@@ -46,6 +50,7 @@ class Observer:
             if end.coordinator_id == leaders[number]
         }
         self._book.observe(ends)
+        self._hanging.look(self._book.rows.values())
         return ends
 
     def _answer(self, question: Callable[[], Answer]) -> Answer | None:

@@ -53,7 +53,9 @@ class PartitionBook:
         self._events: list[dict[str, Any]] = []
         self.has_news = True
         self.rows = {number: self._empty(number) for number in partitions}
-        self.rows |= {row["offsets_partition"]: row for row in read_rows(DeltaTable(tables.table(TABLE)))}
+        for row in read_rows(DeltaTable(tables.table(TABLE))):
+            number = row["offsets_partition"]
+            self.rows[number] = self._empty(number) | row
         self.log_ids = LogIds(self.rows)
 
     def _empty(self, partition: int) -> dict[str, Any]:
@@ -86,7 +88,8 @@ class PartitionBook:
                 self._event(self.rows[number], event, source="broker", event_at=now, **broker)
         for number, seen in ends.items():
             row = self.rows[number]
-            self._change(row, {name: getattr(seen, name) for name in _ENDS})
+            held_since = _held_since(row, seen, now)
+            self._change(row, {name: getattr(seen, name) for name in _ENDS} | {"last_stable_offset_since": held_since})
             if row["load_state"] == OWNED and row["next_offset"] >= seen.last_stable_offset:
                 row["caught_up_at"] = now
 
@@ -140,6 +143,7 @@ class PartitionBook:
         row = self.rows[partition]
         row |= {"log_id": row["log_id"] + 1, "next_offset": None, "load_state": UNLOADED}
         row["coordinator_epoch"] = None  # a recreated topic counts them from the start
+        row["last_stable_offset_since"] = None
 
     def start_load(self, ends: Mapping[int, int]) -> None:
         """Note that loads up to the given offsets (exclusive) have started."""
@@ -190,3 +194,11 @@ class PartitionBook:
             self._events.clear()
         overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
         self.has_news = False
+
+
+def _held_since(row: Mapping[str, Any], seen: PartitionEnds, now: datetime) -> datetime | None:
+    if seen.last_stable_offset >= seen.high_watermark:
+        return None
+    has_moved = row["last_stable_offset"] != seen.last_stable_offset
+    since: datetime | None = row["last_stable_offset_since"]
+    return now if has_moved or since is None else since

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1  # raised by any change of a table; kept as a property of every table
+SCHEMA_VERSION = 2  # raised by any change of a table; kept as a property of every table
 HISTORY_DAY = "written_day"
 _ARROW_TYPES = {
     "INT": pa.int32(),

@@ -19,7 +19,7 @@ def event(name: str, second: int, **columns: Any) -> dict[str, Any]:
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
     owned = {"load_state": "OWNED", "load_id": 2, "caught_up_at": NOON, "groups_count": 3, "offsets_count": 4}
-    ends = {"next_offset": 90, "last_stable_offset": 100, "high_watermark": 107}
+    ends = {"next_offset": 90, "last_stable_offset": 100, "high_watermark": 107, "last_stable_offset_since": NOON}
     coordinator = {"coordinator_id": 5, "coordinator_epoch": 9, "coordinator_available": True}
     rows = [
         {"offsets_partition": 10, "load_state": "LOADING", "load_id": 1, "coordinator_available": False},
@@ -42,16 +42,16 @@ def tables(tmp_path: Path) -> Path:
 
 
 def test_as_text(run: Run, tables: Path) -> None:
-    result = run("partitions", tables=tables)
+    result, noon = run("partitions", tables=tables), "2026-01-01T12:00:00.000Z"
     assert (result.exit_code, result.stderr) == (0, "2 of 3 offsets partitions are loaded\n")
     assert [line.split() for line in result.stdout.splitlines()] == [
         [
             *("PARTITION", "STATE", "LOAD", "COORDINATOR", "EPOCH", "AVAILABLE", "NEXT-OFFSET", "LAST-STABLE-OFFSET"),
-            *("HIGH-WATERMARK", "WAITING", "HELD-BACK", "GROUPS", "OFFSETS", "CAUGHT-UP-AT"),
+            *("HIGH-WATERMARK", "WAITING", "HELD-BACK", "HELD-BACK-SINCE", "GROUPS", "OFFSETS", "CAUGHT-UP-AT"),
         ],
-        ["1", "OWNED", "2", "5", "9", "true", "90", "100", "107", "10", "7", "3", "4", "2026-01-01T12:00:00.000Z"],
-        ["2", "OWNED", "2", "5", "9", "true", "101", "100", "107", "0", "7", "3", "4", "2026-01-01T12:00:00.000Z"],
-        ["10", "LOADING", "1", "-", "-", "false", "-", "-", "-", "-", "-", "-", "-", "-"],
+        ["1", "OWNED", "2", "5", "9", "true", "90", "100", "107", "10", "7", noon, "3", "4", noon],
+        ["2", "OWNED", "2", "5", "9", "true", "101", "100", "107", "0", "7", noon, "3", "4", noon],
+        ["10", "LOADING", "1", "-", "-", "false", *["-"] * 9],
     ]
 
 

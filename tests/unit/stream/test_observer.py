@@ -1,3 +1,4 @@
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -6,6 +7,7 @@ from rich.console import Console
 
 from offsetstream.cluster import client
 from offsetstream.cluster.client import Cluster
+from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
@@ -22,7 +24,9 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypa
     book, topics = PartitionBook(tables, range(3)), TopicBook(tables)
     before = {number: dict(row) for number, row in book.rows.items()}
     nobody = Cluster("127.0.0.1:1")
-    observer = Observer(nobody, book, topics, Progress(Console(file=said, soft_wrap=True)))
+    progress = Progress(Console(file=said, soft_wrap=True))
+    hanging = HangingTransactions(timedelta(0), progress.say)
+    observer = Observer(nobody, book, topics, progress, hanging)
     for _ in range(2):
         assert observer.look() == {}
     observer.look_at_topics(BatchId(1, -1))

@@ -131,6 +131,32 @@ def test_what_the_cluster_says_is_noted(book: PartitionBook) -> None:
     assert [book.rows[number]["coordinator_available"] for number in range(3)] == [True, None, False]
 
 
+def test_what_an_open_transaction_holds_back_is_timed(tables: TablesLocation, book: PartitionBook) -> None:
+    def since(stable: int, high: int) -> datetime | None:
+        book.observe({1: ends(stable, high)})
+        seen: datetime | None = book.rows[1]["last_stable_offset_since"]
+        return seen
+
+    before = datetime.now(UTC)
+    assert since(90, 90) is None
+    first = since(90, 100)
+    assert first is not None
+    assert before <= first <= datetime.now(UTC)
+    assert since(90, 200) == first  # it still stands there
+    book.write(LOAD)
+    assert PartitionBook(tables, range(3)).rows[1]["last_stable_offset_since"] == first
+    second = since(95, 200)  # another one does
+    assert second is not None
+    assert second > first
+    assert since(200, 200) is None
+    third = since(200, 201)
+    book.begin_log(1)
+    fourth = since(200, 201)
+    assert third is not None
+    assert fourth is not None
+    assert fourth > third
+
+
 def test_caught_up_is_what_is_applied_to_the_last_stable_offset(book: PartitionBook) -> None:
     for number in range(3):
         loaded(book, number, 100)

@@ -99,7 +99,7 @@ def schema_of_one_column() -> Schema:
 def test_another_schema_version_is_refused(tables: TablesLocation) -> None:
     create_tables(tables, "cluster-1", "new")
     set_property(tables, "group_members", "offsetstream.schema_version", "999")
-    with pytest.raises(TablesError, match=r"group_members/? has schema version 999, this program writes version 1"):
+    with pytest.raises(TablesError, match=r"group_members/? has schema version 999, this program writes version 2"):
         create_tables(tables, "cluster-1", "new")
 
 

@@ -1,0 +1,40 @@
+"""Transactions that stay open for long: each holds a whole offsets partition back (reference 10.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+# As long as a broker lets a transaction be open, transaction.max.timeout.ms, where nobody has changed it.
+DEFAULT_MAX_TRANSACTION_TIMEOUT = timedelta(minutes=15)
+
+
+class HangingTransactions:
+    """Tells once of each partition whose last stable offset stands for ``at_most`` or longer, and when it moves."""
+
+    def __init__(self, at_most: timedelta, say: Callable[[str], None]) -> None:
+        self._at_most = at_most
+        self._say = say
+        self._told: dict[int, tuple[int, datetime]] = {}  # the last stable offset and its time, by partition
+
+    def look(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Take in the present rows of ``offsets_partitions``."""
+        now = datetime.now(UTC)
+        for row in rows:
+            number, since = row["offsets_partition"], row["last_stable_offset_since"]
+            stands = None if since is None else (row["last_stable_offset"], since.replace(tzinfo=since.tzinfo or UTC))
+            if number in self._told and self._told[number] != stands:
+                _, told_since = self._told.pop(number)
+                self._say(f"Offsets partition {number} goes on after {_minutes(now - told_since)}")
+            if stands and number not in self._told and now - stands[1] >= self._at_most:
+                self._told[number] = stands
+                self._say(
+                    f"Offsets partition {number} is held back at offset {stands[0]:,} by a transaction that has been "
+                    f"open for {_minutes(now - stands[1])}: {row['high_watermark'] - stands[0]:,} records wait behind "
+                    "it; 'kafka-transactions.sh find-hanging' names its producer, and '... abort' ends it"
+                )
+
+
+def _minutes(duration: timedelta) -> str:
+    return f"{duration.total_seconds() / 60:.1f} minutes"
