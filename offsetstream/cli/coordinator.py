@@ -10,7 +10,7 @@ import click
 from offsetstream.cli.describe import broker_text
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
-from offsetstream.cli.output import Column
+from offsetstream.cli.output import Column, tell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup, Row
@@ -96,12 +96,11 @@ def _tell(rows: list[Row]) -> bool:
         where = f"offsets partition {row['offsets_partition']}, that of group '{row['group']}',"
         if not row["coordinator_available"]:
             wrong = True
-            click.echo(f"Error: {where} has no coordinator as far as the tables know.", err=True)
+            tell(f"Error: {where} has no coordinator as far as the tables know.")
         if row.get("differs"):
             wrong = True
-            click.echo(
+            tell(
                 f"Error: {where} is served by {row['coordinator'] or 'nobody'} in the tables, but the cluster names "
-                f"{row['cluster_coordinator']} for partition {row['cluster_offsets_partition']}.",
-                err=True,
+                f"{row['cluster_coordinator']} for partition {row['cluster_offsets_partition']}."
             )
     return wrong

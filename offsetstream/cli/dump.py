@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from offsetstream.cli.line_files import file_option, open_output
+from offsetstream.cli.output import tell
 from offsetstream.cli.segments import open_partitions, warn
 from offsetstream.errors import UsageError
 from offsetstream.stream.record_text import LINE_FORMATS, Unprintable
@@ -69,7 +70,7 @@ def dump(
     else:
         found = _dump_cluster(bootstrap_server, command_config, offsets_partition, line_format, master, output_file)
     if found is not None:
-        click.echo(f"Error: {_message(found)}", err=True)
+        tell(f"Error: {_message(found)}")
         click.get_current_context().exit(1)
 
 

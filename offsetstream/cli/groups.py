@@ -10,7 +10,7 @@ from offsetstream.cli import describe as views
 from offsetstream.cli.group_state import Group, add_members, add_offsets, read_groups
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, Output
+from offsetstream.cli.output import Column, Output, tell
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 
@@ -142,7 +142,8 @@ def describe_groups(
     _print(output, columns, list(zip(found, rows, strict=True)), verbose=verbose)
     missing = sorted(set(group) - {described.group_id for described in found})
     for group_id in missing:
-        click.echo(f"\nError: Consumer group '{group_id}' does not exist.", err=not output.is_text)
+        click.echo(err=not output.is_text)
+        tell(f"Error: Consumer group '{group_id}' does not exist.", err=not output.is_text)
     if missing:
         click.get_current_context().exit(1)
 
@@ -187,6 +188,8 @@ def _print(output: Output, columns: tuple[Column, ...], found: list[tuple[Group,
 def _say_state(group: Group) -> None:
     """Write what Kafka's tool says of a state to stderr."""
     if group.row["state"] == "Empty":
-        click.echo(f"\nConsumer group '{group.group_id}' has no active members.", err=True)
+        click.echo(err=True)
+        tell(f"Consumer group '{group.group_id}' has no active members.")
     elif group.row["state"] in _REBALANCING:
-        click.echo(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", err=True)
+        click.echo(err=True)
+        tell(f"Warning: Consumer group '{group.group_id}' is rebalancing.")

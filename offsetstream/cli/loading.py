@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import click
-
+from offsetstream.cli.output import tell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.lookup import Lookup
 
@@ -16,7 +15,7 @@ def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> N
     """Write to stderr how many offsets partitions are loaded, unless all are, and whether the groups' are."""
     rows = lookup.rows("offsets_partitions", ["offsets_partition", "load_state"])
     for line in loading_lines({row["offsets_partition"]: row["load_state"] for row in rows}, group_ids or ()):
-        click.echo(line, err=True)
+        tell(line)
 
 
 def loading_lines(states: dict[int, str], group_ids: Collection[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
@@ -40,7 +41,7 @@ class OneLineErrors(click.Command):
         try:
             return super().invoke(ctx)
         except OffsetstreamError as error:
-            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
+            tell(f"Error: {' '.join(str(error).splitlines())}")
             ctx.exit(error.exit_code)
 
 

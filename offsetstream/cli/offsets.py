@@ -8,7 +8,7 @@ import click
 
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import output_of, output_options, tables_option
-from offsetstream.cli.output import Column
+from offsetstream.cli.output import Column, tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
@@ -82,7 +82,7 @@ def list_offsets(
     output.table(_LIST, [_list_row(row) for row in (_current(found) if output.is_text else found)])
     missing = sorted(set(group) - {row["group_id"] for row in found})
     for group_id in missing:
-        click.echo(f"Error: group '{group_id}' has no such committed offset.", err=True)
+        tell(f"Error: group '{group_id}' has no such committed offset.")
     if missing:
         click.get_current_context().exit(1)
 

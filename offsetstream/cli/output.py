@@ -17,6 +17,10 @@ Row = Mapping[str, Any]
 
 _MISSING = "-"
 _PLAIN_CSV = re.compile(r"[^\x00-\x1f\x7f\",]+")
+# What JSON may hold as it is, but ends a line or moves the cursor for some who read it.
+_UNSAFE_JSON = re.compile("[\x7f-\x9f\u2028\u2029]")
+# A longer cell stands out of its column: padding all others to 32,767 characters would make gigabytes of spaces.
+_WIDEST = 250
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,25 @@ class Output:
             raise UsageError(f"cannot write {self.file}: {error.strerror}; name another file by --file") from error
 
 
+def printable(text: str) -> str:
+    """Return the text with what would move the cursor, or not be seen, as Python writes it: an id may hold anything."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def tell(line: str, *, err: bool = True) -> None:
+    """Write a line for a person, to stderr or to stdout."""
+    click.echo(printable(line), err=err)
+
+
 def _text_lines(block: Block) -> Iterable[str]:
     columns = [column for column in block.columns if column.heading is not None]
     lines = [[str(column.heading) for column in columns]]
     lines += [[_text_cell(row.get(column.name)) for column in columns] for row in block.rows]
-    widths = [max(column.width, *(len(line[at]) for line in lines)) for at, column in enumerate(columns)]
+    lengths = ((len(line[at]) for line in lines) for at in range(len(columns)))
+    widths = [
+        max(column.width, *(length for length in of_column if length <= _WIDEST))
+        for column, of_column in zip(columns, lengths, strict=True)
+    ]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         yield " ".join(cells).rstrip(" ") + "\n"
@@ -95,14 +113,12 @@ def _text_cell(value: Any) -> str:
         return _MISSING
     if isinstance(value, bool):
         return str(value).lower()
-    text = str(value)
-    # A group id may hold anything; what would move the cursor is shown as Python writes it.
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return printable(str(value))
 
 
 def _json(names: Sequence[str], rows: Sequence[Row]) -> str:
     objects = (json.dumps({name: row.get(name) for name in names}, ensure_ascii=False) for row in rows)
-    text = ",\n  ".join(objects)
+    text = _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", ",\n  ".join(objects))
     return f"[\n  {text}\n]\n" if text else "[]\n"
 
 

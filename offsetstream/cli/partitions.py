@@ -8,7 +8,7 @@ import click
 
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import output_of, output_options, tables_option
-from offsetstream.cli.output import Column
+from offsetstream.cli.output import Column, tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup, Row
@@ -101,7 +101,7 @@ def partitions(*, wanted: tuple[int, ...], events: bool, tables: str, **options:
         output.table(_PARTITIONS, [_shown(row | _computed(row)) for row in found])
     missing = sorted(set(wanted) - {row["offsets_partition"] for row in found})
     for number in missing:
-        click.echo(f"Error: the tables have no offsets partition {number}.", err=True)
+        tell(f"Error: the tables have no offsets partition {number}.")
     if missing:
         click.get_current_context().exit(1)
 

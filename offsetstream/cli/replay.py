@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
+from offsetstream.cli.output import tell
 from offsetstream.cli.segments import open_partitions, warn
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.readers import JsonObject
@@ -132,7 +133,7 @@ def _load(cache: GroupMetadataCache, number: int | None, log: Iterable[RecordBat
     if result.problem is not None:
         warn(f"{name}: a broker logs an error: {result.problem}")
     if result.status == "failed":
-        click.echo(f"Error: {name} failed to load: {result.error}", err=True)
+        tell(f"Error: {name} failed to load: {result.error}")
     return result.status == "failed"
 
 

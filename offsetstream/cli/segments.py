@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
+from offsetstream.cli.output import tell
 from offsetstream.codec.log_folders import LogPartition, find_partitions
 from offsetstream.errors import UsageError
 
@@ -21,4 +20,4 @@ def open_partitions(places: Sequence[str], wanted: Sequence[int] = ()) -> list[L
 
 def warn(note: str) -> None:
     """Tell on stderr what the output does not show."""
-    click.echo(f"Warning: {note}", err=True)
+    tell(f"Warning: {note}")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, Output
+from offsetstream.cli.output import Column, Output, tell
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.location import TablesLocation
@@ -72,7 +72,7 @@ def _asking(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Calla
         try:
             ask = stack.enter_context(kafka_admin(bootstrap_server, properties)).answers
         except EnvironmentNotReadyError as error:
-            click.echo(f"Asking by confluent-kafka, which sees no share and streams groups: {error}", err=True)
+            tell(f"Asking by confluent-kafka, which sees no share and streams groups: {error}")
             ask = ConfluentAdmin(bootstrap_server, properties).answers
         yield ask
 
@@ -82,12 +82,12 @@ def _print(result: Comparison, output: Output) -> None:
         output.table(_COLUMNS, [_row(found.difference, found.explanation) for found in result.found])
         return
     for found in result.found:
-        click.echo(f"{found.difference}" + (f" (explained: {found.explanation})" if found.explanation else ""))
+        tell(f"{found.difference}" + (f" (explained: {found.explanation})" if found.explanation else ""), err=False)
     explained = sum(found.explanation is not None for found in result.found)
     differences = f"{len(result.found) - explained} unexplained differences, {explained} explained"
-    click.echo(f"{result.groups} groups compared: {differences}", err=True)
+    tell(f"{result.groups} groups compared: {differences}")
     for group_id in result.groups_not_compared:
-        click.echo(f"Not compared: {group_id}", err=True)
+        tell(f"Not compared: {group_id}")
 
 
 def _row(difference: Any, explanation: str | None) -> dict[str, Any]:

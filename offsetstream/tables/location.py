@@ -5,6 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from offsetstream.errors import UsageError
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether the text can be written as UTF-8: it has no lone surrogate, as Python makes of other bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 @dataclass(frozen=True)
 class TablesLocation:
@@ -14,7 +25,12 @@ class TablesLocation:
 
     @classmethod
     def parse(cls, text: str) -> TablesLocation:
-        """Return the location that a user named: a URI as it is, a local path made absolute."""
+        """Return the location that a user named: a URI as it is, a local path made absolute.
+
+        UsageError for a name that is not UTF-8, which neither Delta nor Spark takes.
+        """
+        if not is_utf8(text):
+            raise UsageError(f"the name of the folder {text} is not UTF-8: name another one")
         if "://" in text:
             return cls(text.rstrip("/"))
         return cls(str(Path(text).expanduser().absolute()))

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import TablesLocation, is_utf8
 
 Row = dict[str, Any]
 Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the values wanted
@@ -79,9 +79,11 @@ class Lookup:
 
 
 def _is_one_of(column: str, values: Collection[str] | Collection[int]) -> duckdb.Expression:
-    if not values:
+    # What is not UTF-8, as a command line may be, is in no table.
+    possible = [value for value in values if not isinstance(value, str) or is_utf8(value)]
+    if not possible:
         return ConstantExpression(False)
-    return ColumnExpression(column).isin(*(ConstantExpression(value) for value in values))
+    return ColumnExpression(column).isin(*(ConstantExpression(value) for value in possible))
 
 
 def _expression(column: str, existing: Sequence[str]) -> duckdb.Expression:

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cli.output import Block, Column, Output
+from offsetstream.cli.output import Block, Column, Output, printable
 from offsetstream.errors import UsageError
 
 COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))
@@ -74,6 +75,46 @@ def test_blocks_are_one_list_for_machines(capsysbinary: pytest.CaptureFixture[by
 def test_what_would_move_the_cursor_is_shown_and_not_sent(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     Output().table([Column("x", "X")], [{"x": "a\nb\x00\x1b[31m\tü😀"}])
     assert capsysbinary.readouterr().out.decode() == "X\na\\nb\\x00\\x1b[31m\\tü😀\n"
+
+
+def test_a_very_long_cell_does_not_widen_its_column(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    rows = [{"x": "g" * 32_767, "y": 1}, {"x": "h" * 250, "y": 2}, {"x": "i", "y": 3}]
+    Output().table([Column("x", "X"), Column("y", "Y")], rows)
+    lines = capsysbinary.readouterr().out.decode().splitlines()
+    assert [len(line) for line in lines] == [252, 32_767 + 2, 252, 252]
+    assert [line.split() for line in lines[1:]] == [[row["x"], str(row["y"])] for row in rows]
+
+
+@settings(max_examples=200)
+@given(st.lists(st.text(), min_size=1))
+def test_text_is_a_line_a_row_whatever_the_cells_hold(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[str]
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "text"
+    Output(file=str(file)).table([Column("a", "A"), Column("b", "B")], [{"a": cell, "b": "end"} for cell in cells])
+    lines = file.read_bytes().decode().removesuffix("\n").split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert [line.endswith("end") for line in lines] == [False, *[True] * len(cells)]
+
+
+@settings(max_examples=200)
+@given(st.text())
+def test_what_is_told_is_one_line_of_what_can_be_seen(text: str) -> None:
+    shown = printable(f"Error: group '{text}' is not there.")
+    assert shown.isprintable()
+    assert shown.encode()
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_json_is_a_line_a_row_for_everyone(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
+    lines = written("json", values, tmp_path_factory.getbasetemp() / "json").decode().splitlines()
+    assert (lines[0], lines[-1], len(lines)) == ("[", "]", len(values) + 2)
+    assert all(not unicodedata.category(character).startswith("Cc") for line in lines for character in line)
+
+
+def test_a_lone_surrogate_is_written_as_json_writes_it(tmp_path: Path) -> None:
+    assert json.loads(written("json", ["\udcff"], tmp_path / "x"))[0]["a"] == "\udcff"
+    assert written("csv", ["\udcff"], tmp_path / "x") == b"a,b\r\n\\udcff,1\r\n"
 
 
 def written(output_format: str, values: list[str], file: Path) -> bytes:

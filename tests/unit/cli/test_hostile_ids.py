@@ -1,0 +1,103 @@
+"""Group ids, client ids, topics and metadata that nobody would choose, in everything that commands print."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.delta import append_rows
+from tests.unit.cli.conftest import PARTITIONS, Run, assigned, commit, group, member, write_states
+
+IDS = (
+    *("", " ", " lead", "tab\t", "nul\0nul", "a,b", "line\nfeed", "cr\rlf\r\n", 'q"uo"te', "it's", "--group", "%s{}"),
+    *("\x1b[31mred\x1b]0;title\x07", "\x9b31m", "a\x85b", "a\u2028b", "\u202eright to left", "\ufeffmark", "null"),
+    # As long as Kafka's strings may be: 32,767 bytes.
+    *("g" * 32_767, "\x7f" * 32_767, "😀" * 8191, "\U0010ffff" * 8191),
+)
+VIEWS: tuple[tuple[str, ...], ...] = (
+    ("groups", "list"),
+    ("offsets", "list"),
+    ("groups", "describe", "--all-groups"),
+    ("groups", "describe", "--all-groups", "--members", "--verbose"),
+    ("groups", "describe", "--all-groups", "--state"),
+)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every id as a group with a member, and as whatever else of it a client may name; half of them rebalance."""
+    root = tmp_path_factory.mktemp("hostile")
+    states = dict(zip(IDS, ["Assigning", "Stable"] * len(IDS), strict=False))
+    fields = {key: {"client_id": key, "client_host": key, "group_instance_id": key} for key in IDS}
+    append_rows(root, "groups", [group(key, "Consumer", states[key], 1, protocol=key) for key in IDS])
+    append_rows(root, "group_members", [member(key, f"m{key}", **fields[key]) for key in IDS])
+    append_rows(root, "member_assignments", [row for key in IDS for row in assigned(key, f"m{key}", 0, 1, topic=key)])
+    append_rows(root, "committed_offsets", [commit(key, key, 0, 5, metadata=key) for key in IDS])
+    write_states(root, ["OWNED"] * PARTITIONS)
+    return root
+
+
+def as_json(text: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(text)
+    return rows
+
+
+def as_csv(text: str) -> list[dict[str, Any]]:
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+
+
+def is_harmless(result: Result) -> bool:
+    return all(line.isprintable() for line in [*result.stdout.split("\n"), *result.stderr.split("\n")])
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_shows_all_groups(run: Run, tables: Path, view: tuple[str, ...]) -> None:
+    text = run(*view, tables=tables)
+    assert text.exit_code == 0
+    assert is_harmless(text)
+    parsers: dict[str, Callable[[str], list[dict[str, Any]]]] = {"json": as_json, "csv": as_csv}
+    for output_format, parse in parsers.items():
+        result = run(*view, "--output", output_format, tables=tables)
+        assert result.exit_code == 0
+        assert {row["group"] for row in parse(result.stdout_bytes.decode())} == set(IDS)
+
+
+@pytest.mark.parametrize("group_id", IDS, ids=lambda group_id: ascii(group_id[:12]))
+def test_each_group_is_found_by_its_id(run: Run, tables: Path, group_id: str) -> None:
+    for command in (("groups", "describe", "--members"), ("offsets", "list"), ("coordinator",)):
+        result = run(*command, f"--group={group_id}", "--output", "json", tables=tables)
+        assert {row["group"] for row in as_json(result.stdout)} == {group_id}
+        text = run(*command, f"--group={group_id}", tables=tables)
+        assert is_harmless(text)
+
+
+def test_an_id_that_is_not_there_is_told_without_its_escapes(run: Run, tables: Path) -> None:
+    for command in (("groups", "describe"), ("offsets", "list")):
+        result = run(*command, "--group=no\x1b[2J\nsuch", tables=tables)
+        assert result.exit_code == 1
+        assert "'no\\x1b[2J\\nsuch'" in result.output
+        assert is_harmless(result)
+
+
+def test_a_command_line_that_is_not_utf8(tables: Path) -> None:
+    """In a process of its own, whose arguments are bytes."""
+    arguments: tuple[str | bytes, ...] = ("groups", "describe", "--tables", str(tables), "--group", b"\xff\x1b[31m")
+    done = subprocess.run([sys.executable, "-m", "offsetstream", *arguments], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == b"\nError: Consumer group '\\udcff\\x1b[31m' does not exist.\n"
+
+
+@pytest.mark.parametrize("command", [("groups", "list"), ("run", "--bootstrap-server", "127.0.0.1:1"), ("stop",)])
+def test_a_folder_that_is_not_utf8(run: Run, command: tuple[str, ...]) -> None:
+    result = run(*command, "--tables", "\udcff")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: the name of the folder \\udcff is not UTF-8: name another one\n",
+    )
