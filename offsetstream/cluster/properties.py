@@ -1,30 +1,73 @@
-"""A Kafka client properties file (``--command-config``) for both clients: Spark's Java one and librdkafka."""
+"""A Kafka client properties file (``--command-config``) for both clients: Spark's Java one and librdkafka.
+
+What bears on security is translated or refused, never left out in silence: the two clients must not connect in
+different ways by the same file.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import javaproperties
 
+from offsetstream.cluster.sasl import sasl_config
+from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
 
-# As Java's StreamTokenizer reads them, Kafka's JaasConfig being built on it: quoted with escapes, or a bare word.
-_JAAS_OPTION = re.compile(r"""(\w[\w.]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"'=]+))""")
-_JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
-_JAAS_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-# Java's names that librdkafka has too; it needs no others to ask what we ask.
-_JAVA_TO_LIBRDKAFKA = {
-    "ssl.truststore.location": "ssl.ca.location",
-    "ssl.truststore.certificates": "ssl.ca.pem",
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-    "ssl.keystore.key": "ssl.key.pem",
-    "ssl.key.password": "ssl.key.password",
-    "sasl.mechanism": "sasl.mechanism",
-    "security.protocol": "security.protocol",
-    "client.id": "client.id",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SAME = ("client.id", "client.dns.lookup")
+_HOST_CHECK = "ssl.endpoint.identification.algorithm"
+_TLS_VERSIONS = "ssl.enabled.protocols"
+# Translated elsewhere, or of no consequence to librdkafka: intervals, names of Java's own algorithms at their defaults,
+# what only brokers read.
+_TAKEN = (
+    "ssl.truststore.",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.refresh.",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.retry.backoff.",
+    "sasl.kerberos.",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.",
+    "sasl.oauthbearer.jwks.",
+)
+_HARMLESS = {
+    "ssl.protocol": {"TLS", "TLSv1.2", "TLSv1.3"},  # ssl.enabled.protocols is what counts
+    "ssl.trustmanager.algorithm": {"PKIX"},
+    "ssl.keymanager.algorithm": {"SunX509", "PKIX"},
+}
+_ADVICE = {
+    "ssl.cipher.suites": "restrict them on the brokers' listener",
+    "config.providers": "write the values themselves into a file that only its owner may read",
+    "sasl.oauthbearer.client.credentials.": "give clientId and clientSecret in sasl.jaas.config",
+    "sasl.oauthbearer.scope": "give scope in sasl.jaas.config",
+    "sasl.client.callback.handler.class": "log in by a mechanism that needs no Java class of its own",
+}
+# What the job itself decides: Spark refuses some of these, and another group.id would need other rights.
+_NOT_FOR_SPARK = {
+    "client.id",
+    "bootstrap.servers",
+    "group.id",
+    "group.instance.id",
+    "auto.offset.reset",
+    "enable.auto.commit",
+    "isolation.level",
+    "key.deserializer",
+    "value.deserializer",
+    "interceptor.classes",
 }
 
 
@@ -36,47 +79,53 @@ def read_properties(path: str | None) -> dict[str, str]:
         with Path(path).open("rb") as file:
             return dict(javaproperties.load(file))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        # Of a broken escape the error has the text, which may be of a password.
+        reason = error.strerror if isinstance(error, OSError) else r"a \u escape without four hexadecimal digits"
         raise UsageError(f"cannot read the client properties {path}: {reason}") from error
 
 
 def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties as options of Spark's Kafka source: each name with ``kafka.`` before it."""
-    return {f"kafka.{name}": value for name, value in properties.items() if name != "client.id"}
+    return {f"kafka.{name}": value for name, value in properties.items() if name not in _NOT_FOR_SPARK}
 
 
 def librdkafka_config(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties in librdkafka's words; UsageError for one that it cannot have."""
-    config: dict[str, str] = {}
-    for name, value in properties.items():
-        if name in _JAVA_TO_LIBRDKAFKA:
-            config[_JAVA_TO_LIBRDKAFKA[name]] = value
-    if config.get("ssl.endpoint.identification.algorithm") == "":
-        config["ssl.endpoint.identification.algorithm"] = "none"
-    for kind in ("truststore", "keystore"):
-        if f"ssl.{kind}.location" in properties and properties.get(f"ssl.{kind}.type", "JKS").upper() != "PEM":
-            raise UsageError(
-                f"ssl.{kind}.location must be a PEM file, with ssl.{kind}.type=PEM: both clients read that"
-            )
-    if "ssl.keystore.location" in properties:
-        config |= {
-            "ssl.certificate.location": properties["ssl.keystore.location"],
-            "ssl.key.location": properties["ssl.keystore.location"],
-        }
-    return config | _credentials(properties.get("sasl.jaas.config"))
+    """Return the properties in librdkafka's words; keys and certificates are in it as PEM, read now.
+
+    Raises UsageError for a property of security that librdkafka cannot have, or that Kafka's Java client refuses.
+    """
+    given = {name: value.strip() for name, value in properties.items() if value.strip() or name == _HOST_CHECK}
+    protocol = given.get("security.protocol", _PROTOCOLS[0]).upper()
+    if protocol not in _PROTOCOLS:
+        raise UsageError(f"security.protocol is none of {', '.join(_PROTOCOLS)}")
+    has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
+    relevant = ("security.", "config.", *(["ssl."] if has_tls else []), *(["sasl."] if has_sasl else []))
+    for name, value in given.items():
+        if name.startswith(relevant) and not _is_translated(name, value):
+            raise UsageError(f"{name} of the client properties has no counterpart in librdkafka: {_advice(name)}")
+    config = {name: given[name] for name in _SAME if name in given} | {"security.protocol": protocol}
+    return config | (_tls_config(given) if has_tls else {}) | (sasl_config(given) if has_sasl else {})
 
 
-def _credentials(jaas: str | None) -> dict[str, str]:
-    if jaas is None:
-        return {}
-    options = {name: _unescape(quoted or single) or bare for name, quoted, single, bare in _JAAS_OPTION.findall(jaas)}
-    wanted = {"username": "sasl.username", "password": "sasl.password"}
-    return {wanted[name]: value for name, value in options.items() if name in wanted}
+def _is_translated(name: str, value: str) -> bool:
+    return name in ("security.protocol", _HOST_CHECK, _TLS_VERSIONS) or (
+        name.startswith(_TAKEN) or value in _HARMLESS.get(name, ())
+    )
 
 
-def _unescape(text: str) -> str:
-    return _JAAS_ESCAPE.sub(lambda found: _escaped(found[1]), text)
+def _advice(name: str) -> str:
+    return next((advice for known, advice in _ADVICE.items() if name.startswith(known)), "leave it out")
 
 
-def _escaped(code: str) -> str:
-    return chr(int(code, 8)) if code.isdigit() and code[0] < "8" else _JAAS_ESCAPES.get(code, code)
+def _tls_config(given: Mapping[str, str]) -> dict[str, str]:
+    versions = given.get(_TLS_VERSIONS, "TLSv1.2").replace(" ", "").split(",")
+    if "TLSv1.2" not in versions:
+        raise UsageError(
+            f"{_TLS_VERSIONS} leaves out TLSv1.2, which librdkafka cannot: add it, or turn it off on the brokers"
+        )
+    check = given.get(_HOST_CHECK, "https").lower()
+    if check not in ("https", ""):
+        raise UsageError(f"{_HOST_CHECK} must be https, or empty for no check of the brokers' names")
+    certificates = trusted_certificates(given)
+    trusted = {} if certificates is None else {"ssl.ca.pem": certificates}
+    return {_HOST_CHECK: check or "none", **trusted, **own_certificate(given)}

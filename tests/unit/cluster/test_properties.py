@@ -3,10 +3,21 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from offsetstream.cluster.jaas import parse_login
 from offsetstream.cluster.properties import librdkafka_config, read_properties, spark_options
 from offsetstream.errors import UsageError
+from tests.certificates import sign
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+TOKENS = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": HANDLER,
+    "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+    "sasl.jaas.config": f"{OAUTH} clientId='me' clientSecret='sesame' scope=\"a b\" extension_pool='p1';",
+}
 
 
 def file(tmp_path: Path, text: str) -> str:
@@ -15,8 +26,13 @@ def file(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
+def sasl(**properties: str) -> dict[str, str]:
+    return librdkafka_config({"security.protocol": "SASL_PLAINTEXT", **properties})
+
+
 def credentials(jaas: str) -> dict[str, str]:
-    return librdkafka_config({"sasl.jaas.config": jaas})
+    found = sasl(**{"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas})
+    return {name: found[name] for name in ("sasl.username", "sasl.password")}
 
 
 def test_no_file_means_no_properties() -> None:
@@ -47,8 +63,8 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 def test_a_broken_escape(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read the client properties") as raised:
-        read_properties(file(tmp_path, "a=\\u12"))
-    assert "\n" not in str(raised.value)
+        read_properties(file(tmp_path, "password=a\\u12x"))
+    assert "u12" not in str(raised.value)
 
 
 def test_sparks_options_are_kafkas_with_a_prefix() -> None:
@@ -56,52 +72,177 @@ def test_sparks_options_are_kafkas_with_a_prefix() -> None:
     assert spark_options(given) == {"kafka.security.protocol": "SSL", "kafka.sasl.jaas.config": "x;"}
 
 
+def test_what_the_job_decides_is_no_option() -> None:
+    given = {"group.id": "mine", "auto.offset.reset": "earliest", "isolation.level": "x", "request.timeout.ms": "5"}
+    assert spark_options(given) == {"kafka.request.timeout.ms": "5"}
+
+
 def test_only_what_librdkafka_knows_reaches_it() -> None:
-    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "client.id": "me", "fetch.max.wait.ms": "5"}
-    expected = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "client.id": "me"}
-    assert librdkafka_config(given) == expected
-    AdminClient({**librdkafka_config(given), "sasl.username": "u", "sasl.password": "p"})  # it takes them
+    given = {"security.protocol": "ssl", "client.id": "me", "fetch.max.wait.ms": "5", "ssl.cipher.suites": ""}
+    found = librdkafka_config(given)
+    assert found == {
+        "security.protocol": "SSL",
+        "client.id": "me",
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+    AdminClient(found)  # it takes them
 
 
-def test_no_check_of_the_brokers_name() -> None:
+def test_no_properties_are_plaintext() -> None:
+    assert librdkafka_config({}) == {"security.protocol": "PLAINTEXT"}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("", "none"), ("https", "https"), ("HTTPS", "https")])
+def test_the_check_of_the_brokers_name(ours: str, theirs: str) -> None:
     name = "ssl.endpoint.identification.algorithm"
-    assert librdkafka_config({name: ""}) == {name: "none"}
-    assert librdkafka_config({name: "https"}) == {name: "https"}
+    assert librdkafka_config({"security.protocol": "SSL", name: ours})[name] == theirs
 
 
-@pytest.mark.parametrize("kind", ["truststore", "keystore"])
-@pytest.mark.parametrize("type_", [None, "JKS", "PKCS12"])
-def test_a_store_that_librdkafka_cannot_read_is_refused(kind: str, type_: str | None) -> None:
-    given = {f"ssl.{kind}.location": "/x"} | ({f"ssl.{kind}.type": type_} if type_ else {})
-    with pytest.raises(UsageError, match=rf"ssl\.{kind}\.location must be a PEM file, with ssl\.{kind}\.type=PEM"):
-        librdkafka_config(given)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites .* restrict them on the brokers' listener"),
+        ({"ssl.engine.factory.class": "x"}, "ssl.engine.factory.class .* has no counterpart in librdkafka"),
+        ({"ssl.provider": "BCFIPS"}, "ssl.provider"),
+        ({"ssl.protocol": "SSLv3"}, "ssl.protocol"),
+        ({"ssl.trustmanager.algorithm": "SunX509"}, "ssl.trustmanager.algorithm"),
+        ({"ssl.a.thing.of.kafka.9": "x"}, "ssl.a.thing.of.kafka.9 .* leave it out"),
+        ({"security.providers": "x"}, "security.providers"),
+        ({"config.providers": "env"}, "config.providers .* write the values themselves"),
+        ({"ssl.enabled.protocols": "TLSv1.3"}, "ssl.enabled.protocols leaves out TLSv1.2"),
+        ({"ssl.endpoint.identification.algorithm": "LDAPS"}, "must be https, or empty"),
+    ],
+)
+def test_what_librdkafka_cannot_have_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        librdkafka_config({"security.protocol": "SSL", **given})
 
 
-@pytest.mark.parametrize("type_", ["PEM", "pem"])
-def test_pem_files(type_: str) -> None:
-    trusted = {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": type_}
-    assert librdkafka_config(trusted) == {"ssl.ca.location": "/ca.pem"}
-    own = {"ssl.keystore.location": "/me.pem", "ssl.keystore.type": type_, "ssl.key.password": "secret"}
-    assert librdkafka_config(own) == {
-        "ssl.certificate.location": "/me.pem",
-        "ssl.key.location": "/me.pem",
-        "ssl.key.password": "secret",
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ssl.enabled.protocols": "TLSv1.2,TLSv1.3", "ssl.protocol": "TLSv1.3"},
+        {"ssl.keymanager.algorithm": "SunX509", "ssl.trustmanager.algorithm": "PKIX"},
+        {"sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka"},  # of no use without SASL
+    ],
+)
+def test_what_changes_nothing_is_left_out(given: dict[str, str]) -> None:
+    assert librdkafka_config({"security.protocol": "SSL", **given}) == librdkafka_config({"security.protocol": "SSL"})
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", f"kafkashaded.{SCRAM}")]
+)
+def test_a_user_with_a_password(mechanism: str, module: str) -> None:
+    found = sasl(**{"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} username=alice password='p';"})
+    expected = {"sasl.mechanism": mechanism, "sasl.username": "alice", "sasl.password": "p"}
+    assert found == {"security.protocol": "SASL_PLAINTEXT", **expected}
+    AdminClient(found)
+
+
+def test_a_token_from_an_endpoint() -> None:
+    found = sasl(**TOKENS)
+    assert found == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "sesame",
+        "sasl.oauthbearer.scope": "a b",
+        "sasl.oauthbearer.extensions": "pool=p1",
     }
 
 
-def test_pem_in_the_properties_themselves() -> None:
-    given = {
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": "CA",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": "CHAIN",
-        "ssl.keystore.key": "KEY",
+def test_the_certificates_of_an_endpoint() -> None:
+    pem = sign("root", is_authority=True).pem
+    jaas = f"{OAUTH} clientId=me clientSecret=x ssl.truststore.type=PEM ssl.truststore.certificates='{one_line(pem)}';"
+    found = sasl(**TOKENS | {"sasl.jaas.config": jaas})
+    assert found["https.ca.pem"] == pem
+    assert "ssl.ca.pem" not in found
+
+
+def one_line(pem: str) -> str:
+    return " ".join(pem.split("\n"))
+
+
+def test_an_unsecured_token() -> None:
+    jaas = f'{OAUTH} unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="60";'
+    found = sasl(**{"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas})
+    assert found == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "principal=alice lifeSeconds=60",
     }
-    assert librdkafka_config(given) == {"ssl.ca.pem": "CA", "ssl.certificate.pem": "CHAIN", "ssl.key.pem": "KEY"}
 
 
-def test_no_jaas_no_credentials() -> None:
-    assert librdkafka_config({}) == {}
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "sasl.mechanism is GSSAPI .* set it to one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
+        ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{SCRAM} username=a password=b;"}, "goes with .*PlainLogin"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN};"}, "has no username and no password"),
+        (
+            {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{SCRAM} username=a password=b tokenauth=true;"},
+            "delegation tokens",
+        ),
+        (
+            {
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": f"{PLAIN} username=a password=b;",
+                "sasl.client.callback.handler.class": "x.Y",
+            },
+            "sasl.client.callback.handler.class .* needs no Java class",
+        ),
+        (TOKENS | {"sasl.login.callback.handler.class": "com.example.Mine"}, "which librdkafka cannot run"),
+        (TOKENS | {"sasl.login.callback.handler.class": ""}, "is not used without sasl.login.callback.handler.class"),
+        (TOKENS | {"sasl.oauthbearer.token.endpoint.url": "file:///token"}, "must be an http or https address"),
+        (TOKENS | {"sasl.jaas.config": f"{OAUTH} clientId=me;"}, "has no clientSecret"),
+        (TOKENS | {"sasl.jaas.config": f"{OAUTH} clientId=me clientSecret=x odd=x;"}, "odd in sasl.jaas.config"),
+        (
+            TOKENS | {"sasl.oauthbearer.client.credentials.client.secret": "sesame"},
+            "client.credentials.client.secret .* give clientId and clientSecret in sasl.jaas.config",
+        ),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{OAUTH};"},
+            "has no unsecuredLoginStringClaim_sub",
+        ),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{OAUTH} unsecuredLoginStringClaim_sub='a b';"},
+            "a space or a quote",
+        ),
+    ],
+)
+def test_a_login_that_librdkafka_cannot_have_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
+        sasl(**given)
+    assert "sesame" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "jaas",
+    [
+        "sesame",
+        f"{PLAIN} username=alice password=sesame",  # no semicolon
+        f'{PLAIN} username="alice" password="open sesame;',
+        f'{PLAIN} username="alice" password="open" sesame";',
+        f"{PLAIN} username=alice password=open@sesame;",
+        f"{PLAIN} username=alice password=1sesame;",
+        f"{PLAIN} username=alice password='open\nsesame';",
+        f"{PLAIN} username=a password=b; {PLAIN} username=a password=sesame;",
+    ],
+)
+def test_a_malformed_login_is_not_quoted(jaas: str) -> None:
+    with pytest.raises(UsageError, match=r"sasl\.jaas\.config of the client properties is not one login") as raised:
+        credentials(jaas)
+    assert "sesame" not in str(raised.value)
+
+
+def test_a_login_does_not_print_its_secrets() -> None:
+    assert "sesame" not in repr(parse_login(f"{PLAIN} username=alice password=sesame;"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""Kafka's SASL properties in librdkafka's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from offsetstream.cluster.jaas import Login, parse_login
+from offsetstream.cluster.stores import trusted_certificates
+from offsetstream.errors import UsageError
+
+# By the end of the class's name: Databricks has Kafka's classes under a name of its own.
+_MODULES = {
+    "PLAIN": ".plain.PlainLoginModule",
+    "SCRAM-SHA-256": ".scram.ScramLoginModule",
+    "SCRAM-SHA-512": ".scram.ScramLoginModule",
+    "OAUTHBEARER": ".oauthbearer.OAuthBearerLoginModule",
+}
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a property
+_HANDLER = "sasl.login.callback.handler.class"
+_FROM_ENDPOINT = ".OAuthBearerLoginCallbackHandler"
+_UNSECURED = ".OAuthBearerUnsecuredLoginCallbackHandler"
+_CREDENTIALS = {"clientId": "sasl.oauthbearer.client.id", "clientSecret": "sasl.oauthbearer.client.secret"}
+_EXTENSION = "extension_"
+_UNSECURED_OPTIONS = {
+    "unsecuredLoginStringClaim_sub": "principal",
+    "unsecuredLoginLifetimeSeconds": "lifeSeconds",
+    "unsecuredLoginPrincipalClaimName": "principalClaimName",
+    "unsecuredLoginScopeClaimName": "scopeClaimName",
+}
+
+
+def sasl_config(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return mechanism and credentials for librdkafka; UsageError, without a secret in it, where it cannot have them.
+
+    Raises UsageError too where Kafka's Java client would refuse the properties: Spark needs seconds to find out.
+    """
+    mechanism = properties.get("sasl.mechanism", "GSSAPI")
+    if mechanism not in _MODULES:
+        raise UsageError(
+            f"sasl.mechanism is {mechanism} (Kafka's default is GSSAPI): set it to one of {', '.join(_MODULES)}"
+        )
+    if "sasl.jaas.config" not in properties:
+        raise UsageError("sasl.jaas.config is missing: the login must be in the client properties themselves")
+    login = parse_login(properties["sasl.jaas.config"])
+    if not login.module.endswith(_MODULES[mechanism]):
+        raise UsageError(
+            f"sasl.jaas.config has the login module {login.module}, but sasl.mechanism={mechanism} goes with "
+            f"org.apache.kafka.common.security{_MODULES[mechanism]}"
+        )
+    translate = _token if mechanism == "OAUTHBEARER" else _password
+    return {"sasl.mechanism": mechanism, **translate(properties, login)}
+
+
+def _password(properties: Mapping[str, str], login: Login) -> dict[str, str]:
+    if _HANDLER in properties:
+        raise UsageError(f"{_HANDLER} is for OAUTHBEARER only: librdkafka runs no Java class; leave it out")
+    if login.options.get("tokenauth", "").lower() == "true":
+        raise UsageError("sasl.jaas.config has tokenauth: librdkafka has no delegation tokens; log in by a user")
+    missing = [name for name in ("username", "password") if name not in login.options]
+    if missing:
+        raise UsageError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    return {"sasl.username": login.options["username"], "sasl.password": login.options["password"]}
+
+
+def _token(properties: Mapping[str, str], login: Login) -> dict[str, str]:
+    handler = properties.get(_HANDLER, _UNSECURED)
+    if handler.endswith(_FROM_ENDPOINT):
+        return _from_endpoint(properties, login.options)
+    if not handler.endswith(_UNSECURED):
+        raise UsageError(f"{_HANDLER} is {handler}, which librdkafka cannot run: take Kafka's own{_FROM_ENDPOINT}")
+    if _TOKEN_URL in properties:
+        handler = f"org.apache.kafka.common.security.oauthbearer{_FROM_ENDPOINT}"
+        raise UsageError(f"{_TOKEN_URL} is not used without {_HANDLER}={handler}")
+    return _unsecured(login.options)
+
+
+def _from_endpoint(properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Return how to get a token by client credentials; the endpoint's certificates are options of the login module."""
+    url = properties.get(_TOKEN_URL, "")
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{_TOKEN_URL} must be an http or https address: librdkafka asks no other")
+    missing = [name for name in _CREDENTIALS if name not in options]
+    if missing:
+        raise UsageError(f"sasl.jaas.config has no {' and no '.join(missing)}")
+    config = {"sasl.oauthbearer.method": "oidc", _TOKEN_URL: url}
+    config |= {theirs: options[ours] for ours, theirs in _CREDENTIALS.items()}
+    if "scope" in options:
+        config["sasl.oauthbearer.scope"] = options["scope"]
+    if "sasl.oauthbearer.sub.claim.name" in properties:
+        config["sasl.oauthbearer.sub.claim.name"] = properties["sasl.oauthbearer.sub.claim.name"]
+    extensions = {name: value for name, value in options.items() if name.startswith(_EXTENSION)}
+    if extensions:
+        pairs = (f"{name.removeprefix(_EXTENSION)}={value}" for name, value in extensions.items())
+        config["sasl.oauthbearer.extensions"] = ",".join(pairs)
+    certificates = trusted_certificates(options)
+    if certificates is not None:
+        config["https.ca.pem"] = certificates
+    _refuse_others(options, {*_CREDENTIALS, *extensions, "scope"}, "ssl.truststore.")
+    return config
+
+
+def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
+    """Return how to make Kafka's unsecured token, which only brokers for tests take."""
+    if "unsecuredLoginStringClaim_sub" not in options:
+        raise UsageError("sasl.jaas.config has no unsecuredLoginStringClaim_sub, which names the user")
+    _refuse_others(options, set(_UNSECURED_OPTIONS))
+    if any(re.search(r'[\s"]', value) for value in options.values()):
+        raise UsageError("a value of sasl.jaas.config has a space or a quote, which librdkafka cannot have there")
+    words = " ".join(f"{_UNSECURED_OPTIONS[name]}={value}" for name, value in options.items())
+    return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": words}
+
+
+def _refuse_others(options: Mapping[str, str], known: set[str], known_prefix: str = "\0") -> None:
+    others = [name for name in options if name not in known and not name.startswith(known_prefix)]
+    if others:
+        raise UsageError(f"{others[0]} in sasl.jaas.config has no counterpart in librdkafka: leave it out")

@@ -1,0 +1,158 @@
+"""Java's key stores and trust stores as PEM, which librdkafka takes in memory: no copy of a key is left on disk."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
+from cryptography.x509 import Certificate
+
+from offsetstream.embedded.java import java_executable
+from offsetstream.errors import UsageError
+
+_JKS = bytes.fromhex("feedfeed")
+_TYPES = ("JKS", "PKCS12", "PEM")  # Java opens JKS and PKCS12 files by either name
+# As Kafka's DefaultSslEngineFactory finds them: within other text, and on one line too (KIP-651).
+_PEM = re.compile(r"-+BEGIN\s([^-]*(?:CERTIFICATE|PRIVATE KEY))-+\s*([A-Za-z0-9+/=\s]+)-+END\s[^-]*-+")
+_PEM_WIDTH = 64
+
+
+def trusted_certificates(properties: Mapping[str, str]) -> str | None:
+    """Return the certificates of ``ssl.truststore.*`` as PEM, None where there is no trust store.
+
+    Raises UsageError where the properties contradict each other, or the store cannot be read.
+    """
+    pem = _pem_of(properties, "truststore", "ssl.truststore.certificates")
+    if pem is not None:
+        certificates, _ = _blocks(pem)
+        if not certificates:
+            raise UsageError("the PEM of ssl.truststore.* holds no certificate")
+        return "".join(certificates)
+    location = properties.get("ssl.truststore.location")
+    if location is None:
+        return None
+    store = _load("truststore", location, properties)
+    if store.key is not None:
+        # Java trusts its certificate but not those above it, which a PKCS12 file does not tell apart here.
+        raise UsageError(f"ssl.truststore.location {location} holds a private key: make one of certificates only")
+    found = [each.certificate for each in store.additional_certs]
+    if not found:
+        raise UsageError(f"ssl.truststore.location {location} holds no certificate")
+    return _as_pem(found)
+
+
+def own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the client's certificate chain and private key of ``ssl.keystore.*`` in librdkafka's words; {} for none.
+
+    Raises UsageError as :func:`trusted_certificates` does.
+    """
+    pem = _pem_of(properties, "keystore", "ssl.keystore.certificate.chain", "ssl.keystore.key")
+    if pem is not None:
+        certificates, keys = _blocks(pem)
+        if not certificates or len(keys) != 1:
+            raise UsageError("the PEM of ssl.keystore.* must hold the certificate chain and one private key (PKCS#8)")
+        password = properties.get("ssl.key.password")
+        key = {"ssl.key.pem": keys[0]} | ({} if password is None else {"ssl.key.password": password})
+        return {"ssl.certificate.pem": "".join(certificates), **key}
+    location = properties.get("ssl.keystore.location")
+    if location is None:
+        return {}
+    store = _load("keystore", location, properties)
+    if store.key is None or store.cert is None:
+        raise UsageError(f"ssl.keystore.location {location} holds no private key with a certificate")
+    chain = _chain(store.cert.certificate, [each.certificate for each in store.additional_certs])
+    key_pem = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return {"ssl.certificate.pem": _as_pem(chain), "ssl.key.pem": key_pem.decode()}
+
+
+def _pem_of(properties: Mapping[str, str], kind: str, *inline: str) -> str | None:
+    """Return the PEM text of a store of type PEM, None of another type; the contradictions are those Kafka refuses."""
+    store_type = properties.get(f"ssl.{kind}.type", "JKS").upper()
+    location = properties.get(f"ssl.{kind}.location")
+    texts = [properties[name] for name in inline if name in properties]
+    if store_type not in _TYPES:
+        raise UsageError(f"ssl.{kind}.type must be one of {', '.join(_TYPES)}: librdkafka reads no other")
+    if texts and (store_type != "PEM" or location is not None):
+        raise UsageError(f"{inline[0]} needs ssl.{kind}.type=PEM, and no ssl.{kind}.location beside it")
+    if store_type != "PEM" or not (texts or location):
+        return None
+    if f"ssl.{kind}.password" in properties:
+        raise UsageError(f"ssl.{kind}.password is not for PEM: leave it out (a key's password is ssl.key.password)")
+    return "\n".join(texts) if location is None else _read(kind, location).decode("latin-1")
+
+
+def _read(kind: str, location: str) -> bytes:
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read ssl.{kind}.location {location}: {error.strerror}") from error
+
+
+def _blocks(pem: str) -> tuple[list[str], list[str]]:
+    """Return the certificates and the private keys, each as OpenSSL wants it: in lines."""
+    certificates: list[str] = []
+    keys: list[str] = []
+    for name, body in _PEM.findall(pem):
+        text = "".join(body.split())
+        lines = [text[at : at + _PEM_WIDTH] for at in range(0, len(text), _PEM_WIDTH)]
+        block = "\n".join([f"-----BEGIN {name}-----", *lines, f"-----END {name}-----", ""])
+        (certificates if name.endswith("CERTIFICATE") else keys).append(block)
+    return certificates, keys
+
+
+def _load(kind: str, location: str, properties: Mapping[str, str]) -> PKCS12KeyAndCertificates:
+    data, password = _read(kind, location), properties.get(f"ssl.{kind}.password")
+    if data.startswith(_JKS):
+        data, password = _from_jks(kind, location, password, properties.get("ssl.key.password"))
+    try:
+        return load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        raise UsageError(
+            f"ssl.{kind}.location {location} is no JKS or PKCS12 file, or ssl.{kind}.password does not open it "
+            f"(a file of PEM needs ssl.{kind}.type=PEM)"
+        ) from error
+
+
+def _from_jks(kind: str, location: str, password: str | None, key_password: str | None) -> tuple[bytes, str]:
+    """Return the store as PKCS12, by Java's keytool, and its new password; passwords reach keytool by files."""
+    new_password = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory(prefix="offsetstream-store-") as private:  # 0700, gone when we return
+        folder = Path(private)
+        (folder / "new").write_text(new_password)
+        (folder / "old").write_text(password or "", "utf-8")
+        keytool = str(java_executable().resolve().with_name("keytool"))
+        command = [keytool, "-J-Dfile.encoding=UTF-8", "-J-Duser.language=en", "-importkeystore", "-noprompt"]
+        command += ["-srckeystore", location, "-srcstoretype", "JKS", "-destkeystore", str(folder / "store")]
+        command += ["-deststoretype", "PKCS12", "-deststorepass:file", str(folder / "new")]
+        # A store without a password, and a key with one of its own, are asked for on standard input.
+        answers = "\n"
+        if password is not None:
+            command += ["-srcstorepass:file", str(folder / "old")]
+            answers = f"{key_password or ''}\n" * 3
+        done = subprocess.run(command, input=answers, capture_output=True, text=True, check=False)
+        if done.returncode != 0 or not (folder / "store").exists():
+            said = next((line for line in done.stdout.splitlines() if "error" in line), "keytool failed")
+            raise UsageError(
+                f"cannot read ssl.{kind}.location {location} (JKS): {said}; check ssl.{kind}.password and "
+                "ssl.key.password"
+            )
+        return (folder / "store").read_bytes(), new_password
+
+
+def _chain(leaf: Certificate, others: list[Certificate]) -> list[Certificate]:
+    """Return the leaf and those that signed it, in order: what a broker that trusts only the root must be shown."""
+    by_subject = {each.subject: each for each in others}
+    chain = [leaf]
+    while (issuer := by_subject.pop(chain[-1].issuer, None)) is not None:
+        chain.append(issuer)
+    return chain
+
+
+def _as_pem(certificates: Iterable[Certificate]) -> str:
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)

@@ -1,0 +1,105 @@
+"""Stores as PEM; the JKS ones, which need Java, are in tests/kafka/test_security.py."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.stores import own_certificate, trusted_certificates
+from offsetstream.errors import UsageError
+from tests.certificates import KEY_PASSWORD, STORE_PASSWORD, sign
+
+ROOT = sign("root", is_authority=True)
+BETWEEN = sign("between", ROOT, is_authority=True)
+ALICE = sign("alice", BETWEEN)
+
+
+def one_line(pem: str) -> str:
+    """As a properties file has it whose lines end in a backslash."""
+    return " ".join(pem.split("\n"))
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_no_stores() -> None:
+    assert trusted_certificates({}) is None
+    assert own_certificate({}) == {}
+
+
+@pytest.mark.parametrize("fold", [str, one_line])
+def test_pem_in_the_properties(fold: Callable[[str], str]) -> None:
+    both, key = ROOT.pem + BETWEEN.pem, ALICE.key_pem(KEY_PASSWORD)
+    assert trusted_certificates({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": fold(both)}) == both
+    given = {
+        "ssl.keystore.type": "pem",
+        "ssl.keystore.certificate.chain": fold(ALICE.chain),
+        "ssl.keystore.key": fold(key),
+        "ssl.key.password": KEY_PASSWORD,
+    }
+    expected = {"ssl.certificate.pem": ALICE.chain, "ssl.key.pem": key, "ssl.key.password": KEY_PASSWORD}
+    assert own_certificate(given) == expected
+
+
+def test_pem_in_files(tmp_path: Path) -> None:
+    words = "Bag Attributes\n    friendlyName: grüß\n"
+    trusted = written(tmp_path / "ca.pem", words + ROOT.pem)
+    assert trusted_certificates({"ssl.truststore.type": "PEM", "ssl.truststore.location": trusted}) == ROOT.pem
+    own = written(tmp_path / "own.pem", ALICE.key_pem() + words + ALICE.chain)
+    expected = {"ssl.certificate.pem": ALICE.chain, "ssl.key.pem": ALICE.key_pem()}
+    assert own_certificate({"ssl.keystore.type": "PEM", "ssl.keystore.location": own}) == expected
+
+
+@pytest.mark.parametrize("store_type", [None, "JKS", "PKCS12", "pkcs12"])
+def test_a_pkcs12_key_store_gives_its_chain_and_key(tmp_path: Path, store_type: str | None) -> None:
+    """Java opens a PKCS12 file by the name JKS too, which is Kafka's default."""
+    place = {"ssl.keystore.location": str(ALICE.pkcs12(tmp_path / "own.p12")), "ssl.keystore.password": STORE_PASSWORD}
+    found = own_certificate(place | ({"ssl.keystore.type": store_type} if store_type else {}))
+    assert found["ssl.certificate.pem"] == ALICE.pem + BETWEEN.pem + ROOT.pem
+    key = load_pem_private_key(found["ssl.key.pem"].encode(), None)
+    assert key.public_key() == ALICE.certificate.public_key()
+    AdminClient({"security.protocol": "SSL", **found})  # librdkafka checks that the key is that of the certificate
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ssl.truststore.location": "none"}, "cannot read ssl.truststore.location none: No such file"),
+        ({"ssl.truststore.location": "pem"}, "a file of PEM needs ssl.truststore.type=PEM"),
+        ({"ssl.truststore.location": "p12"}, "is no JKS or PKCS12 file, or ssl.truststore.password does not open it"),
+        ({"ssl.truststore.location": "p12", "ssl.truststore.password": STORE_PASSWORD}, "holds a private key"),
+        ({"ssl.truststore.location": "empty", "ssl.truststore.type": "PEM"}, "holds no certificate"),
+        ({"ssl.truststore.location": "pem", "ssl.truststore.type": "BKS"}, "must be one of JKS, PKCS12, PEM"),
+        ({"ssl.truststore.certificates": ROOT.pem}, "ssl.truststore.certificates needs ssl.truststore.type=PEM"),
+        (
+            {"ssl.truststore.certificates": "x", "ssl.truststore.location": "pem", "ssl.truststore.type": "PEM"},
+            "and no ssl.truststore.location beside it",
+        ),
+        (
+            {"ssl.truststore.location": "pem", "ssl.truststore.type": "PEM", "ssl.truststore.password": "x"},
+            "ssl.truststore.password is not for PEM",
+        ),
+        ({"ssl.keystore.location": "p12", "ssl.keystore.password": "wrong-sesame"}, "ssl.keystore.password does not"),
+        ({"ssl.keystore.location": "pem", "ssl.keystore.type": "PEM"}, "and one private key"),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_its_property(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ALICE.pkcs12(tmp_path / "p12")
+    written(tmp_path / "pem", ROOT.pem)
+    written(tmp_path / "empty", "")
+    with pytest.raises(UsageError) as raised:
+        librdkafka_config({"security.protocol": "SSL", **given})
+    assert message in str(raised.value)
+    assert "sesame" not in str(raised.value)
+
+
+def test_stores_are_not_read_where_there_is_no_tls() -> None:
+    assert librdkafka_config({"ssl.truststore.location": "none"}) == {"security.protocol": "PLAINTEXT"}
