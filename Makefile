@@ -3,10 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check unit lock format bench-load clean
+.PHONY: help install demo test check unit lock format bench-load crash-matrix clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 install: ## Make the environment in .venv
 	@test -n "$(PYTHON)" || { echo "offsetstream: Python 3.11 is not installed: install it" >&2; exit 1; }
@@ -37,6 +37,9 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 
 bench-load: install ## Measure the first load of a million commits
 	@$(BIN)/python -m benchmarks.first_load
+
+crash-matrix: install ## Kill the job at every file that it makes, and start it again (hours; SAMPLE=5 for a part)
+	@$(BIN)/python -m tests.reliability.crash_matrix $(if $(SAMPLE),--sample $(SAMPLE))
 
 clean: ## Remove the environment and what tests and checks left
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,230 @@
+"""The crash matrix: the job is killed at the n-th file that it makes, and started again (design, rule 8).
+
+By command, with every n or a part of them: ``python -m tests.reliability.crash_matrix --help``; a seeded sample runs in
+the suite (tests/kafka/test_crash_matrix.py). The killed job is a process as users start it. What starts again is the
+same job in the session of this process, so that a kill costs one start of Spark; every third kill is followed by a
+second one, of the process that was to recover.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import click
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.workload import Workload, run_workload
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream.session import local_session
+from offsetstream.tables.lease import request_reload
+from tests.kafka.jobs import JobRunner
+from tests.reliability.file_watch import FileWatch
+from tests.reliability.job_process import JobProcess
+from tests.reliability.truth import HistoryRows, behind, differences, history_rows, read_topic
+
+_GROUPS = 30
+_DELETED = 5
+_END_SECONDS = 0.5  # without a new file, once the job has ended
+_LOOK_SECONDS = 0.2
+TWICE = 2  # which of three kills is followed by another
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A job that was killed after it had made ``at`` files; ``late`` more were there when it was dead.
+
+    ``last`` is the file at which it was killed; None if the job had ended by itself before.
+    """
+
+    scenario: str
+    at: int
+    late: int
+    last: Path | None
+
+
+@dataclass
+class Figures:
+    """What a run came to."""
+
+    kills: list[Kill] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        exact = sum(kill.late == 0 for kill in self.kills)
+        scenarios = sorted({kill.scenario for kill in self.kills})
+        return (
+            f"{len(self.kills)} kills ({exact} before another file was made) in {len(scenarios)} scenarios "
+            f"({', '.join(scenarios)}); differences: {len(self.differences)}"
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the job does in a scenario: so many files, and these rows of history, where it is not killed."""
+
+    matrix: CrashMatrix
+    scenario: str
+    files: int
+    history: HistoryRows
+
+    def points(self, sample: int | None, seed: int) -> list[int]:
+        """At which files to kill: at every one, or at a seeded sample of them."""
+        every = range(1, self.files + 1)
+        return list(every) if sample is None else sorted(Random(f"{seed} {self.scenario}").sample(every, sample))
+
+    def crash(self, *at: int) -> tuple[list[Kill], list[str]]:
+        """Kill the job at its n-th file, and the next ones that are to recover at theirs; then let one recover.
+
+        Returns the kills, and what is wrong with the tables after all.
+        """
+        self.matrix.restore()
+        kills = [self.matrix.kill(self.scenario, each) for each in at]
+        wrong, told = self.matrix.recover(), self.matrix.history()
+        wrong += [
+            f"not as without a crash: {told.get(key)}" for key, row in self.history.items() if told.get(key) != row
+        ]
+        self.matrix.figures.differences += [f"{self.scenario}: {each}" for each in wrong]
+        return kills, wrong
+
+
+class CrashMatrix:
+    """A broker with a workload, tables in the state before a scenario's step, and kills in that step."""
+
+    def __init__(self, kafka: EmbeddedKafka, workload: Workload, spark: SparkSession, folder: Path) -> None:
+        self._server = kafka.bootstrap_server
+        self._workload = workload
+        self.folder, self._before = folder / "job", folder / "before"
+        self.folder.mkdir()
+        self._runner = JobRunner(spark, self._server, self.folder)
+        self._cluster = Cluster(self._server)
+        self.figures = Figures()
+
+    @contextmanager
+    def scenario(self, name: str) -> Iterator[Step]:
+        """Bring topic and tables to where the scenario's step begins. Scenarios are taken in their order.
+
+        Each begins where the one before it has ended, which is after a crash and the recovery.
+        """
+        SCENARIOS[name](self)
+        shutil.copytree(self.folder, self._before)
+        with FileWatch(self.folder) as watch:
+            self._runner.run_once()
+            files = sum(1 for _ in watch.made(_END_SECONDS))
+        yield Step(self, name, files, self.history())
+        shutil.rmtree(self._before)
+
+    def restore(self) -> None:
+        """Bring the tables and checkpoints back to where the step begins."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(self._before, self.folder)
+
+    def kill(self, scenario: str, at: int) -> Kill:
+        """Start a job on the tables as they are, and kill it at its n-th file."""
+        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once") as job:
+            made, last = 0, None
+            while last is None and job.process.poll() is None:
+                for path in watch.made(_LOOK_SECONDS):
+                    made += 1
+                    if made == at:
+                        job.kill()
+                        last = path.relative_to(self.folder)
+                        break
+            late = sum(1 for _ in watch.made(_END_SECONDS))
+            if last is None:
+                assert job.ended() == 0, job.said()
+        killed = Kill(scenario, at, late, last)
+        if last is not None:
+            self.figures.kills.append(killed)
+        return killed
+
+    def recover(self) -> list[str]:
+        """Start the job again, in the session of this process; returns what is wrong with the tables then."""
+        ends = read_topic(self._server)[1]
+        self._runner.run_once()
+        names = {topic.topic_id: topic.name for topic in self._cluster.topics()}
+        return [*behind(self._runner.tables, ends), *differences(self._runner.tables, self._server, names)]
+
+    def history(self) -> HistoryRows:
+        """What the history says of each record."""
+        return history_rows(self._runner.tables)
+
+    def first_load(self) -> None:
+        """No tables yet."""
+
+    def steady_state(self) -> None:
+        """A clean end; then members come and go, groups commit, transactions commit and abort."""
+        self._workload.more()
+
+    def group_deletion(self) -> None:
+        """Groups without members are deleted: a tombstone for each offset and for the group."""
+        admin = admin_client(self._server)
+        gone = sorted(self._workload.groups - set(self._workload.live_groups))[:_DELETED]
+        for future in admin.delete_consumer_groups(gone).values():
+            future.result(30)
+        self._workload.groups -= set(gone)
+
+    def reload(self) -> None:
+        """All partitions are asked to be loaded anew, and there are new commits as well."""
+        request_reload(self._runner.tables, [])
+        places = [TopicPartition("orders", number, 3) for number in (0, 1)]
+        commit_plainly(self._server, {f"before-reload-{number}": places for number in range(4)})
+
+
+SCENARIOS: dict[str, Callable[[CrashMatrix], None]] = {
+    "first load": CrashMatrix.first_load,
+    "steady state": CrashMatrix.steady_state,
+    "group deletion": CrashMatrix.group_deletion,
+    "reload": CrashMatrix.reload,
+}
+
+
+@contextmanager
+def crash_matrix(spark: SparkSession, folder: Path, seed: int) -> Iterator[CrashMatrix]:
+    """A broker of its own, with a workload that lives on."""
+    with (
+        EmbeddedKafka() as kafka,
+        run_workload(kafka.bootstrap_server, groups=_GROUPS, seed=seed, say=lambda _line: None) as workload,
+    ):
+        yield CrashMatrix(kafka, workload, spark, folder)
+
+
+def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
+    """Kill at each of the points; every third time what was to recover is killed there too."""
+    for number, at in enumerate(points):
+        kills, wrong = step.crash(*([at, at] if number % 3 == TWICE else [at]))
+        for kill in kills:
+            say(f"{step.scenario}: killed at file {kill.at} of {step.files}: {kill.last or 'it had ended'}")
+        for each in wrong:
+            say(f"  {each}")
+
+
+@click.command()
+@click.option("--scenario", "names", multiple=True, type=click.Choice(list(SCENARIOS)), help="Only these; repeatable.")
+@click.option("--sample", type=int, metavar="N", help="A seeded sample of so many kills in each scenario.")
+@click.option("--seed", default=1, show_default=True, help="Of the workload and of the sample.")
+def main(names: tuple[str, ...], sample: int | None, seed: int) -> None:
+    """Kill the job at the n-th file that it makes, for every n of every scenario; prints figures."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        local_session("local[2]") as spark,
+        crash_matrix(spark, Path(folder), seed) as matrix,
+    ):
+        for name in SCENARIOS:
+            with matrix.scenario(name) as step:
+                run(step, step.points(sample, seed) if not names or name in names else [], click.echo)
+        click.echo(str(matrix.figures))
+    raise SystemExit(bool(matrix.figures.differences))
+
+
+if __name__ == "__main__":
+    main()

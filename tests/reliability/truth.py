@@ -1,0 +1,150 @@
+"""What the tables must hold: the records that an independent read_committed consumer sees, and the model's replay."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from deltalake import DeltaTable
+
+from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.coordinator import GroupMetadataCache
+from offsetstream.embedded.clients import QUIET
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.verify.records import disagreements, read_records
+from tests.conformance.state_rows import snapshot, without_empty_assignments
+
+TOPIC = "__consumer_offsets"
+PARTITIONS = 50
+Records = dict[int, list[LogRecord]]  # by offsets partition
+HistoryRows = dict[tuple[str, int, int], dict[str, Any]]  # by table, offsets partition and record offset
+STATE = ("groups", "group_members", "member_assignments", "committed_offsets")
+_WHO_WROTE = {"checkpoint_id", "batch_id", "written_day"}
+_POLL_SECONDS = 0.2
+
+
+def read_topic(bootstrap_server: str) -> tuple[Records, dict[int, int]]:
+    """Read the whole topic with read_committed; the records, and where each partition ended (exclusive)."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_server,
+            "group.id": "independent-list",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        },
+        logger=QUIET,
+    )
+    consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    found, ends = defaultdict[int, list[LogRecord]](list), dict[int, int]()
+    while len(ends) < PARTITIONS:
+        for message in consumer.consume(1000, _POLL_SECONDS):
+            if message.error():  # the end of a partition
+                ends[message.partition()] = message.offset()
+                continue
+            ends.pop(message.partition(), None)
+            record = LogRecord(message.offset(), message.timestamp()[1], message.key(), message.value())
+            found[message.partition()].append(record)
+    consumer.close()
+    return dict(found), ends
+
+
+def up_to(records: Records, ends: Mapping[int, int]) -> Records:
+    """The records below the given ends (exclusive)."""
+    return {number: [each for each in own if each.offset < ends.get(number, 0)] for number, own in records.items()}
+
+
+def differences(tables: TablesLocation, bootstrap_server: str, topic_names: Mapping[str, str]) -> list[str]:
+    """How the tables differ from what is in the topic up to where they say they are; nothing if they do not.
+
+    Groups, members, assignments and offsets are those of the model; each record is in its history table once; every
+    column of the state follows from the history; each event is there once.
+    """
+    partitions = rows(tables, "offsets_partitions")
+    applied = {row["offsets_partition"]: row["next_offset"] or 0 for row in partitions}
+    records = up_to(read_topic(bootstrap_server)[0], applied)
+    return [
+        *(f"not loaded: {row}" for row in partitions if row["load_state"] != "OWNED"),
+        *state_differences(tables, records, topic_names),
+        *history_differences(tables, records),
+        *(str(each) for each in disagreements(read_records(tables))),
+        *twice(tables, "partition_events"),
+        *(repeated for name in STATE for repeated in twice(tables, name)),
+    ]
+
+
+def behind(tables: TablesLocation, ends: Mapping[int, int]) -> list[str]:
+    """The partitions that are not applied up to the given ends."""
+    applied = {row["offsets_partition"]: row["next_offset"] or 0 for row in rows(tables, "offsets_partitions")}
+    return [f"partition {n}: {applied.get(n)} < {end}" for n, end in ends.items() if applied.get(n, 0) < end]
+
+
+def state_differences(tables: TablesLocation, records: Records, topic_names: Mapping[str, str]) -> list[str]:
+    """How the state tables differ from the model that replayed the records."""
+    cache = GroupMetadataCache("new")
+    for number, own in records.items():
+        loaded = cache.load_partition(number, _batches(own))
+        assert loaded.error is None, loaded.error
+    expected = without_empty_assignments(cache.snapshot(topic_names))
+    got = snapshot({name: rows(tables, name) for name in STATE})
+    return [
+        f"{kind}: {what}: {each}"
+        for kind in ("groups", "offsets")
+        for what, some, others in (("lacking", expected, got), ("beyond", got, expected))
+        for each in some[kind]
+        if each not in others[kind]
+    ]
+
+
+def history_differences(tables: TablesLocation, records: Records) -> list[str]:
+    """How the records in the history tables differ from those of the topic: each is there once, in its table."""
+    expected: dict[str, Counter[tuple[int, int]]] = {"offset_commits": Counter(), "group_records": Counter()}
+    for number, own in records.items():
+        for record in own:
+            expected[table_of(record)][number, record.offset] += 1
+    expected["undecodable_records"] = Counter()
+    found = {name: Counter(_places(rows(tables, name))) for name in expected}
+    return [
+        *(f"{name}: lacking {place}" for name in expected for place in expected[name] - found[name]),
+        *(f"{name}: beyond {place}" for name in expected for place in found[name] - expected[name]),
+    ]
+
+
+def table_of(record: LogRecord) -> str:
+    """The history table of a record: its key's first number is its kind, 0 and 1 are commits (reference 1)."""
+    assert record.key is not None
+    return "offset_commits" if int.from_bytes(record.key[:2], "big") in {0, 1} else "group_records"
+
+
+def history_rows(tables: TablesLocation) -> HistoryRows:
+    """What the history says of each record, whoever wrote it."""
+    return {
+        (name, *place): {column: value for column, value in row.items() if column not in _WHO_WROTE}
+        for name in ("offset_commits", "group_records")
+        for row in rows(tables, name)
+        for place in _places([row])
+    }
+
+
+def twice(tables: TablesLocation, table: str) -> list[str]:
+    """The keys of a table that it has more than once."""
+    key = load_schema(table).key
+    counted = Counter(tuple(row[name] for name in key) for row in rows(tables, table))
+    return [f"{table}: {count} times {place}" for place, count in counted.items() if count > 1]
+
+
+def rows(tables: TablesLocation, table: str) -> list[dict[str, Any]]:
+    return read_rows(DeltaTable(tables.table(table)))
+
+
+def _places(of: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    return [(row["offsets_partition"], row["record_offset"]) for row in of]
+
+
+def _batches(records: Iterable[LogRecord]) -> Iterator[RecordBatch]:
+    for record in records:
+        yield RecordBatch(record.offset, record.offset + 1, (record,))
