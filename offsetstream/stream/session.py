@@ -1,4 +1,8 @@
-"""The Spark session of the job: connectors, and the settings that the job needs or that make it fast."""
+"""The Spark session of the job: connectors, and the settings that the job needs or that make it fast.
+
+All settings are here, each with its reason. A user's own settings win over all but :data:`REQUIRED`, wherever they are
+made: by ``--conf`` of ``run`` and of spark-submit, or in ``spark-defaults.conf``.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import javaproperties
 import pyspark
 from py4j.protocol import Py4JError
+from pyspark import SparkConf
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.artifacts import resolve
@@ -28,21 +35,28 @@ REQUIRED = {
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-# Before the session starts; a user's own settings win.
+# Before the session starts: Delta's SQL.
 STATIC: dict[str, Any] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _CORES = os.cpu_count() or 2
-# Small state and small batches: few tasks, for each costs a tenth of a second. A user's own settings win.
 PREFERRED = {
+    # State and batches are small, and each task costs a tenth of a second: of Spark's 200, nearly all would be empty.
     "spark.sql.shuffle.partitions": str(max(2, _CORES)),
+    # Delta's own log has few entries; by default it is spread over 50 tasks.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # The codec works on whole columns: its cost of a batch is nearly the same for 10,000 records, Spark's default.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # One file for each append, whatever the user's default is for tables of another kind.
     "spark.sql.files.maxRecordsPerFile": "0",
 }
+# Of ``run``, whose Spark is in its own process.
 _LOCAL = {
+    "spark.master": "local[*]",
+    # Enough for a load of any size: it is read in parts of five million records (load.MAX_OFFSETS_AT_ONCE).
     "spark.driver.memory": "2g",
+    # Nothing listens to the network.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -53,16 +67,19 @@ _LOCAL = {
         " -XX:+UseParallelGC"
     ),
 }
+# Where a user names more than ours, both are needed.
+_LISTS = ("spark.jars", "spark.sql.extensions")
 
 
-def local_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
+def local_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Start the session of ``offsetstream run``: Spark in this process's own JVM, its connectors resolved and cached.
 
-    ``conf`` are the user's settings, which win. Raises EnvironmentNotReadyError where Java or a connector is missing.
+    ``conf`` are the user's settings, which win over spark-defaults.conf, and this over ours. Raises
+    EnvironmentNotReadyError where Java or a connector is missing.
     """
-    jars = ",".join(str(path) for path in resolve(connectors()))
-    settings: dict[str, Any] = _LOCAL | STATIC | PREFERRED | {"spark.jars": jars} | dict(conf or {}) | REQUIRED
-    builder = SparkSession.builder.appName("offsetstream").master(master).config(map=settings)
+    given = _spark_defaults() | dict(conf or {}) | ({"spark.master": master} if master else {})
+    ours = _LOCAL | STATIC | PREFERRED | {"spark.jars": ",".join(str(path) for path in resolve(connectors()))}
+    builder = SparkSession.builder.appName("offsetstream").config(map=_settings(ours, given) | REQUIRED)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # The JVM inherits "ignore": a SIGTERM for the whole process group must not end it under our running batch.
@@ -73,9 +90,28 @@ def local_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
         signal.signal(signal.SIGTERM, previous)
 
 
+def _spark_defaults() -> dict[str, str]:
+    """Return the settings of the user's spark-defaults.conf: what is set in code, as ours, would win over it."""
+    home: str = _find_spark_home()  # type: ignore[no-untyped-call]  # PySpark has none for it
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
+    file = Path(folder) / "spark-defaults.conf"
+    if not file.exists():
+        return {}
+    found: dict[str, str] = javaproperties.loads(file.read_text("utf-8"))  # the format that Spark reads it in
+    return {name: value.strip() for name, value in found.items()}
+
+
+def _settings(ours: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return our settings and the given ones, which win; lists are joined."""
+    joined = {name: f"{ours[name]},{given[name]}" for name in _LISTS if name in ours and name in given}
+    return {**ours, **given, **joined}
+
+
 def submitted_session() -> SparkSession:
     """Return the session that spark-submit or Databricks gives, prepared for the job."""
-    return prepare(SparkSession.builder.appName("offsetstream").config(map=STATIC).getOrCreate())
+    given = dict(SparkConf().getAll())
+    settings = {name: value for name, value in _settings(STATIC, given).items() if name in STATIC}
+    return prepare(SparkSession.builder.appName("offsetstream").config(map=settings).getOrCreate())
 
 
 def prepare(spark: SparkSession) -> SparkSession:

@@ -1,0 +1,74 @@
+"""A user's settings win over the job's, wherever they are made; each session needs a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from offsetstream.embedded.artifacts import resolve
+from offsetstream.stream.session import PREFERRED, connectors
+
+SHOWN = (
+    "spark.sql.shuffle.partitions",
+    "spark.databricks.delta.snapshotPartitions",
+    "spark.sql.execution.arrow.maxRecordsPerBatch",
+    "spark.sql.session.timeZone",
+    "spark.driver.memory",
+    "spark.app.of.user",
+)
+SHOW = """
+import json
+from offsetstream.stream import session
+spark = %s
+print(json.dumps({name: spark.conf.get(name, None) for name in %r}))
+"""
+DEFAULTS = """
+spark.sql.shuffle.partitions             7
+spark.databricks.delta.snapshotPartitions=3
+spark.sql.session.timeZone               Asia/Tokyo
+spark.driver.memory                      1g
+spark.app.of.user                        of spark-defaults
+"""
+
+
+def shown(command: list[str], folder: Path) -> dict[str, Any]:
+    (folder / "spark-defaults.conf").write_text(DEFAULTS)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        check=False,
+        env=os.environ | {"PATH": path, "SPARK_CONF_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def won(found: dict[str, Any]) -> None:
+    assert found == {
+        "spark.sql.shuffle.partitions": "7",  # of spark-defaults.conf, not ours
+        "spark.databricks.delta.snapshotPartitions": "5",  # of the command line, not of spark-defaults.conf
+        "spark.sql.execution.arrow.maxRecordsPerBatch": PREFERRED["spark.sql.execution.arrow.maxRecordsPerBatch"],
+        "spark.sql.session.timeZone": "UTC",  # without which the job would be wrong
+        "spark.driver.memory": "1g",
+        "spark.app.of.user": "of spark-defaults",
+    }
+
+
+def test_in_a_session_of_our_own(tmp_path: Path) -> None:
+    start = "session.local_session('local[1]', {'spark.databricks.delta.snapshotPartitions': '5'})"
+    won(shown([sys.executable, "-c", SHOW % (start, SHOWN)], tmp_path))
+
+
+def test_in_the_session_of_spark_submit(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(SHOW % ("session.submitted_session()", SHOWN))
+    jars = ["--jars", ",".join(str(jar) for jar in resolve(connectors()))]
+    conf = ["--conf", "spark.databricks.delta.snapshotPartitions=5"]
+    won(shown(["spark-submit", "--master", "local[1]", *jars, *conf, str(script)], tmp_path))
