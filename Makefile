@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check unit lock format bench-load crash-matrix clean
+.PHONY: help install demo test check unit lock format bench crash-matrix clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -35,8 +35,8 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file requirements.lock
 
-bench-load: install ## Measure the first load of a million commits
-	@$(BIN)/python -m benchmarks.first_load
+bench: install ## Measure everything beside its peers, and write docs/benchmarks.md
+	@$(BIN)/python -m benchmarks --save
 
 crash-matrix: install ## Kill the job at every file that it makes, and start it again (hours; SAMPLE=5 for a part)
 	@$(BIN)/python -m tests.reliability.crash_matrix $(if $(SAMPLE),--sample $(SAMPLE))

@@ -1,1 +1,1 @@
-"""Measurements, each a command: what offsetstream costs, beside a peer in the same run."""
+"""Measurements: what offsetstream costs, each beside a peer in the same run (`make bench`)."""

@@ -1,19 +1,20 @@
 """How fast the codec decodes offset commits on one core, beside a plain `struct` loop over the same records.
 
-Versions 0-4 mixed, tombstones among them, 1 % of the records broken in several ways. Run it with
-`python -m benchmarks.codec`; it prints records per second for both and their ratio, the best of several rounds each.
+Versions 0-4 mixed, tombstones among them, 1 % of the records broken in several ways.
 """
 
-import argparse
 import random
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from benchmarks.results import Result, Samples
 from offsetstream.codec import decode_records
 
+ROWS = ("codec",)
+_RECORDS, _BATCH, _ROUNDS = 300_000, 100_000, 5  # the job's batches are as large
 Records = list[tuple[bytes, bytes | None]]
 _TOPIC_IDS = [random.Random(seed).randbytes(16) for seed in range(40)]
 
@@ -131,28 +132,19 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=300_000)
-    parser.add_argument("--batch", type=int, default=100_000, help="records in an Arrow batch (default: the job's)")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    records = make_records(options.records)
+def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001 - as all suites have it
+    """Decode the same records both ways, by turns."""
+    records = make_records(round(_RECORDS * scale))
     keys, values = [key for key, _ in records], [value for _, value in records]
     key_column, value_column = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
-    batches = [
-        (key_column.slice(at, options.batch), value_column.slice(at, options.batch))
-        for at in range(0, len(keys), options.batch)
-    ]
+    batches = [(key_column.slice(at, _BATCH), value_column.slice(at, _BATCH)) for at in range(0, len(keys), _BATCH)]
     pa.set_cpu_count(1)
-    columns, loop = [], []
-    for _ in range(options.rounds):
-        columns.append(_seconds(lambda: [decode_records(*batch) for batch in batches]))
-        loop.append(_seconds(lambda: struct_loop(keys, values)))
-    print(f"offsetstream.codec   {options.records / min(columns):12,.0f} records/s")
-    print(f"plain struct loop    {options.records / min(loop):12,.0f} records/s")
-    print(f"ratio                {min(loop) / min(columns):12.1f}")
-
-
-if __name__ == "__main__":
-    main()
+    columns, loop = list[float](), list[float]()
+    for _ in range(_ROUNDS):
+        columns.append(len(keys) / _seconds(lambda: [decode_records(*batch) for batch in batches]) / 1e6)
+        loop.append(len(keys) / _seconds(lambda: struct_loop(keys, values)) / 1e6)
+    ours, theirs = (
+        Samples.of("codec", "M records/s", columns),
+        Samples.of("struct loop", "M records/s", loop),
+    )
+    yield Result.ratio("codec", ours, theirs, f"{len(keys):,} records in Arrow batches of {_BATCH:,}, processor time")

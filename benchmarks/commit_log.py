@@ -1,31 +1,90 @@
-"""Fills __consumer_offsets with commits such as brokers of 4.1 and later write them, for measurements."""
+"""Fills __consumer_offsets with what brokers of 4.1 and later write: commits, and now and then a group's members."""
 
+from __future__ import annotations
+
+import base64
 import struct
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from confluent_kafka import Producer
 
+from offsetstream.codec.consumer_protocol import encode_assignment, encode_subscription
+from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 
 TOPIC = "__consumer_offsets"
+OFFSETS_PARTITIONS = 50
+CLIENT_TOPIC = "clicks"
 _PARTITIONS_PER_GROUP = 100
+_COMMITS_PER_GROUP_RECORD = 3000
+_MEMBERS = 3
+Records = Iterator[tuple[int, bytes, bytes]]  # offsets partition, key, value
 
 
-def make_offsets_topic(bootstrap_server: str) -> None:
-    """Make the broker create the topic, as any first commit does."""
-    topic = NewTopic("clicks", 1, 1)
-    admin = AdminClient({"bootstrap.servers": bootstrap_server})
-    admin.create_topics([topic])[topic.topic].result(30)
-    consumer = Consumer({"bootstrap.servers": bootstrap_server, "group.id": "first"})
-    first_commit = retry(retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(30), wait=wait_fixed(0.5))
-    first_commit(consumer.commit)(offsets=[TopicPartition(topic.topic, 0, 0)], asynchronous=False)
-    consumer.close()
+@dataclass(frozen=True)
+class Groups:
+    """The groups of a log: each has committed offsets (cells) of 100 partitions, the last one perhaps fewer.
+
+    ``hot``: the one offsets partition that they are all in; without it each is where brokers put it.
+    """
+
+    cells: int
+    hot: int | None = None
+
+    def group(self, number: int) -> str:
+        """Return the name of a group."""
+        return f"bench-{number}" if self.hot is None else _names_in(self.hot, self.count)[number]
+
+    @cached_property
+    def _homes(self) -> list[int]:
+        return [partition_for(self.group(number), OFFSETS_PARTITIONS) for number in range(self.count)]
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return [
+            _key(self.group(cell // _PARTITIONS_PER_GROUP), cell % _PARTITIONS_PER_GROUP) for cell in range(self.cells)
+        ]
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return -(-self.cells // _PARTITIONS_PER_GROUP)
+
+    def commits(self, first: int, count: int, stride: int = 1) -> Records:
+        """Yield commits number ``first`` and on, each of the cell ``stride`` cells after the one before."""
+        now, homes, keys = int(time.time() * 1000), self._homes, self._keys
+        for number in range(first, first + count):
+            cell = number * stride % self.cells
+            yield homes[cell // _PARTITIONS_PER_GROUP], keys[cell], _value(number, now)
+
+    def members(self, first: int, count: int) -> Records:
+        """Yield group records number ``first`` and on: after a rebalance, each with members that have partitions."""
+        for number in range(first, first + count):
+            group = self.group(number % self.count)
+            yield partition_for(group, OFFSETS_PARTITIONS), *_group_record(group, generation=number)
+
+    def log(self, commits: int, first: int = 0) -> Records:
+        """Yield commits number ``first`` and on in turn, and one group record for each 3,000 of them."""
+        for at in range(first, first + commits, _COMMITS_PER_GROUP_RECORD):
+            yield from self.members(at // _COMMITS_PER_GROUP_RECORD, 1)
+            yield from self.commits(at, min(_COMMITS_PER_GROUP_RECORD, first + commits - at))
+
+    def one_per_partition(self, count: int) -> list[int]:
+        """Return up to so many cells, each in another offsets partition."""
+        found = {home: number * _PARTITIONS_PER_GROUP for number, home in enumerate(self._homes)}
+        return sorted(found.values())[:count]
 
 
-def write_commits(bootstrap_server: str, records: int, cells: int, partitions: int = 50) -> None:
-    """Write `records` commits over `cells` (group, topic, partition), in turn; brokers let only this client do so."""
+def records_in(commits: int) -> int:
+    """Return how many records :meth:`Groups.log` has."""
+    return commits + -(-commits // _COMMITS_PER_GROUP_RECORD)
+
+
+def write(bootstrap_server: str, records: Records) -> None:
+    """Write the records; brokers let only a client of this name do so."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_server,
@@ -35,14 +94,10 @@ def write_commits(bootstrap_server: str, records: int, cells: int, partitions: i
             "queue.buffering.max.messages": 500_000,
         }
     )
-    keys = [_key(cell) for cell in range(cells)]
-    homes = [partition_for(_group(cell), partitions) for cell in range(cells)]
-    now = int(time.time() * 1000)
-    for number in range(records):
-        cell = number % cells
+    for number, (partition, key, value) in enumerate(records):
         while True:
             try:
-                producer.produce(TOPIC, key=keys[cell], value=_value(number, now), partition=homes[cell])
+                producer.produce(TOPIC, key=key, value=value, partition=partition)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -52,15 +107,48 @@ def write_commits(bootstrap_server: str, records: int, cells: int, partitions: i
         raise RuntimeError("the broker did not take all records within two minutes")
 
 
-def _group(cell: int) -> str:
-    return f"bench-{cell // _PARTITIONS_PER_GROUP}"
+@cache
+def _names_in(partition: int, count: int) -> list[str]:
+    """Return names of groups that are all in one offsets partition."""
+    names = list[str]()
+    number = 0
+    while len(names) < count:
+        if partition_for(f"bench-{number}", OFFSETS_PARTITIONS) == partition:
+            names.append(f"bench-{number}")
+        number += 1
+    return names
 
 
-def _key(cell: int) -> bytes:
-    group, topic = _group(cell).encode(), b"clicks"
-    partition = cell % _PARTITIONS_PER_GROUP
+def _key(group_id: str, partition: int) -> bytes:
+    group, topic = group_id.encode(), CLIENT_TOPIC.encode()
     return struct.pack(f">hh{len(group)}sh{len(topic)}si", 1, len(group), group, len(topic), topic, partition)
 
 
 def _value(number: int, time_ms: int) -> bytes:
     return struct.pack(">hqiBqB", 4, number, 7, 1, time_ms + number, 0)  # no metadata, no tags
+
+
+def _group_record(group_id: str, generation: int) -> tuple[bytes, bytes]:
+    members = [_member(f"consumer-{number}-of-{group_id}", number, generation) for number in range(_MEMBERS)]
+    data = {"protocolType": "consumer", "generation": generation, "protocol": "range", "leader": members[0]["memberId"]}
+    state = {"currentStateTimestamp": int(time.time() * 1000), "members": members}
+    key, value = encode_record({"type": 2, "data": {"group": group_id}}, {"version": 3, "data": data | state})
+    if key is None or value is None:
+        raise ValueError("a group record has a key and a value")
+    return key, value
+
+
+def _member(member_id: str, number: int, generation: int) -> dict[str, object]:
+    share = range((number + generation) % _MEMBERS, _PARTITIONS_PER_GROUP, _MEMBERS)
+    subscription = {"topics": [CLIENT_TOPIC], "userData": None}
+    assignment = {"assignedPartitions": [{"topic": CLIENT_TOPIC, "partitions": list(share)}], "userData": None}
+    return {
+        "memberId": member_id,
+        "groupInstanceId": None,
+        "clientId": "consumer",
+        "clientHost": "/127.0.0.1",
+        "rebalanceTimeout": 300_000,
+        "sessionTimeout": 45_000,
+        "subscription": base64.b64encode(encode_subscription(subscription, 0)).decode(),
+        "assignment": base64.b64encode(encode_assignment(assignment, 0)).decode(),
+    }

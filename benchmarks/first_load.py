@@ -1,69 +1,90 @@
-"""How long `offsetstream run --once` takes to load a topic of a million commits, history and state, from nothing.
+"""A topic of three million commits read in every way there is: by Spark, the job, dump, and Kafka's console consumer.
 
-Beside it, in the same run and on the same broker: Spark's own Kafka source reading the same records without decoding
-or writing anything. Run it with `make bench-load` or `python -m benchmarks.first_load --records 1000000`.
+The job's time is from the start of its load until it says that all partitions are loaded; each of the others is a whole
+process, less the time that it takes for one record or none.
 """
 
-import argparse
+from __future__ import annotations
+
+import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from deltalake import DeltaTable
+from benchmarks import decode_query
+from benchmarks.broker import empty_broker
+from benchmarks.commit_log import Groups, records_in, write
+from benchmarks.job import OFFSETSTREAM
+from benchmarks.load import load
+from benchmarks.results import Result, Samples, tell
+from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.kafka import DEFAULT_VERSION
 
-from benchmarks.commit_log import make_offsets_topic, write_commits
-from offsetstream.embedded.kafka import EmbeddedKafka
-
-_READ_ONLY = """
-import sys, time
-from offsetstream.cluster.client import Cluster
-from offsetstream.stream.session import local_session
-from offsetstream.stream.source import KafkaSource
-spark = local_session()
-ends = Cluster(sys.argv[1]).partition_ends(range(50))
-source = KafkaSource(sys.argv[1], {})
-started = time.monotonic()
-rows = source.read(
-    spark, {n: e.log_start_offset for n, e in ends.items()}, {n: e.last_stable_offset for n, e in ends.items()}
-)
-rows.write.format("noop").mode("overwrite").save()
-print(time.monotonic() - started)
-"""
+ROWS = ("decode", "first-load", "state-only", "dump")
+_COMMITS, _CELLS, _ROUNDS, _DECODE_ROUNDS = 3_000_000, 32_000, 2, 4
+_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
+_NO_HISTORY = ("--no-history",)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--cells", type=int, default=32_000)
-    arguments = parser.parse_args()
-    with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder:
-        make_offsets_topic(kafka.bootstrap_server)
-        write_commits(kafka.bootstrap_server, arguments.records, arguments.cells)
-        print(f"{arguments.records:,} commits of {arguments.cells:,} cells are in the topic", flush=True)
-        whole = _load(kafka.bootstrap_server, Path(folder))
-        read = _read_only(kafka.bootstrap_server)
-    print(f"offsetstream run --once, whole process: {whole:.1f} s")
-    print(f"Spark's Kafka source alone, without its start: {read:.1f} s")
+def measure(wanted: set[str], scale: float) -> Iterator[Result]:
+    """Measure on one broker, by turns."""
+    commits, groups = round(_COMMITS * scale), Groups(round(_CELLS * scale))
+    with empty_broker() as kafka, tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
+        server, folder = kafka.bootstrap_server, Path(name)
+        dump_start = _seconds(_dump(server), folder) if "dump" in wanted else 0.0
+        write(server, groups.log(commits))
+        if "decode" in wanted:
+            yield _decode(server)
+        if wanted & {"first-load", "state-only", "dump"}:
+            yield from _against_console(wanted, server, folder, groups, commits, dump_start)
 
 
-def _load(bootstrap_server: str, folder: Path) -> float:
-    tables = folder / "tables"
-    command = [sys.executable, "-m", "offsetstream", "run", "--once", "--bootstrap-server", bootstrap_server]
+def _decode(server: str) -> Result:
+    command = [sys.executable, "-m", decode_query.__name__, server, str(_DECODE_ROUNDS)]
+    times = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    ours, theirs = (Samples.of(what, "s", times[what]) for what in ("decoded", "not decoded"))
+    return Result.ratio("decode", ours, theirs, f"Spark reading in 50 tasks: {min(times['50 tasks']):.1f} s")
+
+
+def _against_console(
+    wanted: set[str], server: str, folder: Path, groups: Groups, commits: int, dump_start: float
+) -> Iterator[Result]:
+    console_start = _seconds(_console(server, 1), folder)
+    times: dict[str, list[float]] = {"console": [], "first-load": [], "state-only": [], "dump": []}
+    for _ in range(_ROUNDS):
+        times["console"].append(_seconds(_console(server, records_in(commits)), folder) - console_start)
+        if "first-load" in wanted:
+            times["first-load"].append(load(server, groups.cells, commits).seconds)
+        if "state-only" in wanted:
+            times["state-only"].append(load(server, groups.cells, 0, *_NO_HISTORY).seconds)
+        if "dump" in wanted:
+            times["dump"].append(_seconds(_dump(server), folder) - dump_start)
+    console = Samples.of("console consumer", "s", times.pop("console"))
+    notes = {"dump": f"Taken off: {dump_start:.1f} s for a dump of no record"}
+    for name, seconds in times.items():
+        if seconds:
+            started = f"taken off the console consumer: {console_start:.1f} s for one record"
+            note = ", ".join(filter(None, (notes.get(name), started)))
+            yield Result.ratio(name, Samples.of("offsetstream", "s", seconds), console, note[0].upper() + note[1:])
+
+
+def _dump(server: str) -> list[str]:
+    return [*OFFSETSTREAM, "dump", "--format", "kafka", "--bootstrap-server", server]
+
+
+def _console(server: str, records: int) -> list[str]:
+    topic = ("--bootstrap-server", server, "--topic", "__consumer_offsets", "--from-beginning")
+    how = ("--formatter", _FORMATTER, "--isolation-level", "read_committed", "--max-messages", str(records))
+    return kafka_command("kafka-tools", DEFAULT_VERSION, _CONSUMER, [*topic, *how], ("-Xmx512m",))
+
+
+def _seconds(command: list[str], folder: Path) -> float:
+    """Return how long the whole process takes with its output going to a file."""
     started = time.monotonic()
-    subprocess.run([*command, "--tables", tables, "--checkpoint", folder / "checkpoints"], check=True)
-    seconds = time.monotonic() - started
-    for table in ("offset_commits", "committed_offsets"):
-        print(f"{table}: {DeltaTable(str(tables / table)).count():,} rows")
-    return seconds
-
-
-def _read_only(bootstrap_server: str) -> float:
-    command = [sys.executable, "-c", _READ_ONLY, bootstrap_server]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
-
-
-if __name__ == "__main__":
-    main()
+    with (folder / "output").open("wb") as file:
+        subprocess.run(command, check=True, stdout=file, stderr=subprocess.DEVNULL)
+    return tell(f"process with {Path(command[0]).name} {command[-1]}", time.monotonic() - started)

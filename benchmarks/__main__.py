@@ -1,0 +1,56 @@
+"""`python -m benchmarks [NAME…] [--scale F] [--save]`: measure the rows of that name, or all, and print the table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+
+from rich.console import Console
+
+from benchmarks import codec, first_load, lookups, scale, sparse, steady
+from benchmarks.goals import GOALS
+from benchmarks.machine import describe_machine
+from benchmarks.report import print_table, save
+from benchmarks.results import Result
+
+SUITES = (codec, first_load, sparse, steady, scale, lookups)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"rows: {', '.join(GOALS)} [default: all]")
+    parser.add_argument("--scale", type=float, default=1.0, metavar="F", help="that share of all numbers of records")
+    parser.add_argument("--save", action="store_true", help="write the rows to docs/benchmarks.json and .md")
+    options = parser.parse_args()
+    if unknown := set(options.names) - GOALS.keys():
+        parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(GOALS)}")
+    console, started = Console(soft_wrap=True), time.monotonic()
+    results, failed = _measure(set(options.names) or set(GOALS), options.scale, console)
+    print_table(results, Console(width=None if sys.stdout.isatty() else 160))
+    console.print(f"{len(results)} rows in {(time.monotonic() - started) / 60:.1f} minutes")
+    if options.save:
+        save(results, describe_machine())
+    return 1 if failed else 0
+
+
+def _measure(wanted: set[str], scale: float, console: Console) -> tuple[list[Result], bool]:
+    """Run the suites that have wanted rows; one that fails is told of, and the others go on."""
+    results: dict[str, Result] = {}
+    failed = False
+    for suite in SUITES:
+        if not wanted & set(suite.ROWS):
+            continue
+        try:
+            for row in suite.measure(wanted, scale):
+                results[row.name] = row
+                console.print(f"{row.name}: {row.figure:.2f} {GOALS[row.name].unit}; goal {GOALS[row.name].text}")
+        except Exception:  # of whatever kind: the other suites are worth their time
+            traceback.print_exc()
+            failed = True
+    return [results[name] for name in GOALS if name in results], failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

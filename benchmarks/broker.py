@@ -1,0 +1,36 @@
+"""A broker with an empty __consumer_offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from benchmarks.commit_log import CLIENT_TOPIC
+from offsetstream.embedded.kafka import EmbeddedKafka
+
+CLIENT_PARTITIONS = 20
+# The cleaner leaves a log's last segment alone, so that every measurement finds what was written.
+_ONE_SEGMENT = {"offsets.topic.segment.bytes": str(2**30)}
+
+
+@contextmanager
+def empty_broker() -> Iterator[EmbeddedKafka]:
+    """Start a broker whose offsets topic has one commit, and no compaction."""
+    with EmbeddedKafka(properties=_ONE_SEGMENT) as kafka:
+        _make_offsets_topic(kafka.bootstrap_server)
+        yield kafka
+
+
+def _make_offsets_topic(bootstrap_server: str) -> None:
+    """Make the broker create the topic, as any first commit does: of the group ``first``."""
+    topic = NewTopic(CLIENT_TOPIC, CLIENT_PARTITIONS, 1)
+    admin = AdminClient({"bootstrap.servers": bootstrap_server})
+    admin.create_topics([topic])[topic.topic].result(30)
+    consumer = Consumer({"bootstrap.servers": bootstrap_server, "group.id": "first"})
+    first_commit = retry(retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(30), wait=wait_fixed(0.5))
+    first_commit(consumer.commit)(offsets=[TopicPartition(topic.topic, 0, 0)], asynchronous=False)
+    consumer.close()

@@ -1,0 +1,94 @@
+"""How long a commit takes from the client to a reader of `committed_offsets`, while others commit too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+from deltalake import DeltaTable, QueryBuilder
+
+from benchmarks.broker import CLIENT_PARTITIONS
+from benchmarks.commit_log import CLIENT_TOPIC, Groups, write
+
+_GROUP = "freshness"
+_EVERY_SECONDS = 0.1
+_LOOK_SECONDS = 0.05
+_AT_MOST_SECONDS = 60.0  # after the last commit
+_WARM_UP_SECONDS = 15.0
+
+
+def delays(bootstrap_server: str, table: Path, groups: Groups, commits_per_second: int, seconds: float) -> list[float]:
+    """Commit ten times a second for so long; return the seconds until each commit, or a later one, was read."""
+    sent: dict[int, float] = {}
+    with _noise(bootstrap_server, groups, commits_per_second):
+        time.sleep(_WARM_UP_SECONDS)
+        committer = threading.Thread(target=_commit, args=(bootstrap_server, seconds, sent))
+        committer.start()
+        found = _await(table, sent, committer)
+        committer.join()
+    return found
+
+
+def _commit(bootstrap_server: str, seconds: float, sent: dict[int, float]) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap_server, "group.id": _GROUP, "enable.auto.commit": False})
+    ended = time.monotonic() + seconds
+    for number in count(1):
+        if time.monotonic() > ended:
+            break
+        started = time.monotonic()
+        place = TopicPartition(CLIENT_TOPIC, number % CLIENT_PARTITIONS, number)
+        consumer.commit(offsets=[place], asynchronous=False)
+        sent[number] = started
+        time.sleep(_EVERY_SECONDS)
+    consumer.close()
+
+
+def _await(table: Path, sent: dict[int, float], committer: threading.Thread) -> list[float]:
+    found: dict[int, float] = {}
+    last_look, deadline = -1, float("inf")
+    while committer.is_alive() or len(found) < len(sent):
+        if not committer.is_alive():
+            deadline = min(deadline, time.monotonic() + _AT_MOST_SECONDS)
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{len(sent) - len(found)} commits were never seen in {table}")
+        now = DeltaTable(table)
+        if now.version() != last_look:
+            last_look, committed = now.version(), _committed(now)
+            seen = time.monotonic()
+            for number, at in list(sent.items()):
+                if number not in found and committed.get(number % CLIENT_PARTITIONS, -1) >= number:
+                    found[number] = seen - at
+        time.sleep(_LOOK_SECONDS)
+    return list(found.values())
+
+
+def _committed(table: DeltaTable) -> dict[int, int]:
+    query = f"SELECT partition, committed_offset FROM rows WHERE group_id = '{_GROUP}'"  # noqa: S608 - our own SQL
+    rows = pa.table(QueryBuilder().register("rows", table).execute(query)).to_pylist()
+    return {row["partition"]: row["committed_offset"] for row in rows}
+
+
+@contextmanager
+def _noise(bootstrap_server: str, groups: Groups, commits_per_second: int) -> Iterator[None]:
+    """Have others commit, a second's worth every second."""
+    ended = threading.Event()
+
+    def commit() -> None:
+        for second in count():
+            write(bootstrap_server, groups.commits(second * commits_per_second, commits_per_second))
+            if ended.wait(1):
+                break
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,89 @@
+"""The rows of the table: what is measured, and how good it must be (two cores, broker on the same machine)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A row; its figure is in ``unit`` and must not be above ``limit``, or with ``at_least`` not below it."""
+
+    name: str
+    work: str
+    measure: str
+    limit: float
+    unit: str = TIMES
+    at_least: bool = False
+
+    def is_met(self, figure: float) -> bool:
+        """Tell whether the figure reaches the goal."""
+        return figure >= self.limit if self.at_least else figure <= self.limit
+
+    @property
+    def text(self) -> str:
+        """The goal as the table has it."""
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g} {self.unit}"
+
+
+_OWNED = "from query start until all partitions are OWNED"
+_CONSOLE = "against Kafka's console consumer with OffsetsMessageFormatter"
+_BATCH = "seconds of a batch, median"
+_GOALS = (
+    Goal(
+        "codec",
+        "codec alone, one core, versions mixed, 1 % broken",
+        "records/s against a plain struct loop",
+        10,
+        at_least=True,
+    ),
+    Goal(
+        "decode",
+        "decode in Spark: Kafka → decoded columns → no-op sink",
+        "time against the same query without decoding",
+        1.3,
+    ),
+    Goal("first-load", "first load, 3 million commits, 32,000 cells, history and state", f"{_OWNED}, {_CONSOLE}", 1.0),
+    Goal("state-only", "first load, state only (--no-history)", f"{_OWNED}, {_CONSOLE}", 0.6),
+    Goal("dump", "dump --format kafka of the same topic", f"time {_CONSOLE}, both without their start", 1.0),
+    Goal(
+        "gaps",
+        "first load of a compacted topic, 100 offsets per record left",
+        "time against a dense topic of as many records",
+        1.1,
+    ),
+    Goal("steady", "steady state, 10,000 commits a batch, all tables updated", _BATCH, 2.0, "s"),
+    Goal("near-empty", "a near-empty batch (10 records)", _BATCH, 1.0, "s"),
+    Goal(
+        "freshness",
+        "freshness, 2,000 commits a second, trigger 5 s",
+        "commit at the client until visible in committed_offsets to delta-rs, 99th percentile",
+        10,
+        "s",
+    ),
+    Goal(
+        "growth",
+        "growth: a steady batch with 1 million cells in the table",
+        "seconds of a batch against 32,000 cells",
+        2.0,
+    ),
+    Goal(
+        "memory",
+        "memory, first load of 10 million records",
+        "peak resident memory of driver, JVM and Python workers together",
+        3,
+        "GiB",
+    ),
+    Goal("memory-growth", "memory, first load of 20 million records", "peak against that of 10 million", 1.1),
+    Goal(
+        "hot-partition",
+        "first load of 5 million records in one offsets partition",
+        "time against the same spread over 50",
+        1.5,
+    ),
+    Goal("describe", "look-up without Spark, 100,000 cells: groups describe of one group", "wall time", 0.7, "s"),
+    Goal("list", "look-up without Spark, 100,000 cells: groups list", "wall time", 2.0, "s"),
+)
+GOALS = {goal.name: goal for goal in _GOALS}

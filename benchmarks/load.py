@@ -1,0 +1,61 @@
+"""One first load by the job, in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from benchmarks.commit_log import OFFSETS_PARTITIONS
+from benchmarks.job import Job
+from benchmarks.results import tell
+from offsetstream.stream.partition_book import OWNED
+from offsetstream.tables.small import read_rows
+
+_ALL_LOADED = f"{OFFSETS_PARTITIONS} of {OFFSETS_PARTITIONS} offsets partitions loaded"
+
+
+@dataclass(frozen=True)
+class Load:
+    """A first load: the seconds from its start until all partitions were OWNED, its tables and its peak memory."""
+
+    seconds: float
+    folder: Path
+    peak_bytes: int
+
+
+@contextmanager
+def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> Iterator[Load]:
+    """Load the topic into tables that last as long as the context; RuntimeError if they are not what they must be.
+
+    They must have the ``cells``, and in the history that many ``commits`` (beside the one that made the topic).
+    """
+    with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
+        folder = Path(name)
+        with Job(bootstrap_server, folder, "--once", *options) as job:
+            ended = job.await_line(_ALL_LOADED)
+            job.finish()
+        rows = read_rows(_table(folder, "offsets_partitions"))
+        if {row["load_state"] for row in rows} != {OWNED}:
+            raise RuntimeError(f"partitions are not loaded: {rows}")
+        found = {table: _table(folder, table).count() for table in ("committed_offsets", "offset_commits")}
+        if found != {"committed_offsets": cells + 1, "offset_commits": commits + bool(commits)}:
+            raise RuntimeError(f"{cells} cells and {commits} commits were to be loaded, and there are {found}")
+        seconds = ended - min(row["load_started_at"].timestamp() for row in rows)
+        yield Load(
+            tell(f"{' '.join(('first load', *options))} of {commits or cells:,}", seconds), folder, job.peak_bytes
+        )
+
+
+def load(bootstrap_server: str, cells: int, commits: int, *options: str) -> Load:
+    """Load the topic into tables that are removed afterwards."""
+    with loaded(bootstrap_server, cells, commits, *options) as done:
+        return done
+
+
+def _table(folder: Path, name: str) -> DeltaTable:
+    return DeltaTable(str(folder / "tables" / name))

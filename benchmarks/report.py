@@ -1,0 +1,72 @@
+"""The table of results: on the terminal, as JSON, and as docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.goals import GOALS
+from benchmarks.results import Result
+
+_ROOT = Path(__file__).parents[1]
+RESULTS, PAGE, NOTES = (
+    _ROOT / "docs" / "benchmarks.json",
+    _ROOT / "docs" / "benchmarks.md",
+    _ROOT / "benchmarks/notes.md",
+)
+_HEAD = ("work", "measured", "figure", "goal", "met")
+_INTRODUCTION = """# Benchmarks
+
+Written by `make bench` from `docs/benchmarks.json`; the commands are in `benchmarks/`. Figures are medians, with the
+least and the greatest of the repeats in parentheses. Broker, job and peers share the machine's cores, and each ratio is
+of two measurements of the same run.
+"""
+
+
+def print_table(results: Iterable[Result], console: Console) -> None:
+    """Print the rows."""
+    table = Table(*_HEAD, show_lines=True)
+    for row in results:
+        table.add_row(*_cells(row, "\n"))
+    console.print(table)
+
+
+def save(results: Iterable[Result], machine: Mapping[str, str]) -> None:
+    """Write the rows to the JSON file, beside the rows of it that were not measured now, and the page from it."""
+    before = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.exists() else []
+    rows = {row["name"]: row for row in before} | {row.name: asdict(row) for row in results}
+    found = {"machine": dict(machine), "rows": [rows[name] for name in GOALS if name in rows]}
+    rows_text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found["rows"])
+    machine_text = json.dumps(found["machine"], ensure_ascii=False)
+    RESULTS.write_text(f'{{"machine": {machine_text},\n"rows": [\n{rows_text}\n]}}\n', "utf-8")
+    PAGE.write_text(_page([Result.from_json(row) for row in found["rows"]], machine), "utf-8")
+
+
+def _page(results: list[Result], machine: Mapping[str, str]) -> str:
+    lines = [_INTRODUCTION, _markdown_row(_HEAD), _markdown_row(["---"] * len(_HEAD))]
+    lines += [_markdown_row(_cells(row, "<br>")) for row in results]
+    lines += ["", "| machine and versions | |", "| --- | --- |", *(_markdown_row(pair) for pair in machine.items()), ""]
+    lines += ["## What is measured", ""]
+    for row in results:
+        goal = GOALS[row.name]
+        said = f" {row.note}." if row.note else ""
+        lines.append(f"- **{goal.work}** (`python -m benchmarks {row.name}`, {row.measured_at}): {goal.measure}.{said}")
+    notes = ["", NOTES.read_text("utf-8").strip()] if NOTES.exists() else []
+    return "\n".join([*lines, *notes, ""])
+
+
+def _cells(row: Result, line_break: str) -> list[str]:
+    goal = GOALS[row.name]
+    measured = line_break.join(f"{samples.what}: {samples.text}" for samples in row.samples)
+    scaled = f"{line_break}(at {row.scale:g} of its size)" if row.scale != 1 else ""
+    figure = f"{row.figure:.2f} {goal.unit}"
+    return [goal.work + scaled, measured, figure, goal.text, "yes" if goal.is_met(row.figure) else "NO"]
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,68 @@
+"""A topic as compaction leaves it, with 100 offsets for each record, and one without gaps that has as many records.
+
+Their segments are written here, into the folder of a broker that is down: compacting takes too long to wait for.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.broker import empty_broker
+from benchmarks.commit_log import OFFSETS_PARTITIONS, TOPIC, Groups
+from benchmarks.load import load
+from benchmarks.results import Result, Samples
+from offsetstream.codec.crc32c import crc32c
+from tests.segments import record
+
+ROWS = ("gaps",)
+_RECORDS, _OFFSETS_PER_RECORD, _ROUNDS = 500_000, 100, 2
+_IN_BATCH = 500
+_HEADER = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, CRC
+_CHECKED = struct.Struct(">hiqqqhii")  # attributes, last offset delta, two timestamps, producer and its epoch, ...
+_NO_PRODUCER = (-1, -1)
+
+
+def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001 - as all suites have it
+    """Load each twice."""
+    groups = Groups(round(_RECORDS * scale))  # compaction leaves one record of each cell
+    sparse, dense = (
+        Samples.of(what, "s", _loads(groups, step))
+        for what, step in ((f"{_OFFSETS_PER_RECORD} offsets per record", _OFFSETS_PER_RECORD), ("dense", 1))
+    )
+    yield Result.ratio("gaps", sparse, dense, f"{groups.cells:,} records")
+
+
+def _loads(groups: Groups, step: int) -> list[float]:
+    with empty_broker() as kafka:
+        kafka.stop_broker(1, kill=True)
+        logs = {int(folder.name.rpartition("-")[2]): folder for folder in kafka.folder.rglob(f"{TOPIC}-*")}
+        for partition, records in enumerate(_by_partition(groups)):
+            _append(logs[partition], records, step)
+        kafka.start_broker(1)
+        return [load(kafka.bootstrap_server, groups.cells, groups.cells).seconds for _ in range(_ROUNDS)]
+
+
+def _by_partition(groups: Groups) -> list[list[tuple[bytes, bytes]]]:
+    found: list[list[tuple[bytes, bytes]]] = [[] for _ in range(OFFSETS_PARTITIONS)]
+    for partition, key, value in groups.commits(0, groups.cells):
+        found[partition].append((key, value))
+    return found
+
+
+def _append(log: Path, records: Sequence[tuple[bytes, bytes]], step: int) -> None:
+    """Append the records to a log that has at most one, each ``step`` offsets after the one before."""
+    bodies = [(at * step, _body(records[at : at + _IN_BATCH], step)) for at in range(0, len(records), _IN_BATCH)]
+    crcs = crc32c([body for _, body in bodies])
+    with (log / f"{0:020d}.log").open("ab") as segment:
+        for (first, body), crc in zip(bodies, crcs.tolist(), strict=True):
+            segment.write(_HEADER.pack(first + 1, len(body) + 9, 0, 2, crc) + body)
+
+
+def _body(records: Sequence[tuple[bytes, bytes]], step: int) -> bytes:
+    """Return a batch from its attributes on, which is what its checksum is of."""
+    now = int(time.time() * 1000)
+    data = b"".join(record(number * step, key, value) for number, (key, value) in enumerate(records))
+    return _CHECKED.pack(0, (len(records) - 1) * step, now, now, *_NO_PRODUCER, -1, len(records)) + data

@@ -1,0 +1,113 @@
+"""The running job: how long its batches take, and how soon a commit is in the tables.
+
+Batches are those of a job that has more to do than one batch may take, so that one begins when the one before ends: the
+time from one end to the next is all that a batch costs, Spark's own work included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import quantiles
+
+from benchmarks.broker import empty_broker
+from benchmarks.commit_log import Groups, Records, write
+from benchmarks.freshness import delays
+from benchmarks.job import Job
+from benchmarks.load import loaded
+from benchmarks.results import Result, Samples
+
+ROWS = ("steady", "near-empty", "freshness", "growth")
+_CELLS, _MANY_CELLS = 32_000, 1_000_000
+_COMMITS, _GROUP_RECORDS, _FEW = 10_000, 20, 10  # of a batch
+_WARM_UP, _BATCHES = 3, 12
+_STRIDE = 7919  # the commits of a batch are all over the table
+_FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 60.0, 2000, "5 seconds"
+_BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group records.*, ([\d.]+) s")
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Tables with all cells of some groups, and the broker that they are from."""
+
+    server: str
+    folder: Path
+    groups: Groups
+
+
+def measure(wanted: set[str], scale: float) -> Iterator[Result]:
+    """Measure on tables with few cells, and then on tables with many."""
+    steady: Samples | None = None
+    with _tables(Groups(round(_CELLS * scale))) as tables:
+        cells = f"{tables.groups.cells:,} cells"
+        if wanted & {"steady", "growth"}:
+            steady, by_itself = _batches(tables, cells, _COMMITS + _GROUP_RECORDS, _steady(tables.groups))
+            note = f"Each also has {_GROUP_RECORDS} rebalances; without Spark's part {by_itself.text}"
+            yield Result.of("steady", steady, note)
+        if "near-empty" in wanted:
+            seconds, by_itself = _batches(tables, "batch", _FEW, _near_empty(tables.groups))
+            yield Result.of("near-empty", seconds, f"Without Spark's part {by_itself.text}")
+        if "freshness" in wanted:
+            yield _freshness(tables)
+    if steady is not None and "growth" in wanted:
+        with _tables(Groups(round(_MANY_CELLS * scale))) as tables:
+            size, log = _COMMITS + _GROUP_RECORDS, _steady(tables.groups)
+            yield Result.ratio("growth", _batches(tables, f"{tables.groups.cells:,} cells", size, log)[0], steady)
+
+
+@contextmanager
+def _tables(groups: Groups) -> Iterator[_Tables]:
+    with empty_broker() as kafka:
+        write(kafka.bootstrap_server, groups.log(groups.cells))
+        with loaded(kafka.bootstrap_server, groups.cells, groups.cells) as load:
+            yield _Tables(kafka.bootstrap_server, load.folder, groups)
+
+
+def _steady(groups: Groups) -> Records:
+    for number in range(_WARM_UP + _BATCHES + 1):
+        yield from groups.members(number * _GROUP_RECORDS, _GROUP_RECORDS)
+        yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE)
+
+
+def _near_empty(groups: Groups) -> Records:
+    for _ in range(_WARM_UP + _BATCHES + 1):
+        for cell in groups.one_per_partition(_FEW):
+            yield from groups.commits(cell, 1)
+
+
+def _batches(tables: _Tables, what: str, size: int, log: Records) -> tuple[Samples, Samples]:
+    """Have the job take the log in batches of that size; return the seconds from end to end, and as it told them."""
+    write(tables.server, log)
+    with Job(tables.server, tables.folder, "--once", "--max-offsets-per-trigger", str(size)) as job:
+        job.finish()
+    told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
+    ends = [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
+    # The first ones find everything cold, and the last one what was left over.
+    whole = [(after[0] - before[0], after[2]) for before, after in pairwise(ends) if after[1] >= 0.9 * size][_WARM_UP:]
+    if not whole:
+        raise RuntimeError(f"the job had no batches of {size} records:\n" + "\n".join(line for _, line in job.lines))
+    seconds, by_itself = zip(*whole, strict=True)
+    return Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself)
+
+
+def _records(found: re.Match[str]) -> int:
+    return sum(int(count.replace(",", "")) for count in found.groups()[:2])
+
+
+def _freshness(tables: _Tables) -> Result:
+    with Job(tables.server, tables.folder, "--trigger", _TRIGGER) as job:
+        job.await_line("Going on with checkpoint")
+        found = delays(
+            tables.server,
+            tables.folder / "tables" / "committed_offsets",
+            tables.groups,
+            _COMMITS_PER_SECOND,
+            _FRESHNESS_SECONDS,
+        )
+        job.stop()
+    percentiles = Samples.of("commit to visible, 1st to 99th percentile", "s", quantiles(found, n=100))
+    return Result("freshness", percentiles.values[-1], (percentiles,), f"{len(found):,} commits, one by one")
