@@ -22,9 +22,9 @@ from offsetstream.errors import (
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TIMEOUT = 30.0  # seconds
-_QUIET = logging.getLogger("offsetstream.librdkafka")  # what it says reaches users in our errors
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
+QUIET = logging.getLogger("offsetstream.librdkafka")  # what it says reaches users in our errors
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 _UNREACHABLE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -75,7 +75,7 @@ class Cluster:
                 "bootstrap.servers": bootstrap_server,
                 "error_cb": self._errors.append,
             },
-            logger=_QUIET,
+            logger=QUIET,
         )
 
     def cluster_id(self) -> str:

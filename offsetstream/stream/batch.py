@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from offsetstream.stream.cells import with_own_offsets
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.decode import decode
 from offsetstream.stream.history import History
-from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.size import BatchSize, collect, measure
@@ -43,7 +43,6 @@ class BatchWriter:
         cluster: Cluster,
         book: PartitionBook,
         topics: TopicBook,
-        observer: Observer,
         history: History,
         coordinator: str,
         checkpoint: Checkpoint,
@@ -52,14 +51,16 @@ class BatchWriter:
         self._cluster = cluster
         self._book = book
         self._topics = topics
-        self._observer = observer
         self._history = history
         self._state = State(writer, coordinator, book.log_ids, topics.names)
         self._small_state = SmallState(writer.tables, coordinator, book.log_ids, topics.names)
         self._checkpoint = checkpoint
 
-    def apply(self, raw: DataFrame, batch_id: int) -> BatchReport:
-        """Apply the raw records of a micro-batch; records that were applied before are passed over."""
+    def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[], None]) -> BatchReport:
+        """Apply the raw records of a micro-batch; records that were applied before are passed over.
+
+        ``before_writing`` is called once they are read, and may refuse them by raising.
+        """
         started = time.monotonic()
         batch = BatchId(self._checkpoint.checkpoint_id, batch_id)
         new = raw.where(F.col("record_offset") >= number_of(self._book.next_offsets, 0))
@@ -68,14 +69,15 @@ class BatchWriter:
             size = measure(decoded)
             if size.records["group_records"]:
                 self._topics.observe(self._cluster.topics(), batch)
-            if size.is_small:
-                self._apply_small(collect(decoded), batch)
+            rows = collect(decoded) if size.is_small else None
+            before_writing()
+            if rows is not None:
+                self._apply_small(rows, batch)
             else:
                 self._apply_large(decoded, size, batch)
         finally:
             decoded.unpersist()
         self._book.advance(self._checkpoint.end_offsets(batch_id))
-        self._observer.look()
         self._book.write(batch)
         return BatchReport(batch_id, size.records, time.monotonic() - started)
 

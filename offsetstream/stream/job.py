@@ -7,11 +7,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.log_records import records_at
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.checkpoint import Checkpoint
@@ -24,6 +26,7 @@ from offsetstream.stream.load import Loader
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
+from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import delete_retention, last_checkpoint, next_checkpoint, partitions_to_load
 from offsetstream.stream.topic_book import TopicBook
@@ -110,18 +113,23 @@ class Job:
         tables, writer = self._settings.tables, TableWriter(spark, self._settings.tables)
         book, topics = PartitionBook(tables, partitions), TopicBook(tables)
         source = KafkaSource(self._settings.bootstrap_server, self._settings.properties)
-        loader = Loader(writer, source, self._cluster, book, topics, coordinator)
+        rewritten = RewrittenLogs(tables, book, partial(records_at, self._settings.bootstrap_server, source.properties))
+        loader = Loader(writer, source, self._cluster, book, topics, rewritten, coordinator)
         hanging = HangingTransactions(self._settings.max_transaction_timeout, self._progress.say)
-        observer = Observer(self._cluster, book, topics, self._progress, hanging)
+        observer = Observer(self._cluster, book, topics, rewritten, self._progress, hanging)
         retention, warning = delete_retention(self._cluster)
         if warning:
             self._progress.say(warning)
-        checkpoint, lost = self._start(writer, book, loader, lease, retention), []
+        ends = self._cluster.partition_ends(book.partitions)
+        book.observe(ends)
+        rewritten.begin()
+        to_load = partitions_to_load(book.rows, ends, retention)
+        checkpoint, lost = self._start(writer, to_load, loader, lease), []
         while not self._signals.stop.is_set():
             above = min(book.next_offsets.values(), default=0)
             written = {table: history_positions(writer, table, book.log_ids, above) for table in RECORD_TABLES}
             history = History(writer, book.log_ids, written)
-            batches = BatchWriter(writer, self._cluster, book, topics, observer, history, coordinator, checkpoint)
+            batches = BatchWriter(writer, self._cluster, book, topics, history, coordinator, checkpoint)
             live = LiveStream(
                 batches,
                 book,
@@ -140,11 +148,8 @@ class Job:
             self._progress.say(f"The log of {len(lost)} offsets partitions lost records that were not read, or is new")
             checkpoint = self._load(lost, writer, loader, lease)
 
-    def _start(
-        self, writer: TableWriter, book: PartitionBook, loader: Loader, lease: Lease, retention: timedelta
-    ) -> Checkpoint:
+    def _start(self, writer: TableWriter, to_load: list[int], loader: Loader, lease: Lease) -> Checkpoint:
         root, tables = self._settings.checkpoint, self._settings.tables
-        to_load = partitions_to_load(book.rows, self._cluster.partition_ends(book.partitions), retention)
         last = last_checkpoint(writer.spark, root, lease, tables)
         if last is not None and not to_load:
             self._progress.say(f"Going on with checkpoint {last.location}")

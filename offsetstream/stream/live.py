@@ -106,10 +106,24 @@ class LiveStream:
             self._stop_if_ending()
         try:
             self._stop_if_ending()
-            report = self._batches.apply(raw, batch_id)
+            report = self._batches.apply(raw, batch_id, self._look_before_writing)
         finally:
             self._in_batch.release()
         self._progress.batch(report.batch_id, report.records, report.seconds)
+
+    def _look_before_writing(self) -> None:
+        """Refuse a batch if the log may be another one than the tables are from: it is to be loaded then.
+
+        Looked at after the batch was read, since a log is cut before its new leader gives records.
+        """
+        while True:
+            ends = self._observer.look()
+            if self._lost(ends):
+                raise StopRequestedError
+            if not self._book.epochs_raised:
+                return
+            self._stop_if_ending()
+            time.sleep(POLL_SECONDS)
 
     def _stop_if_ending(self) -> None:
         if self._signals.stop.is_set() or self._ending.is_set():

@@ -18,6 +18,7 @@ from offsetstream.stream.history import RECORD_TABLES, History, history_position
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
+from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.size import SMALL_RECORDS, collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.source import KafkaSource
@@ -43,6 +44,7 @@ class Loader:
         cluster: Cluster,
         book: PartitionBook,
         topics: TopicBook,
+        rewritten: RewrittenLogs,
         coordinator: str,
     ) -> None:
         self._writer = writer
@@ -50,6 +52,7 @@ class Loader:
         self._cluster = cluster
         self._book = book
         self._topics = topics
+        self._rewritten = rewritten
         self._coordinator = coordinator
 
     def load_requested(
@@ -102,10 +105,11 @@ class Loader:
     def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
         ends = self._cluster.partition_ends(partitions)
         self._book.observe(ends)
-        others = {number: end for number, end in ends.items() if is_other_log(self._book.rows[number], end)}
+        others = {number for number, end in ends.items() if is_other_log(self._book.rows[number], end)}
         for number in others:
             self._book.begin_log(number)
-        self._book.observe(others)
+        others.update(self._rewritten.begin())
+        self._book.observe({number: end for number, end in ends.items() if number in others})
         self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
         self._book.write(batch)
         return ends

@@ -10,6 +10,7 @@ from offsetstream.errors import ClusterError
 from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
+from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.transaction import BatchId
 
@@ -20,17 +21,27 @@ class Observer:
     """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later."""
 
     def __init__(
-        self, cluster: Cluster, book: PartitionBook, topics: TopicBook, progress: Progress, hanging: HangingTransactions
+        self,
+        cluster: Cluster,
+        book: PartitionBook,
+        topics: TopicBook,
+        rewritten: RewrittenLogs,
+        progress: Progress,
+        hanging: HangingTransactions,
     ) -> None:
         self._cluster = cluster
         self._book = book
         self._topics = topics
+        self._rewritten = rewritten
         self._progress = progress
         self._hanging = hanging
         self._is_silent = False
 
     def look(self) -> dict[int, PartitionEnds]:
-        """Take in what the cluster says of the partitions, and return it; nothing of those it says nothing of."""
+        """Take in what the cluster says of the partitions, and return it; nothing of those it says nothing of.
+
+        Logs that turn out to be others than those that were read are begun anew in the book.
+        """
         return self._answer(self._look) or {}
 
     def look_at_topics(self, batch: BatchId) -> None:
@@ -50,6 +61,7 @@ class Observer:
             if end.coordinator_id == leaders[number]
         }
         self._book.observe(ends)
+        self._rewritten.begin()
         self._hanging.look(self._book.rows.values())
         return ends
 

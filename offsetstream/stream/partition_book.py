@@ -45,6 +45,7 @@ class PartitionBook:
     """The rows of ``offsets_partitions``, by partition, and the events that wait to be written.
 
     ``has_news``: whether the rows are others than those written last, but for the time of being caught up.
+    ``epochs_raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5).
     """
 
     def __init__(self, tables: TablesLocation, partitions: Iterable[int]) -> None:
@@ -52,6 +53,8 @@ class PartitionBook:
         self._columns = load_schema(TABLE).column_names
         self._events: list[dict[str, Any]] = []
         self.has_news = True
+        self.epochs_raised: set[int] = set()
+        self._seen_at = datetime.now(UTC)
         self.rows = {number: self._empty(number) for number in partitions}
         for row in read_rows(DeltaTable(tables.table(TABLE))):
             number = row["offsets_partition"]
@@ -78,7 +81,7 @@ class PartitionBook:
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
         """Take in what the cluster says of the partitions: their ends, and who coordinates them (design, rule 6)."""
-        now = datetime.now(UTC)
+        now = self._seen_at = datetime.now(UTC)
         before = {number: self._observe_coordinator(self.rows[number], seen) for number, seen in ends.items()}
         moved = [number for number, broker in before.items() if broker and self._is_elsewhere(number, broker)]
         self._unload(moved, before, now)
@@ -86,12 +89,12 @@ class PartitionBook:
             if broker:
                 event = "coordinator moved" if number in moved else "leader epoch changed"
                 self._event(self.rows[number], event, source="broker", event_at=now, **broker)
+                self.epochs_raised.add(number)
         for number, seen in ends.items():
             row = self.rows[number]
             held_since = _held_since(row, seen, now)
             self._change(row, {name: getattr(seen, name) for name in _ENDS} | {"last_stable_offset_since": held_since})
-            if row["load_state"] == OWNED and row["next_offset"] >= seen.last_stable_offset:
-                row["caught_up_at"] = now
+            self._note_if_caught_up(row)
 
     def _observe_coordinator(self, row: dict[str, Any], seen: PartitionEnds) -> dict[str, Any] | None:
         """Take in who coordinates the partition; returns who did, if that is another broker or an older epoch."""
@@ -137,6 +140,12 @@ class PartitionBook:
         for number, end in ends.items():
             row = self.rows[number]
             row["next_offset"] = max(row["next_offset"] or 0, end)
+            self._note_if_caught_up(row)
+
+    def _note_if_caught_up(self, row: dict[str, Any]) -> None:
+        stable = row["last_stable_offset"]
+        if row["load_state"] == OWNED and stable is not None and row["next_offset"] >= stable:
+            row["caught_up_at"] = self._seen_at
 
     def begin_log(self, partition: int) -> None:
         """Note that the partition's log was truncated or recreated: offsets mean other records from now on."""
@@ -144,6 +153,7 @@ class PartitionBook:
         row |= {"log_id": row["log_id"] + 1, "next_offset": None, "load_state": UNLOADED}
         row["coordinator_epoch"] = None  # a recreated topic counts them from the start
         row["last_stable_offset_since"] = None
+        self.epochs_raised.discard(partition)
 
     def start_load(self, ends: Mapping[int, int]) -> None:
         """Note that loads up to the given offsets (exclusive) have started."""

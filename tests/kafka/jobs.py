@@ -36,9 +36,9 @@ class JobRunner:
         self.job(once=True).run()
 
     @contextmanager
-    def running(self) -> Iterator[Job]:
+    def running(self, trigger: str = "0 seconds") -> Iterator[Job]:
         """Stream while the context lasts; the job's error, if any, is raised at its end."""
-        job, errors = self.job(trigger="0 seconds"), []
+        job, errors = self.job(trigger=trigger), []
 
         def run() -> None:
             try:

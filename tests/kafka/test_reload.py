@@ -7,17 +7,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
+from offsetstream.cluster.client import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream import live
+from offsetstream.stream.small_state import SmallState
 from offsetstream.tables.lookup import Lookup
 from tests.kafka.jobs import JobRunner
 
@@ -63,6 +67,15 @@ def is_loaded(runner: JobRunner) -> bool:
 def reload(runner: JobRunner, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "offsetstream", "reload", "--tables", runner.tables.root, *options]
     return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def lose_the_log(kafka: EmbeddedKafka) -> None:
+    (log,) = kafka.folder.rglob("__consumer_offsets-7")
+    kafka.stop_broker(1)
+    for file in log.iterdir():
+        if file.name != "partition.metadata":
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    kafka.start_broker(1)
 
 
 class Reader:
@@ -136,19 +149,75 @@ def test_without_a_job_the_next_one_does_it(runner: JobRunner, own_kafka: Embedd
     assert runner.rows("job_lease", "reload_requested") == [(None,)]
 
 
+def load_ids(runner: JobRunner) -> dict[int, int]:
+    return dict(runner.rows("offsets_partitions", "offsets_partition", "load_id"))
+
+
+def set_delete_retention(kafka: EmbeddedKafka, milliseconds: int) -> None:
+    entry = ConfigEntry("delete.retention.ms", str(milliseconds), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=[entry])
+    admin = admin_client(kafka.bootstrap_server)  # it must outlive its answer
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+@pytest.fixture
+def short_retention(own_kafka: EmbeddedKafka) -> Iterator[None]:
+    set_delete_retention(own_kafka, 100)
+    yield
+    set_delete_retention(own_kafka, 86_400_000)
+
+
+def test_a_partition_that_was_behind_for_too_long_is_loaded_anew(
+    runner: JobRunner, own_kafka: EmbeddedKafka, short_retention: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tombstones may be gone by then: when the job was away, and when it is slow."""
+    before = load_ids(runner)
+    commit(own_kafka, 6)
+    runner.run_once()
+    assert commits(runner) == all_at(6)
+    assert load_ids(runner) == before | {7: before[7] + 1}
+    monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
+    with runner.running(trigger="1 hour"):  # the first batch comes at once, with nothing in it
+        commit(own_kafka, 7)
+        await_(lambda: commits(runner) == all_at(7) and is_loaded(runner), runner)
+    assert load_ids(runner)[7] > before[7] + 1
+    found = runner.rows("offset_commits", "record_offset", "offsets_partition")
+    assert len(found) == len(set(found)) == 8 * len(all_at(0))
+
+
+def test_a_load_that_failed_is_told_and_done_again(
+    runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reload(runner, "--offsets-partition", "7")
+    commit(own_kafka, 8)
+    before = load_ids(runner)[7]
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SmallState, "apply", fail)
+        with pytest.raises(OSError, match="No space left"):
+            runner.run_once()
+    assert dict(runner.rows("offsets_partitions", "offsets_partition", "load_state"))[7] == "FAILED"
+    events = runner.rows("partition_events", "offsets_partition", "load_id", "event", "detail")
+    assert (7, before + 1, "load failed", "No space left on device") in events
+    assert commits(runner) == all_at(7)  # the old state, until a load is whole
+    runner.run_once()
+    assert commits(runner) == all_at(8)
+    assert load_ids(runner)[7] == before + 2
+    found = runner.rows("offset_commits", "record_offset", "offsets_partition")
+    assert len(found) == len(set(found)) == 9 * len(all_at(0))
+
+
 def test_a_log_that_the_broker_lost_is_loaded_anew_by_the_running_job(
     runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 1.0)
     with runner.running():
-        commit(own_kafka, 6)
-        await_(lambda: commits(runner) == all_at(6), runner)
-        (log,) = own_kafka.folder.rglob("__consumer_offsets-7")
-        own_kafka.stop_broker(1)
-        for file in log.iterdir():
-            if file.name != "partition.metadata":
-                shutil.rmtree(file) if file.is_dir() else file.unlink()
-        own_kafka.start_broker(1)
+        commit(own_kafka, 9)
+        await_(lambda: commits(runner) == all_at(9), runner)
+        lose_the_log(own_kafka)
         await_(lambda: dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 1, runner)
         await_(lambda: is_loaded(runner), runner)
         assert commits(runner) == {}
@@ -158,5 +227,30 @@ def test_a_log_that_the_broker_lost_is_loaded_anew_by_the_running_job(
         7: 1
     }
     found = runner.rows("offset_commits", "log_id", "offsets_partition", "record_offset")
-    assert len(found) == len(set(found)) == 8 * len(all_at(0))
+    assert len(found) == len(set(found)) == 11 * len(all_at(0))
     assert len([row for row in found if row[:2] == (1, 7)]) == len(all_at(0))
+
+
+def test_a_log_that_was_cut_and_has_grown_past_what_was_applied_is_noticed(
+    runner: JobRunner, own_kafka: EmbeddedKafka
+) -> None:
+    """Its ends tell nothing: only the last applied record is another one."""
+    lose_the_log(own_kafka)
+    for offset in range(10, 13):
+        commit(own_kafka, offset)
+    row = next(row for row in runner.rows("offsets_partitions", "offsets_partition", "next_offset") if row[0] == 7)
+    assert row[1] < 3 * len(all_at(0))
+    runner.run_once()
+    assert commits(runner) == all_at(12)
+    assert dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 2
+    found = runner.rows("offset_commits", "log_id", "offsets_partition", "record_offset")
+    assert len([row for row in found if row[:2] == (2, 7)]) == 3 * len(all_at(0))
+
+
+def test_a_restart_of_the_broker_is_no_new_log(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+    own_kafka.stop_broker(1)
+    own_kafka.start_broker(1)
+    commit(own_kafka, 13)
+    runner.run_once()
+    assert commits(runner) == all_at(13)
+    assert dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 2

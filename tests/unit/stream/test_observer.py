@@ -1,4 +1,5 @@
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -7,10 +8,12 @@ from rich.console import Console
 
 from offsetstream.cluster import client
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.log_records import records_at
 from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
+from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
@@ -26,7 +29,8 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypa
     nobody = Cluster("127.0.0.1:1")
     progress = Progress(Console(file=said, soft_wrap=True))
     hanging = HangingTransactions(timedelta(0), progress.say)
-    observer = Observer(nobody, book, topics, progress, hanging)
+    rewritten = RewrittenLogs(tables, book, partial(records_at, nobody.bootstrap_server, {}))
+    observer = Observer(nobody, book, topics, rewritten, progress, hanging)
     for _ in range(2):
         assert observer.look() == {}
     observer.look_at_topics(BatchId(1, -1))
