@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,12 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
-from offsetstream.coordinator.rows import name_topics
 from offsetstream.stream.decode import timestamp_of
+from offsetstream.tables.derived import DERIVED_TABLES, cell_of, rows_of_group
 from offsetstream.tables.schema import load_schema
 
-DERIVED_TABLES = ("groups", "group_members", "member_assignments", "member_subscriptions")
 _GROUP = ("offsets_partition", "group_id")
 _PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
 Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -79,15 +76,6 @@ def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
 
 
 def _derive_row(group: dict[str, Any], topic_names: Mapping[str, str]) -> dict[str, Any] | None:
-    cells = [_cell(**cell) for cell in group["cells"] or ()]
-    rows: GroupRows | None = derive_group(cells, group_id=group["group_id"], exists=bool(group["exists"]))
-    if rows is None:
-        return None
-    name_topics(rows.assignments, topic_names)
-    place = {name: group[name] for name in _PLACE}
-    by_table = ([rows.group], rows.members, rows.assignments, rows.subscriptions)
-    return place | dict(zip(DERIVED_TABLES, by_table, strict=True))
-
-
-def _cell(key_json: str, value_json: str, **numbers: Any) -> Cell:
-    return Cell(key=json.loads(key_json)["data"], value=json.loads(value_json)["data"], **numbers)
+    cells = [cell_of(cell) for cell in group["cells"] or ()]
+    rows = rows_of_group(cells, group["group_id"], topic_names, exists=bool(group["exists"]))
+    return None if rows is None else {name: group[name] for name in _PLACE} | rows

@@ -5,17 +5,14 @@ It does what :class:`~offsetstream.stream.state.State` does for batches of any s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.coordinator.groups import Cell, derive_group
+from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_of_cells
-from offsetstream.coordinator.rows import name_topics
-from offsetstream.stream.derive import DERIVED_TABLES
 from offsetstream.tables.arrow_rows import (
     from_rows,
     merge_rows,
@@ -25,6 +22,7 @@ from offsetstream.tables.arrow_rows import (
     side_by_side,
     with_constants,
 )
+from offsetstream.tables.derived import DERIVED_TABLES, Rows, cell_of, rows_of_group
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.schema import load_schema
@@ -32,7 +30,6 @@ from offsetstream.tables.transaction import BatchId
 
 _GROUP = ("offsets_partition", "group_id")
 _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
-Rows = list[dict[str, Any]]
 
 
 class SmallState:
@@ -82,21 +79,14 @@ class SmallState:
             return
         cells: dict[GroupKey, list[Cell]] = {key: [] for key in exists}
         for row in read_groups(self._tables, "group_cells", exists, _CELL).to_pylist():
-            cells[row["offsets_partition"], row["group_id"]].append(_cell(row))
+            cells[row["offsets_partition"], row["group_id"]].append(cell_of(row))
         rows: dict[str, Rows] = {table: [] for table in DERIVED_TABLES}
         for key, own in cells.items():
-            for table, derived in self._rows_of(key, own, exists=exists[key]).items():
-                place = self._place(key, facts[key])
-                rows[table] += [place | row for row in derived]
+            place = self._place(key, facts[key])
+            derived = rows_of_group(own, key[1], self._topic_names, exists=exists[key], place=place)
+            for table, of_group in (derived or {}).items():
+                rows[table] += of_group
         side_by_side([partial(self._replace, name, rows[name], exists, batch, only) for name in DERIVED_TABLES])
-
-    def _rows_of(self, key: GroupKey, cells: Sequence[Cell], *, exists: bool) -> dict[str, Rows]:
-        rows = derive_group(cells, group_id=key[1], exists=exists)
-        if rows is None:
-            return {}
-        name_topics(rows.assignments, self._topic_names)
-        by_table = ([rows.group], rows.members, rows.assignments, rows.subscriptions)
-        return dict(zip(DERIVED_TABLES, by_table, strict=True))
 
     def _place(self, key: GroupKey, facts: GroupFacts) -> dict[str, Any]:
         return {
@@ -130,15 +120,3 @@ def _placed(decoded: pa.Table, log_ids: Mapping[int, int]) -> pa.Table:
 
 def _keys(rows: pa.Table, key: Sequence[str]) -> list[tuple[Any, ...]]:
     return list(zip(*(rows[name].to_pylist() for name in key), strict=True))
-
-
-def _cell(row: dict[str, Any]) -> Cell:
-    at = row["record_timestamp"]
-    return Cell(
-        key_type=row["key_type"],
-        key=json.loads(row["key_json"])["data"],
-        value_version=row["value_version"],
-        value=json.loads(row["value_json"])["data"],
-        record_offset=row["record_offset"],
-        record_timestamp_ms=None if at is None else round(at.timestamp() * 1000),
-    )

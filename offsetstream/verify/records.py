@@ -6,33 +6,28 @@ are compared with the rows of the history that hold the same record.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.arrow_rows import from_rows
+from offsetstream.tables.derived import DERIVED_TABLES, Rows, cell_of, rows_of_group
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
 from offsetstream.verify.difference import RECORDS, Difference, row_differences, value_differences
 
-Rows = list[dict[str, Any]]
-DERIVED = ("groups", "group_members", "member_assignments", "member_subscriptions")
 HISTORY = {"committed_offsets": "offset_commits", "group_cells": "group_records"}
 _RECORD = ("log_id", "offsets_partition", "record_offset")
 
 
 def read_records(tables: TablesLocation) -> dict[str, Rows]:
     """Read the state tables, the topics and partitions, and of the history the records that state rows are from."""
-    names = (*DERIVED, *HISTORY, "topics", "offsets_partitions")
+    names = (*DERIVED_TABLES, *HISTORY, "topics", "offsets_partitions")
     rows = {name: read_rows(DeltaTable(tables.table(name))) for name in names}
     return rows | {history: _records_of(tables, state, history) for state, history in HISTORY.items()}
 
@@ -50,7 +45,7 @@ def disagreements(rows: Mapping[str, Rows]) -> list[Difference]:
     """Return every difference between the state tables and the records."""
     derived = _derived(rows)
     found: list[Difference] = []
-    for table in DERIVED:
+    for table in DERIVED_TABLES:
         schema = load_schema(table)
         theirs = from_rows(derived[table], schema).to_pylist()
         alone, pairs = row_differences(table, schema.key, rows[table], theirs, RECORDS)
@@ -81,31 +76,15 @@ def _against_history(rows: Mapping[str, Rows], state: str, history: str) -> Iter
 def _derived(rows: Mapping[str, Rows]) -> dict[str, Rows]:
     cells: dict[tuple[int, str], list[Cell]] = defaultdict(list)
     for row in rows["group_cells"]:
-        cells[row["offsets_partition"], row["group_id"]].append(_cell(row))
+        cells[row["offsets_partition"], row["group_id"]].append(cell_of(row))
     names = {row["topic_id"]: row["topic"] for row in rows["topics"]}
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
     listed = {(row["offsets_partition"], row["group_id"]) for row in rows["groups"]}
-    found: dict[str, Rows] = {table: [] for table in DERIVED}
+    found: dict[str, Rows] = {table: [] for table in DERIVED_TABLES}
     for key in listed | cells.keys():
-        derived = derive_group(cells[key], group_id=key[1], exists=key in listed)
-        if derived is None:
-            continue
-        name_topics(derived.assignments, names)
         inside = key[0] == partition_for(key[1], len(logs)) if logs else None
         place = {"offsets_partition": key[0], "log_id": logs.get(key[0], 0), "in_coordinator_partition": inside}
-        by_table = ([derived.group], derived.members, derived.assignments, derived.subscriptions)
-        for table, of_group in zip(DERIVED, by_table, strict=True):
-            found[table] += [place | row for row in of_group]
+        derived = rows_of_group(cells[key], key[1], names, exists=key in listed, place=place)
+        for table, of_group in (derived or {}).items():
+            found[table] += of_group
     return found
-
-
-def _cell(row: dict[str, Any]) -> Cell:
-    at = row["record_timestamp"]
-    return Cell(
-        key_type=row["key_type"],
-        key=json.loads(row["key_json"])["data"],
-        value_version=row["value_version"],
-        value=json.loads(row["value_json"])["data"],
-        record_offset=row["record_offset"],
-        record_timestamp_ms=None if at is None else round(at.timestamp() * 1000),
-    )

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.coordinator import GroupMetadataCache
+from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
@@ -22,7 +23,7 @@ from offsetstream.verify.compare import COLUMNS, KEYS, differences
 from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
 from offsetstream.verify.difference import ROW, Difference
 from offsetstream.verify.explain import Explanations
-from offsetstream.verify.records import DERIVED, disagreements, read_records
+from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.tables import TableRows, read_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.all_groups import AllGroups
@@ -80,7 +81,7 @@ def test_each_column_of_each_state_table_is_compared_with_the_records(
 ) -> None:
     rows = read_records(loaded.tables)
     assert disagreements(rows) == []
-    for table in (*DERIVED, "committed_offsets"):  # the public ones
+    for table in (*DERIVED_TABLES, "committed_offsets"):  # the public ones
         key = load_schema(table).key
         assert rows[table]
         for column in load_schema(table).column_names:

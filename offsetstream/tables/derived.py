@@ -1,0 +1,48 @@
+"""The rows of the tables that derive from ``group_cells``, group by group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.rows import name_topics
+
+DERIVED_TABLES = ("groups", "group_members", "member_assignments", "member_subscriptions")
+Rows = list[dict[str, Any]]
+
+
+def cell_of(row: Mapping[str, Any]) -> Cell:
+    """Return the cell of a row of ``group_cells``, whose time may also be given as ``record_timestamp_ms``."""
+    at = row.get("record_timestamp")
+    return Cell(
+        key_type=row["key_type"],
+        key=json.loads(row["key_json"])["data"],
+        value_version=row["value_version"],
+        value=json.loads(row["value_json"])["data"],
+        record_offset=row["record_offset"],
+        record_timestamp_ms=row.get("record_timestamp_ms") if at is None else round(at.timestamp() * 1000),
+    )
+
+
+def rows_of_group(
+    cells: Sequence[Cell],
+    group_id: str,
+    topic_names: Mapping[str, str],
+    *,
+    exists: bool,
+    place: Mapping[str, Any] | None = None,
+) -> dict[str, Rows] | None:
+    """Return the group's rows of each of :data:`DERIVED_TABLES`, None if there is no such group.
+
+    ``exists``: whether the coordinator holds it even without a cell; ``place`` is what all of its rows share.
+    """
+    rows = derive_group(cells, group_id=group_id, exists=exists)
+    if rows is None:
+        return None
+    name_topics(rows.assignments, topic_names)
+    by_table = ([rows.group], rows.members, rows.assignments, rows.subscriptions)
+    shared = dict(place or {})
+    return {table: [shared | row for row in own] for table, own in zip(DERIVED_TABLES, by_table, strict=True)}
