@@ -73,8 +73,8 @@ def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
 def _add_answers(rows: list[Row], bootstrap_server: str, command_config: str | None) -> None:
     """Add to each row what the cluster answers, and the addresses of the brokers that it has."""
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415
-    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
+    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only what is asked is imported
 
     cluster = CoordinatorLookup(bootstrap_server, read_properties(command_config))
     partitions = len(cluster.topic_partitions())

@@ -93,7 +93,7 @@ def _dump_cluster(
     output_file: str | None,
 ) -> Unprintable | None:
     # PySpark and the client take seconds to import, and log segments need neither.
-    from offsetstream.cli.cluster_dump import ClusterDump  # noqa: PLC0415
+    from offsetstream.cli.cluster_dump import ClusterDump  # noqa: PLC0415 - only what is asked is imported
 
     cluster_dump = ClusterDump(bootstrap_server, command_config, wanted)
     with open_output(output_file) as target:

@@ -168,8 +168,8 @@ def _cluster_of(bootstrap_server: str | None, command_config: str | None) -> Coo
     if bootstrap_server is None:
         return None
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415
-    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
+    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only what is asked is imported
 
     return CoordinatorLookup(bootstrap_server, read_properties(command_config))
 

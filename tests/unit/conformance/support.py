@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from offsetstream.codec.records import decode_key
 from offsetstream.coordinator.cache import GroupMetadataCache
+from offsetstream.coordinator.deletion import Removal
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.replay.classic_group import ClassicGroup, ClassicMember
 from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata, TopicPartition
-from tests.conformance.builder import GROUP, TIMESTAMP, Log, Pair
+from tests.conformance.builder import GROUP, TIMESTAMP, Log, Pair, commit
 from tests.conformance.case import Coordinator
 
 RETENTION = 1000
 FOO_0, FOO_1, BAR_0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)
+PENDING = commit("foo", 1, 9)
 OFFSET = OffsetAndMetadata(37, "metadata", TIMESTAMP)
 
 
@@ -63,3 +66,19 @@ def rebalance(group: ClassicGroup, *, protocol: str | None = "range", generation
         group.init_next_generation(protocol, TIMESTAMP)
         if group.members:
             group.transition_to(GroupState.STABLE, TIMESTAMP)
+
+
+def new_cache(*pairs: Pair, log: Log | None = None) -> GroupMetadataCache:
+    """As :func:`cache_of`, of the new coordinator."""
+    return cache_of(*pairs, coordinator="new", log=log)
+
+
+def with_pending(*pairs: Pair, pending: Pair = PENDING) -> GroupMetadataCache:
+    """A cache of the new coordinator with ``pending`` in an open transaction."""
+    return new_cache(log=Log().write(*pairs).write(pending, producer=7))
+
+
+def written(removal: Removal) -> list[tuple[int, str, int]]:
+    """Topic and partition of the offset tombstones, or the types of others."""
+    keys = [decode_key(key) for key in removal.tombstones.get(0, [])]
+    return [(kind, data.get("topic", ""), data.get("partition", -1)) for kind, data in keys]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.coordinator.cache import GroupMetadataCache
+from offsetstream.codec.records import decode_value
 from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.deletion import Removal
 from offsetstream.coordinator.fetch import PartitionData
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from tests.conformance.builder import (
@@ -21,26 +19,17 @@ from tests.conformance.builder import (
     commits,
     forget,
 )
-from tests.unit.conformance.support import BAR_0, FOO_0, FOO_1, cache_of, committed, group_of
+from tests.unit.conformance.support import (
+    BAR_0,
+    FOO_0,
+    FOO_1,
+    committed,
+    group_of,
+    new_cache,
+    with_pending,
+)
 
 KAFKA_CLASS = "OffsetMetadataManagerTest"
-PENDING = commit("foo", 1, 9)
-
-
-def new_cache(*pairs: tuple[bytes | None, bytes | None], log: Log | None = None) -> GroupMetadataCache:
-    return cache_of(*pairs, coordinator="new", log=log)
-
-
-def with_pending(
-    *pairs: tuple[bytes | None, bytes | None], pending: tuple[bytes | None, bytes | None] = PENDING
-) -> GroupMetadataCache:
-    return new_cache(log=Log().write(*pairs).write(pending, producer=7))
-
-
-def written(removal: Removal) -> list[tuple[int, str, int]]:
-    """Topic and partition of the offset tombstones, or the types of others."""
-    keys = [decode_key(key) for key in removal.tombstones.get(0, [])]
-    return [(kind, data.get("topic", ""), data.get("partition", -1)) for kind, data in keys]
 
 
 def test_fetch_offsets_with_topic_ids() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.codec.records import decode_key
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.client_errors import Errors
 from offsetstream.coordinator.deletion import Removal
@@ -25,26 +24,18 @@ from tests.conformance.builder import (
     subscription,
     topology,
 )
-from tests.unit.conformance.support import BAR_0, FOO_0, FOO_1, RETENTION, cache_of, committed
+from tests.unit.conformance.support import (
+    BAR_0,
+    FOO_0,
+    FOO_1,
+    RETENTION,
+    committed,
+    new_cache,
+    with_pending,
+    written,
+)
 
 KAFKA_CLASS = "OffsetMetadataManagerTest"
-PENDING = commit("foo", 1, 9)
-
-
-def new_cache(*pairs: tuple[bytes | None, bytes | None], log: Log | None = None) -> GroupMetadataCache:
-    return cache_of(*pairs, coordinator="new", log=log)
-
-
-def with_pending(
-    *pairs: tuple[bytes | None, bytes | None], pending: tuple[bytes | None, bytes | None] = PENDING
-) -> GroupMetadataCache:
-    return new_cache(log=Log().write(*pairs).write(pending, producer=7))
-
-
-def written(removal: Removal) -> list[tuple[int, str, int]]:
-    """Topic and partition of the offset tombstones, or the types of others."""
-    keys = [decode_key(key) for key in removal.tombstones.get(0, [])]
-    return [(kind, data.get("topic", ""), data.get("partition", -1)) for kind, data in keys]
 
 
 def test_generic_group_offset_delete() -> None:
