@@ -13,11 +13,24 @@ TIERS = ("unit", "oracle", "kafka", "spark")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_place)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_process(item)))
+
+
+def _process(item: pytest.Item) -> str:
+    """What must run in one process and in order, where pytest runs several: for its brokers, or its JVM."""
+    if "every_group" in getattr(item, "fixturenames", ()):
+        return "releases"
+    return "kafka" if _tier(item) == "kafka" else "local"
+
+
+def _tier(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 def _place(item: pytest.Item) -> tuple[int, str, bool]:
     """By tier; then by the release of the workload, so that one of them runs at a time; last who ends its clients."""
-    tier = TIERS.index(item.path.relative_to(Path(__file__).parent).parts[0])
+    tier = TIERS.index(_tier(item))
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return tier, str(parameters.get("every_group", "")), "after_restart" in getattr(item, "fixturenames", ())
 
