@@ -12,7 +12,6 @@ from offsetstream.tables.lease import Lease
 
 BEAT_SECONDS = 10.0
 POLL_SECONDS = 1.0
-TIDY_SECONDS = 3600.0
 
 
 class Heartbeat:
@@ -50,7 +49,7 @@ class Heartbeat:
             self._asked_to_stop(str(error) if isinstance(error, LeaseError) else f"the lost lease ({error})")
 
     def _beat(self) -> None:
-        beaten = tidied = time.monotonic()
+        beaten = time.monotonic()
         while not self._ended.wait(POLL_SECONDS):
             row = self._lease.read()
             if row.stop_requested_by is not None:
@@ -60,6 +59,3 @@ class Heartbeat:
             if time.monotonic() - beaten > BEAT_SECONDS:
                 beaten = time.monotonic()
                 self._lease.heartbeat()
-            if time.monotonic() - tidied > TIDY_SECONDS:
-                tidied = time.monotonic()
-                self._lease.tidy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -30,9 +30,12 @@ from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import delete_retention, last_checkpoint, next_checkpoint, partitions_to_load
 from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.upkeep import Upkeep
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.upgrade import upgrade_tables
+from offsetstream.tables.version import SCHEMA_VERSION
 from offsetstream.tables.write import TableWriter
 
 TOPIC_WAIT_SECONDS = 30.0
@@ -85,8 +88,11 @@ class Job:
         )
         create_tables(self._settings.tables, cluster_id, coordinator)
         lease = Lease.acquire(self._settings.tables)
-        with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set), self._session() as spark:
-            self._work(spark, lease, partitions, coordinator)
+        with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
+            if upgraded := upgrade_tables(self._settings.tables):
+                self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
+            with self._session() as spark:
+                self._work(spark, lease, partitions, coordinator)
         self._progress.say("Stopped between two batches" if self._signals.stop.is_set() else "Everything is applied")
 
     def _wait_for_topic(self) -> list[int]:
@@ -112,6 +118,7 @@ class Job:
     def _work(self, spark: SparkSession, lease: Lease, partitions: list[int], coordinator: str) -> None:
         tables, writer = self._settings.tables, TableWriter(spark, self._settings.tables)
         book, topics = PartitionBook(tables, partitions), TopicBook(tables)
+        book.keep_history_from(lease.found.history_kept_from)
         source = KafkaSource(self._settings.bootstrap_server, self._settings.properties)
         rewritten = RewrittenLogs(tables, book, partial(records_at, self._settings.bootstrap_server, source.properties))
         loader = Loader(writer, source, self._cluster, book, topics, rewritten, coordinator)
@@ -124,6 +131,7 @@ class Job:
         book.observe(ends)
         rewritten.begin()
         to_load = partitions_to_load(book.rows, ends, retention)
+        upkeep = Upkeep(writer)
         checkpoint, lost = self._start(writer, to_load, loader, lease), []
         while not self._signals.stop.is_set():
             above = min(book.next_offsets.values(), default=0)
@@ -138,12 +146,15 @@ class Job:
                 lease,
                 self._signals,
                 self._progress,
+                upkeep,
                 checkpoint.checkpoint_id,
                 retention,
             )
             with explain_failure(self._cluster):
                 lost = live.run(self._query(source, book, checkpoint, spark))
             if not lost:
+                if self._settings.once and not self._signals.stop.is_set():  # too short, maybe, for the main loop
+                    upkeep.tend(nullcontext(), self._progress)
                 return
             self._progress.say(f"The log of {len(lost)} offsets partitions lost records that were not read, or is new")
             checkpoint = self._load(lost, writer, loader, lease)

@@ -19,12 +19,14 @@ from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.start import has_lost_records, partitions_to_load
+from offsetstream.stream.upkeep import Upkeep
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
 
 POLL_SECONDS = 1.0
 SAMPLE_SECONDS = 10.0
 IDLE_REFRESH_SECONDS = 600.0
+UPKEEP_SECONDS = 60.0
 
 
 class StopRequestedError(Exception):
@@ -51,6 +53,7 @@ class LiveStream:
         lease: Lease,
         signals: Signals,
         progress: Progress,
+        upkeep: Upkeep,
         checkpoint_id: int,
         retention: timedelta,
     ) -> None:
@@ -61,6 +64,7 @@ class LiveStream:
         self._lease = lease
         self._signals = signals
         self._progress = progress
+        self._upkeep = upkeep
         self._checkpoint_id = checkpoint_id
         self._retention = retention
         self._log_ids = dict(book.log_ids)
@@ -90,6 +94,7 @@ class LiveStream:
         tasks: list[tuple[float, Callable[[], list[int]]]] = [
             (SAMPLE_SECONDS, self._sample),
             (IDLE_REFRESH_SECONDS, self._refresh),
+            (UPKEEP_SECONDS, self._tend),
         ]
         done = [time.monotonic() for _ in tasks]
         while query.isActive and not self._signals.stop.wait(POLL_SECONDS):
@@ -137,6 +142,7 @@ class LiveStream:
     def _sample(self) -> list[int]:
         """Observe the coordinators, and load the partitions that have been behind for too long."""
         with self._in_batch:
+            self._book.keep_history_from(self._lease.read().history_kept_from)
             ends = self._observer.look()
             lost = self._lost(ends)
             behind = [] if lost else partitions_to_load(self._book.rows, ends, self._retention)
@@ -151,6 +157,10 @@ class LiveStream:
         with self._in_batch:
             self._observer.look_at_topics(self._outside)
             self._book.write(self._outside)
+        return []
+
+    def _tend(self) -> list[int]:
+        self._upkeep.tend(self._in_batch, self._progress)
         return []
 
     def _reload(self) -> list[int]:

@@ -135,6 +135,12 @@ class PartitionBook:
         self.has_news |= any(row[name] != value for name, value in columns.items())
         row |= columns
 
+    def keep_history_from(self, instant: datetime | None) -> None:
+        """Note that retention may have thinned the history from before the instant."""
+        for row in self.rows.values() if instant else ():
+            if row["history_complete_from"] is not None and row["history_complete_from"] < instant:
+                self._change(row, {"history_complete_from": instant})
+
     def advance(self, ends: Mapping[int, int]) -> None:
         """Note that every record below the given offsets is applied."""
         for number, end in ends.items():

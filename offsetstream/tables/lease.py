@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -22,7 +23,8 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows, sql_text
+from offsetstream.tables.small import read_rows, sql_text, sql_timestamp
+from offsetstream.tables.version import refuse_newer
 
 LIFETIME = timedelta(seconds=60)
 TABLE = "job_lease"
@@ -49,6 +51,7 @@ class LeaseRow:
     heartbeat_at: datetime | None
     stop_requested_by: str | None
     reload_requested: str | None
+    history_kept_from: datetime | None
 
     @property
     def is_live(self) -> bool:
@@ -142,12 +145,6 @@ class Lease:
         """Give the lease back, so that the next job starts at once."""
         self._update({"owner": "NULL", "heartbeat_at": "now()", "stop_requested_by": "NULL"})
 
-    def tidy(self) -> None:
-        """Remove the files of heartbeats more than an hour old."""
-        with self._lock:
-            self._table.vacuum(retention_hours=1, dry_run=False, enforce_retention_duration=False)
-            self._table.cleanup_metadata()
-
     @_again_on_conflict
     def _update(self, updates: dict[str, str]) -> None:
         with self._lock:
@@ -188,6 +185,15 @@ def request_reload(tables: TablesLocation, partitions: Collection[int]) -> Lease
     return replace(row, reload_requested=request)
 
 
+@_again_on_conflict
+def note_history_kept_from(tables: TablesLocation, instant: datetime) -> None:
+    """Tell the job, and the next ones, that the history may lack rows from before the instant."""
+    at = sql_timestamp(instant)
+    _open(tables).update(
+        predicate=f"history_kept_from IS NULL OR history_kept_from < {at}", updates={"history_kept_from": at}
+    )
+
+
 def requested_partitions(request: str | None, existing: Collection[int]) -> list[int]:
     """Return the partitions that a request for a reload means, of those that exist."""
     if request == ALL_PARTITIONS:
@@ -198,9 +204,11 @@ def requested_partitions(request: str | None, existing: Collection[int]) -> list
 
 def _open(tables: TablesLocation) -> DeltaTable:
     try:
-        return DeltaTable(tables.table(TABLE))
+        table = DeltaTable(tables.table(TABLE))
     except TableNotFoundError as error:
         raise TablesError(f"there are no tables in {tables.root}: 'offsetstream run' makes them") from error
+    refuse_newer(table)
+    return table
 
 
 def _insert_row(table: DeltaTable) -> None:
@@ -215,4 +223,8 @@ def _insert_row(table: DeltaTable) -> None:
 
 def _read(table: DeltaTable) -> LeaseRow | None:
     rows = read_rows(table)
-    return LeaseRow(**{name: rows[0][name] for name in LeaseRow.__dataclass_fields__}) if rows else None
+    if not rows:
+        return None
+    names = LeaseRow.__dataclass_fields__
+    row: dict[str, Any] = dict.fromkeys(names) | rows[0]  # a table of an older version lacks the newest columns
+    return LeaseRow(**{name: row[name] for name in names})

@@ -14,6 +14,7 @@ from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.location import TablesLocation, is_utf8
+from offsetstream.tables.version import refuse_newer
 
 Row = dict[str, Any]
 Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the values wanted
@@ -70,6 +71,7 @@ class Lookup:
                 f"there is no table {path}: name the folder of the tables by --tables, "
                 "or make them by 'offsetstream run'"
             ) from error
+        refuse_newer(delta)
         if "://" in path:  # delta-rs reaches stores that DuckDB has no built-in way to
             return self._connection.from_arrow(delta.to_pyarrow_dataset())
         # delta-rs gives paths as a URL has them, and DuckDB takes them as patterns.

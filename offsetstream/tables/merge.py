@@ -14,6 +14,7 @@ import deltalake
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.schema import TableSchema
 from offsetstream.tables.small import is_done, transaction
 from offsetstream.tables.transaction import BatchId
@@ -61,6 +62,7 @@ class Merge:
         return {name: f"source.{name}" for name in self.schema.column_names}
 
 
+@again_on_conflict
 def merge_by_spark(session: SparkSession, path: str, source: DataFrame, merge: Merge) -> None:
     """Merge a DataFrame with the columns of the table and ``_deleted``; the session holds the transaction."""
     target = delta.tables.DeltaTable.forPath(session, path).alias("target")
@@ -75,6 +77,7 @@ def merge_by_spark(session: SparkSession, path: str, source: DataFrame, merge: M
     builder.execute()
 
 
+@again_on_conflict
 def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId) -> None:
     """Merge an Arrow table with the columns of the table and ``_deleted``, unless the batch was merged before."""
     target = deltalake.DeltaTable(path)

@@ -10,8 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2  # raised by any change of a table; kept as a property of every table
+from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+
 HISTORY_DAY = "written_day"
+# State is written anew with each batch; a history must outlast those who read it as a stream once a day.
+_KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"}
 _ARROW_TYPES = {
     "INT": pa.int32(),
     "BIGINT": pa.int64(),
@@ -34,19 +37,29 @@ class ColumnSchema:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table: ``kind`` is state (upserted) or history (appended); ``key`` names the columns that identify a row."""
+    """A table: ``kind`` is state (upserted) or history (appended); ``key`` names the columns that identify a row.
+
+    ``cell`` names the columns of a history of which retention keeps the last row; a history without one is kept whole.
+    """
 
     name: str
     kind: str
     comment: str
     key: tuple[str, ...]
     columns: tuple[ColumnSchema, ...]
+    cell: tuple[str, ...] = ()
     internal: bool = False
+    keep_deleted_files: str | None = None  # an interval as Delta's properties have it; None: that of its kind
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The names of the columns in their order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def position(self) -> str:
+        """The column that orders the rows of a history within one log."""
+        return "record_offset" if "record_offset" in self.column_names else "event_at"
 
     @property
     def arrow(self) -> pa.Schema:
@@ -55,13 +68,22 @@ class TableSchema:
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
-        """History lies by the day on which it was written, so that retention drops whole days."""
+        """History lies by the day on which it was written, so that retention rewrites whole days."""
         return (HISTORY_DAY,) if self.kind == "history" else ()
 
     @property
     def properties(self) -> dict[str, str]:
-        """Delta's table properties (design, section 3): state stays readable by every Delta reader."""
-        shared = {"offsetstream.schema_version": str(SCHEMA_VERSION)}
+        """Delta's table properties (docs/design.md, "What stays bounded"): any Delta reader can read the tables."""
+        keep = self.keep_deleted_files or _KEEP_DELETED_FILES[self.kind]
+        shared = {
+            PROPERTY: str(SCHEMA_VERSION),
+            "delta.checkpointInterval": "100",
+            "delta.deletedFileRetentionDuration": keep,
+            # A version without its files is of no use; and each write lists the log.
+            "delta.logRetentionDuration": keep,
+            # The job does it once an hour: delta-rs would list the log for it with each commit.
+            "delta.enableExpiredLogCleanup": "false",
+        }
         if self.kind == "history":
             return shared | {
                 "delta.autoOptimize.autoCompact": "true",
@@ -70,12 +92,7 @@ class TableSchema:
                 if "record_offset" in self.column_names
                 else "offsets_partition,checkpoint_id,batch_id",
             }
-        return shared | {
-            "delta.enableDeletionVectors": "false",
-            "delta.columnMapping.mode": "none",
-            "delta.deletedFileRetentionDuration": "interval 6 hours",
-            "delta.logRetentionDuration": "interval 2 days",
-        }
+        return shared | {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
 
 
 @cache
@@ -94,4 +111,4 @@ def all_schemas() -> dict[str, TableSchema]:
 
 def _parse(table: dict[str, Any]) -> TableSchema:
     columns = tuple(ColumnSchema(**column) for column in table.pop("columns"))
-    return TableSchema(columns=columns, key=tuple(table.pop("key")), **table)
+    return TableSchema(columns=columns, key=tuple(table.pop("key")), cell=tuple(table.pop("cell", ())), **table)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId, app_id
@@ -39,6 +40,12 @@ def sql_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def sql_timestamp(instant: datetime) -> str:
+    """Return the instant as DataFusion's SQL has it."""
+    return f"arrow_cast({round(instant.timestamp() * 1_000_000)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+@again_on_conflict
 def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Make the rows the table's only ones, once per batch."""
     table = DeltaTable(tables.table(name))
@@ -46,6 +53,7 @@ def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch
         write_deltalake(table, _arrow(name, rows), mode="overwrite", commit_properties=transaction(name, batch))
 
 
+@again_on_conflict
 def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Insert the rows of a history table whose key it does not have yet, signed with the batch.
 

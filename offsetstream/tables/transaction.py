@@ -51,7 +51,7 @@ class WriterSessions:
     @contextmanager
     def transaction(self, table: str, batch: BatchId) -> Iterator[SparkSession]:
         """Give the table's session, in which a merge of this batch is done once, however often it is repeated."""
-        session = self._sessions.get(table) or self._sessions.setdefault(table, _alike(self._spark))
+        session = self._sessions.get(table) or self._sessions.setdefault(table, alike(self._spark))
         if batch.is_load:
             yield session
             return
@@ -64,7 +64,8 @@ class WriterSessions:
             session.conf.unset(_VERSION)
 
 
-def _alike(spark: SparkSession) -> SparkSession:
+def alike(spark: SparkSession) -> SparkSession:
+    """Return a new session with the settings of the given one."""
     # newSession() has the settings of the start, not those set since, the time zone among them.
     session = spark.newSession()
     for name, value in spark.conf.getAll.items():

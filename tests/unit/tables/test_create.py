@@ -20,10 +20,6 @@ def versions(tables: TablesLocation) -> dict[str, int]:
     return {name: DeltaTable(tables.table(name)).version() for name in all_schemas()}
 
 
-def set_property(tables: TablesLocation, table: str, name: str, value: str) -> None:
-    DeltaTable(tables.table(table)).alter.set_table_properties({name: value}, raise_if_not_exists=False)
-
-
 @pytest.mark.parametrize("name", all_schemas())
 def test_a_table_has_its_columns_comments_and_properties(tables: TablesLocation, name: str) -> None:
     create_tables(tables, "cluster-1", "classic")
@@ -94,13 +90,6 @@ def test_a_delta_table_that_is_not_ours_is_refused(tables: TablesLocation) -> No
 
 def schema_of_one_column() -> Schema:
     return Schema([Field("a", PrimitiveType("string"))])
-
-
-def test_another_schema_version_is_refused(tables: TablesLocation) -> None:
-    create_tables(tables, "cluster-1", "new")
-    set_property(tables, "group_members", "offsetstream.schema_version", "999")
-    with pytest.raises(TablesError, match=r"group_members/? has schema version 999, this program writes version 2"):
-        create_tables(tables, "cluster-1", "new")
 
 
 def test_a_table_that_lacks_a_column_is_refused(tables: TablesLocation) -> None:

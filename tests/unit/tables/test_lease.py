@@ -214,16 +214,6 @@ def test_heartbeats_and_requests_side_by_side_all_arrive(tables: TablesLocation)
     assert row.stop_requested_by is not None
 
 
-def test_tidying_keeps_the_lease(tables: TablesLocation) -> None:
-    lease = Lease.acquire(tables)
-    for _ in range(3):
-        lease.heartbeat()
-    lease.tidy()
-    assert lease.read().owner == lease.owner
-    lease.heartbeat()
-    assert len(rows(tables)) == 1
-
-
 def test_of_threads_that_race_one_holds_the_lease(tmp_path: Path) -> None:
     for attempt in range(5):
         tables = new_tables(tmp_path / str(attempt))

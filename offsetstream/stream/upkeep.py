@@ -1,0 +1,67 @@
+"""How the running job keeps its own tables bounded, between its batches (docs/design.md, "What stays bounded")."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from datetime import date
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from offsetstream.stream.progress import Progress
+from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.transaction import alike
+from offsetstream.tables.upkeep import Crowd, clear, compact, crowds
+from offsetstream.tables.write import TableWriter
+
+# Versions after which dead files and old log files are looked for: an hour of batches every ten seconds.
+CLEAR_EVERY = 360
+# Small files at which a table is compacted. It takes Spark some seconds, whatever there is to do.
+CROWDED = {"history": 192, "state": 64}
+
+
+class Upkeep:
+    """Compacts, vacuums and cleans the logs of the tables when enough was written; nothing that fails is fatal."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._tables = writer.tables
+        self._session = alike(writer.spark)
+        self._seen = {name: DeltaTable(self._tables.table(name)).version() for name in all_schemas()}
+        self._compacted: set[tuple[str, date | None]] = set()
+        self._failed: set[str] = set()
+
+    def tend(self, between_batches: AbstractContextManager[object], progress: Progress) -> None:
+        """Do what is due; ``between_batches`` keeps batches off the tables while it is open, and may be used again."""
+        for schema in all_schemas().values():
+            try:
+                self._tend(schema, between_batches)
+                self._failed.discard(schema.name)
+            except (DeltaError, PySparkException, Py4JJavaError, OSError) as error:
+                if schema.name not in self._failed:  # a conflict, or a store that is slow: the next time will do
+                    first = str(error).split("\n", 1)[0]
+                    progress.say(f"The table {schema.name} is not tidied now, but later: {first}")
+                self._failed.add(schema.name)
+
+    def _tend(self, schema: TableSchema, between_batches: AbstractContextManager[object]) -> None:
+        table = DeltaTable(self._tables.table(schema.name))
+        seen, now = self._seen[schema.name], table.version()
+        if now == seen:
+            return
+        for crowd in crowds(table, schema):
+            if self._is_due(schema, crowd):
+                with between_batches:
+                    compact(self._session, self._tables.table(schema.name), crowd)
+                break  # one at a time: a batch may be waiting
+        if now // CLEAR_EVERY != seen // CLEAR_EVERY:
+            table.update_incremental()
+            clear(table)
+        self._seen[schema.name] = table.version()
+
+    def _is_due(self, schema: TableSchema, crowd: Crowd) -> bool:
+        if not (schema.partitioned_by and crowd.is_closed):
+            return crowd.files >= CROWDED[schema.kind]
+        is_first = (schema.name, crowd.day) not in self._compacted  # what stays small once will the next time
+        self._compacted.add((schema.name, crowd.day))
+        return is_first

@@ -1,0 +1,68 @@
+"""History retention (design, rule 9): days beyond the horizon are thinned to the last row of each cell.
+
+Whatever is asked of an instant within the horizon has the same answer afterwards: a row that goes has a newer one of
+its cell that is beyond the horizon too, or is a tombstone, which says what no row says.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+from offsetstream.tables.arrow_rows import conform
+from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import HISTORY_DAY, TableSchema
+
+
+def thin_history(tables: TablesLocation, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:
+    """Thin the days before ``horizon``, and return how many rows go; none of a table whose rows are of no cell.
+
+    A day at a time, so that a run that is interrupted leaves each cell its last row; the oldest first, so that a
+    tombstone goes after the rows that it deleted. ``horizon`` is at most today: a job may write to today's files.
+    """
+    if not schema.cell:
+        return 0
+    table = DeltaTable(tables.table(schema.name))
+    days = {partition[HISTORY_DAY] for partition in table.partitions()}
+    past = sorted(day for day in days if date.fromisoformat(day) < horizon)
+    return sum(_thin_day(tables, schema, day, horizon, dry_run) for day in past)
+
+
+@again_on_conflict
+def _thin_day(tables: TablesLocation, schema: TableSchema, day: str, horizon: date, dry_run: bool) -> int:
+    table = DeltaTable(tables.table(schema.name))
+    query = QueryBuilder().register("rows", table)
+    (count,) = pa.table(query.execute(f"SELECT count(*) AS n FROM rows WHERE {_of(day)}"))["n"].to_pylist()  # noqa: S608 - our own SQL
+    kept = pa.table(query.execute(_kept_rows(schema, day, horizon)))
+    if kept.num_rows < count and not dry_run:
+        rows = conform(kept, schema).sort_by(schema.position)
+        # What is read and what is written are one version of the table: a write in between makes this one fail.
+        write_deltalake(table, rows, mode="overwrite", predicate=_of(day))
+    return int(count - kept.num_rows)
+
+
+def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
+    """Return the SQL of the day's rows that are the last of their cell before the horizon."""
+    cell, columns = ", ".join(schema.cell), ", ".join(schema.column_names)
+    same = " AND ".join(f"(own.{name} IS NOT DISTINCT FROM newer.{name})" for name in schema.cell)
+    own = (
+        f"SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY log_id DESC, {schema.position} DESC) AS nth "  # noqa: S608
+        f"FROM rows WHERE {_of(day)}"
+    )
+    newer = f"SELECT DISTINCT {cell} FROM rows WHERE {_of(day, '>')} AND {_of(str(horizon), '<')}"  # noqa: S608 - our own
+    kept = (
+        f"SELECT {columns} FROM ({own}) own WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM ({newer}) newer WHERE {same})"  # noqa: S608
+    )
+    if "is_tombstone" not in schema.column_names:
+        return kept
+    # The greatest offset of a partition stays: it tells a load what the history has (rule 8).
+    ends = "SELECT offsets_partition, log_id, max(record_offset) AS last FROM rows GROUP BY offsets_partition, log_id"
+    is_end = "ends.offsets_partition = k.offsets_partition AND ends.log_id = k.log_id AND last = record_offset"
+    return f"SELECT * FROM ({kept}) k WHERE NOT is_tombstone OR EXISTS (SELECT 1 FROM ({ends}) ends WHERE {is_end})"  # noqa: S608
+
+
+def _of(day: str, comparison: str = "=") -> str:
+    return f"{HISTORY_DAY} {comparison} DATE '{day}'"

@@ -1,0 +1,72 @@
+"""Tables of an older version of the program get what they lack, or are refused."""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+
+from offsetstream.errors import TablesError
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import ColumnSchema, TableSchema, all_schemas
+from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
+
+_DELTA_TYPES = {
+    "INT": "integer",
+    "BIGINT": "long",
+    "STRING": "string",
+    "BOOLEAN": "boolean",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+}
+
+
+def field_of(column: ColumnSchema) -> Field:
+    """Return the column as Delta has it."""
+    return Field(column.name, PrimitiveType(_DELTA_TYPES[column.type]), metadata={"comment": column.comment})
+
+
+def check_upgradable(table: DeltaTable, schema: TableSchema) -> None:
+    """Raise TablesError unless the table is of this version of the program, or can be made so."""
+    refuse_newer(table)
+    path, metadata = table.table_uri, table.metadata()
+    found = metadata.configuration.get(PROPERTY, "unknown")
+    if not found.isdigit():
+        raise TablesError(f"the table {path} has schema version {found}: it is not one of ours; name another folder")
+    existing = {field.name: field for field in table.schema().fields}
+    missing = [column.name for column in schema.columns if column.name not in existing]
+    if missing and int(found) == SCHEMA_VERSION:
+        raise TablesError(f"the table {path} lacks the columns {', '.join(sorted(missing))}: it is not one of ours")
+    others = [
+        f"{column.name} is {existing[column.name].type.type}, not {field_of(column).type.type}"
+        for column in schema.columns
+        if column.name in existing and existing[column.name].type != field_of(column).type
+    ]
+    if tuple(metadata.partition_columns) != schema.partitioned_by:
+        others.append(f"it is partitioned by {', '.join(metadata.partition_columns) or 'nothing'}")
+    if others:
+        raise TablesError(
+            f"the table {path} (schema version {found}) cannot be upgraded to version {SCHEMA_VERSION}: "
+            f"{'; '.join(others)}: name another folder by --tables, and the job loads everything there"
+        )
+
+
+def upgrade_tables(tables: TablesLocation) -> list[str]:
+    """Bring tables of an older version up to this one's, and return their names; for the holder of the lease only.
+
+    Columns that are new are null in the rows that are there. The version is written after them, so that an upgrade
+    that was interrupted is done again.
+    """
+    upgraded = []
+    for schema in all_schemas().values():
+        table = DeltaTable(tables.table(schema.name))
+        properties = schema.properties.items() - table.metadata().configuration.items()
+        if not properties:
+            continue
+        existing = {field.name for field in table.schema().fields}
+        missing = [field_of(column) for column in schema.columns if column.name not in existing]
+        if missing:
+            table.alter.add_columns(missing)
+        table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        upgraded.append(schema.name)
+    return upgraded

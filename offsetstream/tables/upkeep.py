@@ -1,0 +1,100 @@
+"""What keeps a table small: few files instead of many, no files and no log that nobody may read any more.
+
+Files are compacted by Spark's OPTIMIZE: that of delta-rs (1.6) does not see another OPTIMIZE that ended meanwhile, and
+then both results stay in the table: each row twice (seen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+import delta.tables
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyspark.sql import SparkSession
+
+from offsetstream.tables.schema import HISTORY_DAY, TableSchema
+
+MIB = 1024 * 1024
+# A day that is written to is compacted in steps, so that a row is written a few times, not with each step again.
+OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Files that one OPTIMIZE would put together: of a day of a history, or of a whole state table."""
+
+    day: date | None
+    files: int
+    target_bytes: int
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is a day of which nobody writes any more."""
+        return self.target_bytes == CLOSED_FILE_BYTES
+
+
+def crowds(table: DeltaTable, schema: TableSchema) -> list[Crowd]:
+    """Return where the table has at least two files that are less than half of what they might be, closed days last."""
+    today = datetime.now(UTC).date()
+    found: dict[date | None, int] = {}
+    for day, size in _files(table, schema):
+        found[day] = found.get(day, 0) + (size < _target(day, today) // 2)
+    all_of_them = (Crowd(day, files, _target(day, today)) for day, files in found.items() if files > 1)
+    return sorted(all_of_them, key=lambda crowd: (crowd.is_closed, crowd.day or today))
+
+
+def compact(session: SparkSession, table: str, crowd: Crowd) -> None:
+    """Put the files together; ``session`` is one of the caller's own, as its settings are changed.
+
+    Raises DeltaConcurrentModificationException where another write took the files away meanwhile.
+    """
+    for name in ("minFileSize", "maxFileSize"):
+        session.conf.set(f"spark.databricks.delta.optimize.{name}", str(crowd.target_bytes))
+    optimize = delta.tables.DeltaTable.forPath(session, table).optimize()
+    if crowd.day is not None:
+        optimize = optimize.where(f"{HISTORY_DAY} = DATE '{crowd.day}'")
+    optimize.executeCompaction()
+
+
+def clear(table: DeltaTable) -> None:
+    """Delete the files that no version within the table's retention has, and the log before it."""
+    table.vacuum(dry_run=False, full=True)
+    table.cleanup_metadata()
+
+
+def removable(table: DeltaTable) -> set[str]:
+    """Return the names of the files that :func:`clear` would delete of the data."""
+    return {path.rsplit("/", 1)[-1] for path in table.vacuum(dry_run=True, full=True)}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What lies in a table's folder: data files, those of its log, and all their bytes; dead files too."""
+
+    files: int
+    log_files: int
+    bytes: int
+
+
+def stored(table: DeltaTable, without: Collection[str] = ()) -> Stored:
+    """Return what lies in the table's folder, but for data files of the given names."""
+    handler = DeltaStorageHandler(table.table_uri)
+    found = pafs.PyFileSystem(handler).get_file_info(pafs.FileSelector("", recursive=True))
+    files = [file for file in found if file.is_file and file.base_name not in without]
+    log_files = sum("_delta_log" in file.path for file in files)
+    return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
+
+
+def _target(day: date | None, today: date) -> int:
+    return CLOSED_FILE_BYTES if day is None or day < today else OPEN_FILE_BYTES
+
+
+def _files(table: DeltaTable, schema: TableSchema) -> Iterator[tuple[date | None, int]]:
+    added = pa.table(table.get_add_actions(flatten=True))
+    days = added[f"partition.{HISTORY_DAY}"] if schema.partitioned_by else pa.nulls(added.num_rows)
+    return zip(days.to_pylist(), added["size_bytes"].to_pylist(), strict=True)

@@ -1,0 +1,23 @@
+"""The schema version that every table carries as a property; imports nothing heavy, since every look-up asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetstream.errors import TablesError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+SCHEMA_VERSION = 3  # raised by any change of a table or of its properties
+PROPERTY = "offsetstream.schema_version"
+
+
+def refuse_newer(table: DeltaTable) -> None:
+    """Raise TablesError if a newer version of the program made the table."""
+    found = table.metadata().configuration.get(PROPERTY, "")
+    if found.isdigit() and int(found) > SCHEMA_VERSION:
+        raise TablesError(
+            f"the table {table.table_uri} has schema version {found}, and this version of offsetstream knows versions "
+            f"up to {SCHEMA_VERSION}: upgrade offsetstream"
+        )

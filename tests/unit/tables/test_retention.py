@@ -1,0 +1,165 @@
+"""History retention against a plain model: what goes, what stays, and what an instant's answer was and is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from offsetstream.tables import retention
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.retention import thin_history
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+
+Row = dict[str, Any]
+TODAY = date(2030, 6, 10)
+HORIZON = TODAY - timedelta(days=3)
+CELLS = {
+    "offset_commits": [{"group_id": group, "topic": "orders", "partition": n} for group in ("a", "b'") for n in (0, 1)],
+    "group_records": [
+        {"key_type": kind, "key_json": f'{{"k":{n}}}', "group_id": "g"} for kind in (2, 3) for n in (0, 1)
+    ],
+}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def append(tables: TablesLocation, name: str, rows: Iterable[Row]) -> None:
+    """Append rows that were written on any day, in two batches."""
+    schema, filled = load_schema(name), [dict.fromkeys(load_schema(name).column_names) | row for row in rows]
+    for batch in (filled[::2], filled[1::2]):
+        write_deltalake(tables.table(name), pa.Table.from_pylist(batch, schema=schema.arrow), mode="append")
+
+
+def rows(tables: TablesLocation, name: str) -> list[Row]:
+    return sorted(read_rows(DeltaTable(tables.table(name))), key=place)
+
+
+def place(row: Row) -> tuple[Any, ...]:
+    return row["offsets_partition"], row["log_id"], row["record_offset"]
+
+
+def history(name: str, seed: int, count: int = 40) -> list[Row]:
+    """Records of two offsets partitions in the order of their offsets; partition 1 begins a new log on the way."""
+    rng, found = Random(f"{name}{seed}"), []
+    for partition in (0, 1):
+        days = sorted(TODAY - timedelta(days=rng.randrange(9)) for _ in range(count))
+        for at, day in enumerate(days):
+            renewed = partition == 1 and at > count // 2
+            written = datetime.combine(day, time(rng.randrange(24)), UTC)
+            found.append(
+                rng.choice(CELLS[name])
+                | {"offsets_partition": partition, "log_id": int(renewed), "record_offset": at % 21 if renewed else at}
+                | {"is_tombstone": rng.random() < 0.4, "record_timestamp": written, "written_day": day}
+            )
+    return found
+
+
+def cell_of(name: str, row: Row) -> tuple[Any, ...]:
+    return tuple(row[column] for column in load_schema(name).cell)
+
+
+def answer(name: str, history: Iterable[Row], before: date) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """What was there when the day began: the last row of each cell, unless it is a tombstone."""
+    last: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(history, key=place):
+        if row["written_day"] < before:
+            last[cell_of(name, row)] = row
+    return {cell: place(row) for cell, row in last.items() if not row["is_tombstone"]}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", CELLS)
+def test_answers_within_the_horizon_stay_and_nothing_else_does(tables: TablesLocation, name: str, seed: int) -> None:
+    before = history(name, seed)
+    append(tables, name, before)
+    thinned = thin_history(tables, load_schema(name), HORIZON, dry_run=True)
+    assert len(rows(tables, name)) == len(before)
+    assert thin_history(tables, load_schema(name), HORIZON) == thinned > 0
+    after = rows(tables, name)
+    assert len(after) == len(before) - thinned
+    for days in range(4):  # and today's end
+        day = HORIZON + timedelta(days=days)
+        assert answer(name, after, day) == answer(name, before, day)
+    within = [place(row) for row in before if row["written_day"] >= HORIZON]
+    assert [place(row) for row in after if row["written_day"] >= HORIZON] == sorted(within)
+    kept = [row for row in after if row["written_day"] < HORIZON]
+    ends = {(row["offsets_partition"], row["log_id"]): row["record_offset"] for row in sorted(before, key=place)}
+    for row in kept:  # one row of a cell, and no tombstone but at the end of a log
+        assert not row["is_tombstone"] or ends[row["offsets_partition"], row["log_id"]] == row["record_offset"]
+    assert len({cell_of(name, row) for row in kept}) == len(kept)
+    for log in ((0, 0), (1, 1)):  # the present ones: a load must not append again what is known
+        assert max(row["record_offset"] for row in after if place(row)[:2] == log) == ends[log]
+    assert thin_history(tables, load_schema(name), HORIZON) == 0
+
+
+def test_a_run_that_ended_early_is_finished_by_the_next(
+    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, before = "offset_commits", history("offset_commits", 3)
+    append(tables, name, before)
+    days = sorted({row["written_day"] for row in before if row["written_day"] < HORIZON})
+    whole = retention._thin_day
+
+    def die_at_last_day(tables: TablesLocation, schema: Any, day: str, horizon: date, dry_run: bool) -> int:
+        if day == str(days[-1]):
+            raise KeyboardInterrupt
+        return whole(tables, schema, day, horizon, dry_run)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(retention, "_thin_day", die_at_last_day)
+        thin_history(tables, load_schema(name), HORIZON)
+    assert answer(name, rows(tables, name), HORIZON) == answer(name, before, HORIZON)
+    thin_history(tables, load_schema(name), HORIZON)
+    assert answer(name, rows(tables, name), HORIZON) == answer(name, before, HORIZON)
+
+
+def test_of_events_the_last_of_each_kind_and_partition_stays(tables: TablesLocation) -> None:
+    def event(partition: int, what: str, load_id: int, days: int) -> Row:
+        at = datetime.combine(TODAY - timedelta(days=days), time(1), UTC)
+        columns = {"offsets_partition": partition, "log_id": 0, "event": what, "load_id": load_id}
+        return columns | {"event_at": at, "written_day": at.date()}
+
+    gone = [event(0, "loaded", 1, 8), event(0, "unloaded", 1, 7)]
+    kept = [event(0, "loaded", 2, 6), event(0, "unloaded", 2, 5), event(1, "loaded", 1, 8), event(0, "loaded", 3, 1)]
+    append(tables, "partition_events", gone + kept)
+    assert thin_history(tables, load_schema("partition_events"), HORIZON) == len(gone)
+    found = [(row["offsets_partition"], row["event"], row["load_id"]) for row in _events(tables)]
+    assert found == sorted((row["offsets_partition"], row["event"], row["load_id"]) for row in kept)
+
+
+def _events(tables: TablesLocation) -> list[Row]:
+    found = read_rows(DeltaTable(tables.table("partition_events")))
+    return sorted(found, key=lambda row: (row["offsets_partition"], row["event"], row["load_id"]))
+
+
+def test_a_write_in_between_makes_it_begin_anew(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, before = "offset_commits", history("offset_commits", 4)
+    append(tables, name, before)
+    beaten: list[object] = []
+
+    def beaten_once(table: DeltaTable, *arguments: Any, **how: Any) -> None:
+        if not beaten:
+            beaten.append(DeltaTable(tables.table(name)).optimize.compact())
+            append(tables, name, [history(name, 5)[-1] | {"written_day": TODAY, "record_offset": 1000}])
+        write_deltalake(table, *arguments, **how)
+
+    monkeypatch.setattr(retention, "write_deltalake", beaten_once)
+    thin_history(tables, load_schema(name), HORIZON)
+    after = rows(tables, name)
+    assert len({place(row) for row in after}) == len(after)
+    assert answer(name, after, HORIZON) == answer(name, before, HORIZON)
+    assert 1000 in {row["record_offset"] for row in after}

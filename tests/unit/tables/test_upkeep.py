@@ -1,0 +1,107 @@
+"""What may be compacted, and that transactions outlive the log that they were written to."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from time import sleep
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.tables.arrow_rows import append_rows, merge_rows
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import all_schemas, load_schema
+from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.upkeep import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, clear, crowds, stored
+from tests.delta import append_rows as append_any
+
+TODAY = datetime.now(UTC).date()
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def keep_nothing(tables: TablesLocation) -> None:
+    for name in all_schemas():
+        properties = dict.fromkeys(
+            ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"), "interval 0 seconds"
+        )
+        DeltaTable(tables.table(name)).alter.set_table_properties(properties | {"delta.checkpointInterval": "5"})
+
+
+def found(tables: TablesLocation, name: str) -> list[Crowd]:
+    return crowds(DeltaTable(tables.table(name)), load_schema(name))
+
+
+def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: TablesLocation) -> None:
+    def write(name: str, day: date | None, files: int) -> None:
+        for number in range(files):
+            row = {"offsets_partition": number, "group_id": "g"} | ({"written_day": day} if day else {})
+            append_any(Path(tables.root), name, [row])
+
+    closed = TODAY - timedelta(days=1)
+    write("offset_commits", closed, 2)
+    write("offset_commits", TODAY - timedelta(days=2), 1)
+    write("offset_commits", TODAY, 3)
+    write("groups", None, 4)
+    assert found(tables, "offset_commits") == [Crowd(TODAY, 3, OPEN_FILE_BYTES), Crowd(closed, 2, CLOSED_FILE_BYTES)]
+    assert [crowd.is_closed for crowd in found(tables, "offset_commits")] == [False, True]
+    assert found(tables, "groups") == [Crowd(None, 4, CLOSED_FILE_BYTES)]
+    assert found(tables, "group_records") == []
+
+
+def test_a_file_that_is_large_enough_is_left_alone(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
+    sizes = pa.table(DeltaTable(tables.table("groups")).get_add_actions())["size_bytes"].to_pylist()
+    monkeypatch.setattr("offsetstream.tables.upkeep.CLOSED_FILE_BYTES", 2 * max(sizes))
+    assert found(tables, "groups") == []
+
+
+def test_transactions_outlive_the_log_that_they_were_written_to(tables: TablesLocation) -> None:
+    """Delta skips a batch that it has seen, so a lost transaction would write a batch twice."""
+    keep_nothing(tables)
+    commits = pa.schema(list(load_schema("offset_commits").arrow)[:-3])
+    lease = Lease.acquire(tables)
+    for number in range(12):
+        batch = BatchId(3, number)
+        commit = {"offsets_partition": 1, "record_offset": number, "group_id": "g", "topic": "t", "partition": 0}
+        append_rows(tables, "offset_commits", pa.Table.from_pylist([commit], schema=commits), batch)
+        state = pa.Table.from_pylist([commit | {"log_id": 0}], schema=load_schema("committed_offsets").arrow)
+        merge_rows(tables, "committed_offsets", state, batch, in_log_order=True)
+        lease.heartbeat()
+    for name in ("offset_commits", "committed_offsets", "job_lease"):
+        table = DeltaTable(tables.table(name))
+        table.alter.set_table_properties({"delta.checkpointInterval": "100"})  # a version without a transaction
+        table.create_checkpoint()
+        sleep(0.01)  # so that the log's files are older than nothing
+        clear(table)
+        now = stored(DeltaTable(tables.table(name)))
+        assert (now.files, now.log_files < 12) == (len(DeltaTable(tables.table(name)).file_uris()), True)
+    for name in ("offset_commits", "committed_offsets"):
+        folder = Path(tables.table(name)) / "_delta_log"
+        assert "txn" not in "".join(path.read_text() for path in folder.glob("*.json"))
+        assert DeltaTable(tables.table(name)).transaction_version(app_id(name)) == BatchId(3, 11).version
+    append_rows(tables, "offset_commits", pa.Table.from_pylist([{"record_offset": 11}], schema=commits), BatchId(3, 11))
+    assert DeltaTable(tables.table("offset_commits")).count() == 12
+    assert lease.read().owner == lease.owner
+    lease.heartbeat()
+
+
+def test_what_lies_in_a_folder_is_counted(tables: TablesLocation) -> None:
+    before = stored(DeltaTable(tables.table("groups")))
+    append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
+    now = stored(DeltaTable(tables.table("groups")))
+    files = [path for path in Path(tables.table("groups")).rglob("*") if path.is_file()]
+    assert (now.files - before.files, now.log_files - before.log_files) == (1, 1)
+    assert now.bytes == sum(path.stat().st_size for path in files)
+    (data,) = (path.name for path in files if path.suffix == ".parquet")
+    assert stored(DeltaTable(tables.table("groups")), without={data}).files == 0

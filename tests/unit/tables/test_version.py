@@ -1,0 +1,146 @@
+"""Tables of other schema versions; tables_v1.tar.gz was made by commit 4c061db, by that version's write functions."""
+
+from __future__ import annotations
+
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+
+from offsetstream.errors import TablesError
+from offsetstream.tables.arrow_rows import append_rows, merge_rows
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import Lease, note_history_kept_from, read_lease, request_stop
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.schema import all_schemas, load_schema
+from offsetstream.tables.small import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.upgrade import upgrade_tables
+from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+
+CLUSTER = "cluster-1"
+NEWER = str(SCHEMA_VERSION + 1)
+LAST_BATCH = BatchId(1, 4)  # of the job that made the tables
+NEXT_BATCH = BatchId(1, 5)
+WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> TablesLocation:
+    with tarfile.open(Path(__file__).with_name("tables_v1.tar.gz")) as made:
+        made.extractall(tmp_path / "tables", filter="data")
+    return TablesLocation(str(tmp_path / "tables"))
+
+
+@pytest.fixture
+def current(tmp_path: Path) -> TablesLocation:
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, CLUSTER, "new")
+    return tables
+
+
+def rows(tables: TablesLocation, name: str) -> list[dict[str, Any]]:
+    return read_rows(DeltaTable(tables.table(name)))
+
+
+def open_again(tables: TablesLocation) -> list[str]:
+    """As a job does when it starts."""
+    create_tables(tables, CLUSTER, "new")
+    return upgrade_tables(tables)
+
+
+def make_newer(tables: TablesLocation, name: str) -> None:
+    """What the next version of the program may do to a table."""
+    table = DeltaTable(tables.table(name))
+    table.alter.add_columns([Field("of_the_future", PrimitiveType("string"))])
+    table.alter.set_table_properties({PROPERTY: NEWER}, raise_if_not_exists=False)
+
+
+def test_an_older_table_gets_what_it_lacks_and_keeps_its_rows(old: TablesLocation) -> None:
+    before = {name: rows(old, name) for name in all_schemas()}
+    assert open_again(old) == list(all_schemas())
+    lacked = set()
+    for name, schema in all_schemas().items():
+        table = DeltaTable(old.table(name))
+        fields = {field.name: (field.nullable, field.metadata) for field in table.schema().fields}
+        assert fields == {column.name: (True, {"comment": column.comment}) for column in schema.columns}
+        assert table.metadata().configuration.items() >= schema.properties.items()
+        assert table.metadata().configuration["offsetstream.cluster_id"] == CLUSTER
+        for was, now in zip(before[name], rows(old, name), strict=True):
+            lacked |= {(name, column) for column in now.keys() - was.keys()}
+            assert now == dict.fromkeys(schema.column_names) | was
+    assert lacked >= {("offsets_partitions", "last_stable_offset_since"), ("job_lease", "history_kept_from")}
+    assert open_again(old) == []
+
+
+def test_an_upgraded_table_is_written_as_any_other(old: TablesLocation) -> None:
+    open_again(old)
+    (group,), (partition,) = rows(old, "groups"), rows(old, "offsets_partitions")
+    groups = pa.Table.from_pylist([group | {"state": "Stable"}], schema=load_schema("groups").arrow)
+    merge_rows(old, "groups", groups, LAST_BATCH)
+    assert rows(old, "groups") == [group]  # the batch was merged by the older program
+    merge_rows(old, "groups", groups, NEXT_BATCH)
+    assert rows(old, "groups") == [group | {"state": "Stable"}]
+    changed = partition | {"next_offset": 9, "last_stable_offset_since": WHEN}
+    overwrite_rows(old, "offsets_partitions", [changed], NEXT_BATCH)
+    assert rows(old, "offsets_partitions") == [changed]
+    commit = (
+        load_schema("offset_commits").arrow.empty_table().drop_columns(["checkpoint_id", "batch_id", "written_day"])
+    )
+    commit = pa.Table.from_pylist([{"offsets_partition": 3, "record_offset": 8}], schema=commit.schema)
+    append_rows(old, "offset_commits", commit, NEXT_BATCH)
+    assert sorted(row["record_offset"] for row in rows(old, "offset_commits")) == [7, 8]
+    insert_rows(old, "partition_events", [{"offsets_partition": 3, "event": "unloaded", "log_id": 0}], NEXT_BATCH)
+    assert {row["event"] for row in rows(old, "partition_events")} == {"loaded", "unloaded"}
+
+
+def test_a_job_takes_the_lease_of_older_tables_before_it_upgrades_them(old: TablesLocation) -> None:
+    lease = Lease.acquire(old)
+    assert lease.found.checkpoint_location == "checkpoints/1"
+    upgrade_tables(old)
+    lease.heartbeat()
+    note_history_kept_from(old, WHEN)
+    assert lease.read().history_kept_from == WHEN
+    note_history_kept_from(old, datetime(2025, 1, 1, tzinfo=UTC))  # what is gone does not come back
+    assert lease.read().history_kept_from == WHEN
+
+
+def test_an_upgrade_that_was_interrupted_is_done_again(old: TablesLocation) -> None:
+    open_again(old)
+    DeltaTable(old.table("job_lease")).alter.set_table_properties({PROPERTY: "1"}, raise_if_not_exists=False)
+    assert open_again(old) == ["job_lease"]
+    assert open_again(old) == []
+
+
+def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: TablesLocation) -> None:
+    path, configuration = old.table("groups"), DeltaTable(old.table("groups")).metadata().configuration
+    fields = [field for field in DeltaTable(path).schema().fields if field.name != "generation"]
+    other = pa.schema(DeltaTable(path).schema()).empty_table().select([field.name for field in fields])
+    other = other.append_column("generation", pa.array([], pa.string()))
+    DeltaTable.create(path, other.schema, mode="overwrite", configuration=configuration, raise_if_key_not_exists=False)
+    versions = [DeltaTable(old.table(name)).version() for name in all_schemas()]
+    with pytest.raises(TablesError) as raised:
+        open_again(old)
+    assert "groups" in str(raised.value)
+    assert f"(schema version 1) cannot be upgraded to version {SCHEMA_VERSION}: " in str(raised.value)
+    assert "generation is string, not integer: name another folder by --tables" in str(raised.value)
+    assert [DeltaTable(old.table(name)).version() for name in all_schemas()] == versions
+
+
+def test_newer_tables_are_refused_by_everything(current: TablesLocation) -> None:
+    said = rf"has schema version {NEWER}, .* knows versions up to {SCHEMA_VERSION}: upgrade offsetstream"
+    make_newer(current, "groups")
+    with pytest.raises(TablesError, match=said):
+        create_tables(current, CLUSTER, "new")
+    with pytest.raises(TablesError, match=said):
+        Lookup(current).rows("groups", ["group_id"])
+    make_newer(current, "job_lease")
+    for ask in (read_lease, request_stop, Lease.acquire):
+        with pytest.raises(TablesError, match=said):
+            ask(current)
