@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "run": ("offsetstream.cli.run:run", "Replay __consumer_offsets into Delta tables until stopped."),
     "stop": ("offsetstream.cli.stop:stop", "Stop the job that writes to the tables."),
     "reload": ("offsetstream.cli.reload:reload", "Load offsets partitions anew, in the running job."),
+    "maintain": ("offsetstream.cli.maintain:maintain", "Thin the history, compact and vacuum the tables."),
     "demo": ("offsetstream.cli.demo:demo", "See it all at work on a broker of its own."),
     "groups": ("offsetstream.cli.groups:groups", "List and describe groups, from the tables."),
     "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets, from the tables."),

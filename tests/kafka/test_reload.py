@@ -1,5 +1,6 @@
-"""Loads in the running job: as asked for, seen by a reader in a loop, and after the broker lost its log."""
+"""Loads and maintenance beside the running job: loads as asked for, seen by a reader, after the broker lost its log."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -7,11 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import OFFSETS_TOPIC
@@ -23,6 +27,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream import live
 from offsetstream.stream.small_state import SmallState
 from offsetstream.tables.lookup import Lookup
+from tests.delta import append_rows
 from tests.kafka.jobs import JobRunner
 
 SECONDS = 120.0  # no assertion on time: only so that a failing test ends
@@ -254,3 +259,49 @@ def test_a_restart_of_the_broker_is_no_new_log(runner: JobRunner, own_kafka: Emb
     runner.run_once()
     assert commits(runner) == all_at(13)
     assert dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 2
+
+
+def test_maintenance_beside_the_job_disturbs_nothing(
+    runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
+    commit(own_kafka, 100)
+    runner.run_once()
+    today = datetime.now(UTC).date()
+    horizon = datetime.combine(today - timedelta(days=30), datetime.min.time(), UTC)
+    cell = {"offsets_partition": 7, "log_id": 0, "group_id": "of-long-ago", "topic": "orders", "partition": 0}
+    days = [{"record_offset": -days, "written_day": today - timedelta(days=days)} for days in (50, 40)]
+    append_rows(Path(runner.tables.root), "offset_commits", [cell | day | {"is_tombstone": False} for day in days])
+    long_ago = {"history_complete_from": "arrow_cast(0, 'Timestamp(Microsecond, Some(\"UTC\"))')"}
+    DeltaTable(runner.tables.table("offsets_partitions")).update(updates=long_ago)
+    started = runner.said.getvalue().count("Going on with checkpoint") + 1
+    with runner.running():
+        await_(lambda: runner.said.getvalue().count("Going on with checkpoint") == started, runner)
+        ended = threading.Event()
+        thread = threading.Thread(target=commit_until, args=(own_kafka, ended))
+        thread.start()
+        try:
+            maintain = [sys.executable, "-m", "offsetstream", "maintain", "--tables", runner.tables.root]
+            done = [
+                json.loads(subprocess.check_output([*maintain, "--keep-history", "30d", "--output", "json"]))
+                for _ in range(3)
+            ]
+        finally:
+            ended.set()
+            thread.join()
+        commit(own_kafka, 999)
+        await_(lambda: commits(runner) == all_at(999), runner)
+    thinned = [{row["table"]: row["rows_thinned"] for row in rows if row["rows_thinned"]} for rows in done]
+    assert thinned == [{"offset_commits": 1}, {}, {}]
+    kept = [row for row in runner.rows("offset_commits", "group_id", "record_offset") if row[0] == "of-long-ago"]
+    assert kept == [("of-long-ago", -40)]
+    assert set(runner.rows("offsets_partitions", "history_complete_from_ms")) == {(horizon.timestamp() * 1000,)}
+    found = runner.rows("offset_commits", "record_offset", "offsets_partition", "log_id")
+    assert len(found) == len(set(found))
+
+
+def commit_until(kafka: EmbeddedKafka, ended: threading.Event) -> None:
+    offset = 100
+    while not ended.is_set():
+        offset += 1
+        commit(kafka, offset)

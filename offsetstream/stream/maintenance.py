@@ -1,0 +1,158 @@
+"""Maintenance from outside the job: what it may do beside a running one, and all the rest without (design, rule 10)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql import SparkSession
+
+from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, TablesError
+from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.lease import note_history_kept_from, read_lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.retention import thin_history
+from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.small import read_rows, sql_timestamp
+from offsetstream.tables.transaction import alike
+from offsetstream.tables.upkeep import Crowd, clear, compact, crowds, removable, stored
+from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
+
+_POLL_SECONDS = 0.5
+PARTITIONS = "offsets_partitions"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done to a table, or would be; files and bytes are all that lies in its folder."""
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    log_files_before: int
+    log_files_after: int
+    files_compacted: int
+    rows_thinned: int
+    note: str | None
+
+
+class Maintenance:
+    """One run over the tables; ``session`` starts Spark, and is called only if there is something to compact."""
+
+    def __init__(
+        self,
+        tables: TablesLocation,
+        session: Callable[[], AbstractContextManager[SparkSession]],
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self._tables = tables
+        self._start = session
+        self._dry_run = dry_run
+        self._spark: SparkSession | None = None
+
+    def run(self, horizon: date | None, timeout: float) -> list[Done]:
+        """Do everything that is due, and return what was done to each table.
+
+        The history before ``horizon`` is thinned (None: kept). Raises TablesError for tables that are not there or of
+        another version, OffsetstreamError if the running job does not answer within ``timeout`` seconds.
+        """
+        self._check()
+        if horizon is not None and not self._dry_run:
+            self._announce(horizon, timeout)
+        with ExitStack() as stack:
+            return [self._maintain(schema, horizon, stack) for schema in all_schemas().values()]
+
+    def _check(self) -> None:
+        for name in all_schemas():
+            try:
+                table = DeltaTable(self._tables.table(name))
+            except TableNotFoundError as error:
+                raise TablesError(
+                    f"there is no table {self._tables.table(name)}: name the folder of the tables by --tables"
+                ) from error
+            refuse_newer(table)
+            found = table.metadata().configuration.get(PROPERTY, "unknown")
+            if found != str(SCHEMA_VERSION):
+                raise TablesError(
+                    f"the table {table.table_uri} has schema version {found}, not {SCHEMA_VERSION}: the job of this "
+                    "version upgrades it when it starts, so start that first"
+                )
+
+    def _announce(self, horizon: date, timeout: float) -> None:
+        """Have ``history_complete_from`` raised before any row goes: by the running job, which holds these rows."""
+        instant = datetime.combine(horizon, time_of_day(), UTC)
+        note_history_kept_from(self._tables, instant)
+        late = f"history_complete_from < {sql_timestamp(instant)}"
+        deadline = time.monotonic() + timeout
+        while read_rows(DeltaTable(self._tables.table(PARTITIONS)), late):
+            if not self._has_job():
+                self._raise_complete_from(late, instant)
+            elif time.monotonic() > deadline:
+                raise OffsetstreamError(
+                    f"the running job did not take note within {timeout} s that the history before {instant:%Y-%m-%d} "
+                    "is to be thinned (it may be loading): nothing was thinned; try again, or with a longer --timeout"
+                )
+            else:
+                time.sleep(_POLL_SECONDS)
+
+    @again_on_conflict
+    def _raise_complete_from(self, late: str, instant: datetime) -> None:
+        table = DeltaTable(self._tables.table(PARTITIONS))
+        table.update(predicate=late, updates={"history_complete_from": sql_timestamp(instant)})
+
+    def _has_job(self) -> bool:
+        lease = read_lease(self._tables)
+        return lease is not None and lease.is_live
+
+    def _maintain(self, schema: TableSchema, horizon: date | None, stack: ExitStack) -> Done:
+        path, before = self._tables.table(schema.name), stored(DeltaTable(self._tables.table(schema.name)))
+        thinned = 0 if horizon is None else thin_history(self._tables, schema, horizon, dry_run=self._dry_run)
+        compacted, note = self._compact(schema, stack)
+        table = DeltaTable(path)
+        if self._dry_run:
+            after = stored(table, without=removable(table))
+        else:
+            clear(table)
+            after = stored(table)
+        return Done(
+            table=schema.name,
+            files_before=before.files,
+            files_after=after.files,
+            bytes_before=before.bytes,
+            bytes_after=after.bytes,
+            log_files_before=before.log_files,
+            log_files_after=after.log_files,
+            files_compacted=compacted,
+            rows_thinned=thinned,
+            note=note,
+        )
+
+    def _compact(self, schema: TableSchema, stack: ExitStack) -> tuple[int, str | None]:
+        """Compact what the running job does not write to; returns how many files, and why not all of them."""
+        compacted, note = 0, None
+        for crowd in crowds(DeltaTable(self._tables.table(schema.name)), schema):
+            is_closed_day = crowd.day is not None and crowd.is_closed
+            if not is_closed_day and self._has_job():  # asked each time: one may have started meanwhile
+                note = "a job runs: it compacts by itself"
+                continue
+            try:
+                if not self._dry_run:
+                    self._compact_crowd(schema, crowd, stack)
+            except EnvironmentNotReadyError as error:
+                return compacted, f"not compacted: {error}"
+            compacted += crowd.files
+        return compacted, note
+
+    @again_on_conflict
+    def _compact_crowd(self, schema: TableSchema, crowd: Crowd, stack: ExitStack) -> None:
+        self._spark = self._spark or alike(stack.enter_context(self._start()))
+        compact(self._spark, self._tables.table(schema.name), crowd)

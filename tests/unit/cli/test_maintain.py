@@ -1,0 +1,179 @@
+"""The command where it needs no Spark, beside a job and without one; tests/spark/test_upkeep.py has the rest."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.cli import maintain as maintain_command
+from offsetstream.errors import EnvironmentNotReadyError
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.version import PROPERTY
+from tests.delta import append_rows
+from tests.unit.cli.conftest import Run
+
+TODAY = datetime.now(UTC).date()
+HORIZON = datetime.combine(TODAY - timedelta(days=30), datetime.min.time(), UTC)
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    """A commit of one cell on each of three days, two of them beyond 30 days."""
+    location = TablesLocation(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    for offset, day in enumerate((TODAY - timedelta(days=50), TODAY - timedelta(days=40), TODAY)):
+        append_rows(tmp_path, "offset_commits", [commit(offset, day)])
+    loaded = {"load_state": "OWNED", "history_complete_from": LONG_AGO, "log_id": 0, "next_offset": 3}
+    append_rows(tmp_path, "offsets_partitions", [{"offsets_partition": 3} | loaded])
+    Lease.acquire(location).release()
+    return location
+
+
+def commit(offset: int, day: date) -> dict[str, Any]:
+    cell = {"offsets_partition": 3, "group_id": "billing", "topic": "orders", "partition": 0}
+    return cell | {"log_id": 0, "record_offset": offset, "is_tombstone": False, "written_day": day}
+
+
+@pytest.fixture
+def live_job(tables: TablesLocation) -> Iterator[Lease]:
+    """The lease of a job that runs elsewhere, as far as anybody here can see."""
+    lease = Lease.acquire(tables)
+    DeltaTable(tables.table(TABLE)).update(updates={"host": "'elsewhere'"})
+    yield lease
+    lease.heartbeat()  # nobody has taken it
+
+
+def offsets(tables: TablesLocation) -> list[int]:
+    return sorted(row["record_offset"] for row in read_rows(DeltaTable(tables.table("offset_commits"))))
+
+
+def complete_from(tables: TablesLocation) -> datetime:
+    (row,) = read_rows(DeltaTable(tables.table("offsets_partitions")))
+    found: datetime = row["history_complete_from"]
+    return found
+
+
+def maintain(run: Run, tables: TablesLocation, *options: str) -> dict[str, dict[str, Any]]:
+    result = run("maintain", *options, "--output", "json", tables=Path(tables.root))
+    assert result.exit_code == 0, result.output
+    return {row["table"]: row for row in json.loads(result.stdout)}
+
+
+def test_without_options_no_row_goes(run: Run, tables: TablesLocation) -> None:
+    done = maintain(run, tables)
+    assert list(done) == list(all_schemas())
+    assert {row["rows_thinned"] for row in done.values()} == {0}
+    assert (offsets(tables), complete_from(tables)) == ([0, 1, 2], LONG_AGO)
+    assert done["offset_commits"]["files_before"] == done["offset_commits"]["files_after"] == 3
+    assert done["offset_commits"]["bytes_before"] > 1000
+
+
+@pytest.mark.parametrize("keep", ["30d", "30 days", "interval 30 days"])
+def test_history_beyond_the_horizon_is_thinned(run: Run, tables: TablesLocation, keep: str) -> None:
+    would = maintain(run, tables, "--keep-history", keep, "--dry-run")
+    assert (offsets(tables), complete_from(tables)) == ([0, 1, 2], LONG_AGO)
+    done = maintain(run, tables, "--keep-history", keep)
+    assert {table: row["rows_thinned"] for table, row in done.items() if row["rows_thinned"]} == {"offset_commits": 1}
+    assert would["offset_commits"]["rows_thinned"] == 1
+    assert (offsets(tables), complete_from(tables)) == ([1, 2], HORIZON)
+    maintain(run, tables, "--keep-history", "35d")
+    assert complete_from(tables) == HORIZON  # what is gone does not come back
+
+
+def test_files_go_when_readers_had_their_time(run: Run, tables: TablesLocation) -> None:
+    maintain(run, tables, "--keep-history", "30d")
+    table = DeltaTable(tables.table("offset_commits"))
+    assert len(list(Path(tables.table("offset_commits")).glob("*/*.parquet"))) == len(table.file_uris()) + 1
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    would, done = maintain(run, tables, "--dry-run")["offset_commits"], maintain(run, tables)["offset_commits"]
+    assert (would["files_before"], would["files_after"]) == (done["files_before"], done["files_after"]) == (3, 2)
+    assert len(list(Path(tables.table("offset_commits")).glob("*/*.parquet"))) == 2
+
+
+def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: TablesLocation, live_job: Lease) -> None:
+    book, ended = PartitionBook(tables, [3]), threading.Event()
+
+    def job() -> None:
+        while not ended.wait(0.05):
+            book.keep_history_from(live_job.read().history_kept_from)
+            book.write(BatchId(1, -1))  # it knows of nobody else who writes these rows
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    try:
+        done = maintain(run, tables, "--keep-history", "30d")
+    finally:
+        ended.set()
+        thread.join()
+    assert done["offset_commits"]["rows_thinned"] == 1
+    assert (offsets(tables), complete_from(tables)) == ([1, 2], HORIZON)
+    # A job that did not hear of it while it ran hears of it when it starts.
+    book = PartitionBook(tables, [3])
+    book.rows[3]["history_complete_from"] = LONG_AGO
+    row = read_lease(tables)
+    assert row is not None
+    book.keep_history_from(row.history_kept_from)
+    assert book.rows[3]["history_complete_from"] == HORIZON
+
+
+def test_nothing_goes_unless_the_job_took_note(run: Run, tables: TablesLocation, live_job: Lease) -> None:
+    result = run("maintain", "--keep-history", "30d", "--timeout", "0", tables=Path(tables.root))
+    assert result.exit_code == 1
+    assert "the running job did not take note within 0.0 s" in result.stderr.replace("within 0 s", "within 0.0 s")
+    assert "nothing was thinned" in result.stderr
+    assert (offsets(tables), complete_from(tables)) == ([0, 1, 2], LONG_AGO)
+
+
+def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: TablesLocation, live_job: Lease) -> None:
+    for number in range(3):
+        append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
+    done = maintain(run, tables)
+    assert (done["groups"]["files_compacted"], done["groups"]["files_after"]) == (0, 3)
+    assert done["groups"]["note"] == "a job runs: it compacts by itself"
+
+
+def test_without_java_everything_else_is_done(
+    run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_java() -> None:
+        raise EnvironmentNotReadyError("Java 17 is missing")
+
+    monkeypatch.setattr(maintain_command, "local_session", no_java)
+    for number in range(2):
+        append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
+    assert maintain(run, tables, "--dry-run")["groups"]["files_compacted"] == 2
+    done = maintain(run, tables, "--keep-history", "30d")
+    assert (done["groups"]["files_compacted"], done["groups"]["note"]) == (0, "not compacted: Java 17 is missing")
+    assert done["offset_commits"]["rows_thinned"] == 1
+
+
+@pytest.mark.parametrize("keep", ["0d", "30h", "-1d", "", "month", "999999d"])
+def test_a_duration_that_is_none(run: Run, tables: TablesLocation, keep: str) -> None:
+    result = run("maintain", "--keep-history", keep, tables=Path(tables.root))
+    assert result.exit_code == 2
+    assert "is no number of days such as 30d, 4w or" in result.stderr
+
+
+def test_tables_that_are_missing_or_of_another_version(run: Run, tables: TablesLocation, tmp_path: Path) -> None:
+    result = run("maintain", tables=tmp_path / "elsewhere")
+    assert (result.exit_code, "there is no table" in result.stderr) == (1, True)
+    DeltaTable(tables.table("topics")).alter.set_table_properties({PROPERTY: "1"}, raise_if_not_exists=False)
+    result = run("maintain", tables=Path(tables.root))
+    assert (result.exit_code, "upgrades it when it starts" in result.stderr) == (1, True)
+    DeltaTable(tables.table("topics")).alter.set_table_properties({PROPERTY: "99"}, raise_if_not_exists=False)
+    result = run("maintain", tables=Path(tables.root))
+    assert (result.exit_code, "upgrade offsetstream" in result.stderr) == (1, True)
