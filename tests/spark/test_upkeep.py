@@ -1,0 +1,168 @@
+"""Upkeep beside writers and readers: files and logs stay few, and nobody reads a row twice or misses one."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from benchmarks.day import SimulatedJob, contents, hurry
+from offsetstream.stream import upkeep
+from offsetstream.stream.maintenance import Maintenance
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.upkeep import Upkeep
+from offsetstream.tables.arrow_rows import append_rows
+from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId, alike, app_id
+from offsetstream.tables.upkeep import CLOSED_FILE_BYTES, Crowd, compact
+from offsetstream.tables.write import TableWriter
+from tests.delta import append_rows as append_any
+from tests.spark.conftest import new_tables
+
+COMMITS = "offset_commits"
+COMMIT = pa.schema(list(load_schema(COMMITS).arrow)[:-3])
+TODAY = datetime.now(UTC).date()
+YESTERDAY = TODAY - timedelta(days=1)
+QUIET = Progress(Console(quiet=True))
+
+
+def append_commits(tables: TablesLocation, batches: range) -> None:
+    for number in batches:
+        row = pa.Table.from_pylist([{"offsets_partition": 0, "record_offset": number}], schema=COMMIT)
+        append_rows(tables, COMMITS, row, BatchId(1, number))
+
+
+def offsets(tables: TablesLocation) -> list[int]:
+    return sorted(row["record_offset"] for row in read_rows(DeltaTable(tables.table(COMMITS))))
+
+
+def committed(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], int]:
+    return {(row["group_id"], row["partition"]): row["committed_offset"] for row in rows}
+
+
+def files(tables: TablesLocation, name: str) -> int:
+    return len(DeltaTable(tables.table(name)).file_uris())
+
+
+def test_a_simulated_day_leaves_few_files_and_a_short_log(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty batches with time and thresholds scaled down; `python -m benchmarks.day` is the whole day."""
+    monkeypatch.setattr(upkeep, "CLEAR_EVERY", 10)
+    monkeypatch.setattr(upkeep, "CROWDED", {"history": 15, "state": 8})
+    tables, batches = TablesLocation(str(tmp_path)), 40
+    job = SimulatedJob(spark, tables, cells=200, commits=20)
+    hurry(tables, batch_seconds=0.0, scale=10)
+    for number in range(batches):
+        job.batch(number)
+    commits = read_rows(DeltaTable(tables.table(COMMITS)))
+    assert len({(row["offsets_partition"], row["record_offset"]) for row in commits}) == len(commits) == 20 * batches
+    last = {
+        (row["group_id"], row["partition"]): row["committed_offset"]
+        for row in sorted(commits, key=lambda r: r["batch_id"])
+    }
+    state = read_rows(DeltaTable(tables.table("committed_offsets")))
+    assert {(row["group_id"], row["partition"]): row["committed_offset"] for row in state} == last
+    for name, now in contents(tables).items():
+        # Dead files of one second and of the versions since the last look; the log from a checkpoint of before on.
+        assert files(tables, name) <= 15 + 6, name
+        assert now.files < 50, name
+        assert now.log_files < 45, name
+    assert DeltaTable(tables.table("job_lease")).version() > 40
+    assert DeltaTable(tables.table(COMMITS)).transaction_version(app_id(COMMITS)) == BatchId(1, batches - 1).version
+
+
+def test_a_stream_of_the_history_sees_each_row_once(
+    spark: SparkSession, tables: TablesLocation, writer: TableWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "CROWDED", {"history": 3, "state": 3})
+    seen: Counter[int] = Counter()
+
+    def read_what_is_new() -> None:
+        stream = spark.readStream.format("delta").load(tables.table(COMMITS)).writeStream
+        query = stream.foreachBatch(lambda rows, _: seen.update(row.record_offset for row in rows.collect()))
+        query.option("checkpointLocation", str(tmp_path / "reader")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    tended = Upkeep(writer)
+    append_commits(tables, range(4))
+    read_what_is_new()
+    append_commits(tables, range(4, 6))
+    tended.tend(nullcontext(), QUIET)
+    assert files(tables, COMMITS) == 1
+    append_commits(tables, range(6, 8))
+    read_what_is_new()
+    assert seen == Counter(range(8))
+
+
+def test_compaction_that_comes_late_doubles_nothing(
+    spark: SparkSession, tables: TablesLocation, writer: TableWriter
+) -> None:
+    """What the OPTIMIZE of delta-rs does here, see offsetstream/tables/upkeep.py."""
+    append_commits(tables, range(6))
+    crowd = Crowd(TODAY, 6, CLOSED_FILE_BYTES)
+    sessions = [alike(spark), alike(spark)]
+    threads = [
+        threading.Thread(target=again_on_conflict(compact), args=(session, tables.table(COMMITS), crowd))
+        for session in sessions
+    ]
+    for thread in threads:
+        thread.start()
+    append_commits(tables, range(6, 9))  # beside it
+    for thread in threads:
+        thread.join()
+    assert offsets(tables) == list(range(9))
+
+
+def test_what_fails_is_told_once_and_done_later(
+    tables: TablesLocation, writer: TableWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(upkeep, "CROWDED", {"history": 3, "state": 3})
+    monkeypatch.setattr(upkeep, "CLEAR_EVERY", 2)
+    said = (tmp_path / "said").open("w+")
+    progress, tended = Progress(Console(file=said, soft_wrap=True)), Upkeep(writer)
+    append_commits(tables, range(4))
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "clear", _no_space)
+        tended.tend(nullcontext(), progress)
+        tended.tend(nullcontext(), progress)
+    assert files(tables, COMMITS) == 1
+    cleared: list[str] = []
+    monkeypatch.setattr(upkeep, "clear", lambda table: cleared.append(table.metadata().name))
+    tended.tend(nullcontext(), progress)
+    tended.tend(nullcontext(), progress)
+    said.seek(0)
+    assert said.read() == f"The table {COMMITS} is not tidied now, but later: no space left\n"
+    said.close()
+    assert cleared == [COMMITS]
+
+
+def _no_space(_: DeltaTable) -> None:
+    raise OSError("no space left")
+
+
+def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_path: Path) -> None:
+    tables = new_tables(tmp_path / "tables")
+    for number in range(3):
+        for day in (YESTERDAY, TODAY):
+            append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": day}])
+        append_any(tmp_path / "tables", "groups", [{"offsets_partition": number, "group_id": "g"}])
+    done = {row.table: row for row in Maintenance(tables, lambda: nullcontext(spark)).run(None, timeout=0)}
+    assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (6, 3)
+    assert (files(tables, COMMITS), files(tables, "groups")) == (2, 1)
+    assert (done[COMMITS].files_before, done[COMMITS].files_after) == (6, 8)  # the old ones wait for their readers
+    assert offsets(tables) == [0, 0, 1, 1, 2, 2]
