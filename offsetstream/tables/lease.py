@@ -19,9 +19,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random
 
 from offsetstream.errors import LeaseError, TablesError
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows, sql_text, sql_timestamp
 from offsetstream.tables.version import refuse_newer
@@ -31,12 +31,6 @@ TABLE = "job_lease"
 ROW = "offsets"
 ALL_PARTITIONS = "all"  # of a request for a reload
 _JUST_TAKEN = "another job has just taken the lease of these tables: only one may write to them"
-_again_on_conflict = retry(
-    retry=retry_if_exception_type(CommitFailedError),
-    stop=stop_after_attempt(8),
-    wait=wait_random(0.01, 0.2),
-    reraise=True,
-)
 
 
 @dataclass(frozen=True)
@@ -145,7 +139,7 @@ class Lease:
         """Give the lease back, so that the next job starts at once."""
         self._update({"owner": "NULL", "heartbeat_at": "now()", "stop_requested_by": "NULL"})
 
-    @_again_on_conflict
+    @again_on_conflict
     def _update(self, updates: dict[str, str]) -> None:
         with self._lock:
             self._table.update_incremental()
@@ -159,14 +153,14 @@ def read_lease(tables: TablesLocation) -> LeaseRow | None:
     return _read(_open(tables))
 
 
-@_again_on_conflict
+@again_on_conflict
 def request_stop(tables: TablesLocation) -> None:
     """Ask the job that holds the lease to stop after its present batch."""
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     _open(tables).update(predicate="owner IS NOT NULL", updates={"stop_requested_by": sql_text(by)})
 
 
-@_again_on_conflict
+@again_on_conflict
 def request_reload(tables: TablesLocation, partitions: Collection[int]) -> LeaseRow:
     """Ask the job, or the next one, to load offsets partitions anew: those named, or all; LeaseError if none ever ran.
 
@@ -185,7 +179,7 @@ def request_reload(tables: TablesLocation, partitions: Collection[int]) -> Lease
     return replace(row, reload_requested=request)
 
 
-@_again_on_conflict
+@again_on_conflict
 def note_history_kept_from(tables: TablesLocation, instant: datetime) -> None:
     """Tell the job, and the next ones, that the history may lack rows from before the instant."""
     at = sql_timestamp(instant)

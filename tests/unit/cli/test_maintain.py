@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -144,6 +147,17 @@ def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: Tabl
     done = maintain(run, tables)
     assert (done["groups"]["files_compacted"], done["groups"]["files_after"]) == (0, 3)
     assert done["groups"]["note"] == "a job runs: it compacts by itself"
+
+
+def test_the_entry_point_for_workflows_does_the_same(tables: TablesLocation) -> None:
+    """Without spark-submit here: nothing is to be compacted, so it asks for no session."""
+    entry = Path(__file__).parents[3] / "streaming_jobs" / "maintain_tables.py"
+    command = [sys.executable, str(entry), "--tables", tables.root, "--keep-history", "30d", "--output", "csv"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    (header, *lines) = csv.reader(shown.stdout.splitlines())
+    thinned = {line[0]: line[header.index("rows_thinned")] for line in lines}
+    assert thinned == dict.fromkeys(all_schemas(), "0") | {"offset_commits": "1"}
+    assert offsets(tables) == [1, 2]
 
 
 def test_without_java_everything_else_is_done(
