@@ -12,7 +12,8 @@ from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.tables.location import TablesLocation
+from offsetstream.errors import UsageError
+from offsetstream.tables.location import TablesLocation, is_utf8
 from offsetstream.tables.lookup import Lookup, Row
 
 _TABLES = (
@@ -71,7 +72,13 @@ def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
 
 
 def _add_answers(rows: list[Row], bootstrap_server: str, command_config: str | None) -> None:
-    """Add to each row what the cluster answers, and the addresses of the brokers that it has."""
+    """Add to each row what the cluster answers, and the addresses of the brokers that it has.
+
+    UsageError for an id that is not UTF-8, which a command line may hold, but no group can have.
+    """
+    for row in rows:
+        if not is_utf8(row["group"]):
+            raise UsageError(f"the group id {row['group']} is not UTF-8: name a group that can be")
     # Only here is the Kafka client needed, and its import takes time.
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - only what is asked is imported
     from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only what is asked is imported

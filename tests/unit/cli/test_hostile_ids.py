@@ -94,6 +94,13 @@ def test_a_command_line_that_is_not_utf8(tables: Path) -> None:
     assert done.stdout == b"\nError: Consumer group '\\udcff\\x1b[31m' does not exist.\n"
 
 
+def test_no_cluster_is_asked_for_a_group_that_cannot_be(run: Run, tables: Path) -> None:
+    server = ("--bootstrap-server", "127.0.0.1:1")
+    result = run("coordinator", "--group", "\udcff", *server, tables=tables)
+    message = "Error: the group id \\udcff is not UTF-8: name a group that can be\n"
+    assert (result.exit_code, result.stderr) == (2, message)
+
+
 @pytest.mark.parametrize("command", [("groups", "list"), ("run", "--bootstrap-server", "127.0.0.1:1"), ("stop",)])
 def test_a_folder_that_is_not_utf8(run: Run, command: tuple[str, ...]) -> None:
     result = run(*command, "--tables", "\udcff")
