@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from offsetstream.cluster.client import OFFSETS_TOPIC, Cluster
-from offsetstream.errors import UnauthorisedError, UnreachableError
+from offsetstream.errors import EnvironmentNotReadyError, UnauthorisedError, UnreachableError
 
 _RIGHTS = {
     "TopicAuthorizationException": f"READ on the topic {OFFSETS_TOPIC}",
     "GroupAuthorizationException": "DESCRIBE on the groups with the prefix offsetstream",
     "ClusterAuthorizationException": "DESCRIBE on the cluster",
 }
+_OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
+_MORE_MEMORY = "Spark has not enough memory: give it more by --conf spark.driver.memory=4g (2g unless said otherwise)"
 _UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 
@@ -26,6 +28,8 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:  # some failures PySpark does not translate
         text = str(error)
+        if _OUT_OF_MEMORY in text:
+            raise EnvironmentNotReadyError(_MORE_MEMORY) from error
         for name, right in _RIGHTS.items():
             if name in text:
                 raise UnauthorisedError(
@@ -34,3 +38,5 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         if _UNREACHABLE in text:
             raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
         raise
+    except (Py4JNetworkError, ConnectionRefusedError) as error:
+        raise EnvironmentNotReadyError(f"Spark's Java process has gone: {_MORE_MEMORY}") from error

@@ -1,8 +1,9 @@
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.errors import OffsetstreamError, UnauthorisedError, UnreachableError
+from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, UnauthorisedError, UnreachableError
 from offsetstream.stream.failures import explain_failure
 
 
@@ -31,6 +32,20 @@ def test_what_users_can_mend_is_one_line(
         raise failure(error)
     assert "\n" not in str(raised.value)
     assert "127.0.0.1:1" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkException("Job aborted due to stage failure: … java.lang.OutOfMemoryError: Java heap space"),
+        Py4JNetworkError("Answer from Java side is empty"),
+        ConnectionRefusedError(111, "Connection refused"),
+    ],
+)
+def test_a_jvm_without_memory_is_told_what_it_needs(cluster: Cluster, error: Exception) -> None:
+    words = r"not enough memory: .* --conf spark\.driver\.memory=4g"
+    with pytest.raises(EnvironmentNotReadyError, match=words), explain_failure(cluster):
+        raise error
 
 
 def test_other_failures_pass_as_they_are(cluster: Cluster) -> None:
