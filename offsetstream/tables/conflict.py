@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake.exceptions import CommitFailedError
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-CONFLICTS = (CommitFailedError, DeltaConcurrentModificationException)
+
+def is_conflict(error: BaseException) -> bool:
+    """Tell whether a write failed since another one was quicker, in the words of delta-rs or of Spark."""
+    if isinstance(error, (CommitFailedError, DeltaConcurrentModificationException)):
+        return True
+    # Delta's Python package knows its own conflicts by their class, and not all of them have the one that it knows.
+    said = str(error)
+    return isinstance(error, (PySparkException, Py4JJavaError)) and ("DELTA_CONCURRENT" in said or "Concurrent" in said)
+
 
 # For functions that open the table themselves: each attempt sees what the winner left.
 again_on_conflict = retry(
-    retry=retry_if_exception_type(CONFLICTS),
+    retry=retry_if_exception(is_conflict),
     stop=stop_after_attempt(8),
     wait=wait_random_exponential(multiplier=0.05, max=2),
     reraise=True,

@@ -6,6 +6,7 @@ then both results stay in the table: each row twice (seen).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -21,6 +22,8 @@ from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 
 MIB = 1024 * 1024
 # A day that is written to is compacted in steps, so that a row is written a few times, not with each step again.
+_VERSION, _VERSION_CHECKSUM = re.compile(r"\d{20}\.json"), re.compile(r"\d{20}\.crc")
+_CHECKSUM = re.compile(r"\.(.+)\.crc")  # as Hadoop's local file system names it
 OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
 
 
@@ -65,6 +68,7 @@ def clear(table: DeltaTable) -> None:
     """Delete the files that no version within the table's retention has, and the log before it."""
     table.vacuum(dry_run=False, full=True)
     table.cleanup_metadata()
+    _delete_checksums(table)
 
 
 def removable(table: DeltaTable) -> set[str]:
@@ -83,11 +87,30 @@ class Stored:
 
 def stored(table: DeltaTable, without: Collection[str] = ()) -> Stored:
     """Return what lies in the table's folder, but for data files of the given names."""
-    handler = DeltaStorageHandler(table.table_uri)
-    found = pafs.PyFileSystem(handler).get_file_info(pafs.FileSelector("", recursive=True))
-    files = [file for file in found if file.is_file and file.base_name not in without]
+    files = [file for file in _listed(_store(table)) if file.base_name not in without]
     log_files = sum("_delta_log" in file.path for file in files)
     return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
+
+
+def _delete_checksums(table: DeltaTable) -> None:
+    """Delete the checksums of files that are gone: Spark leaves them on a local disk, and in the log anywhere."""
+    store = _store(table)
+    files = {file.path: file for file in _listed(store)}
+    versions = [file.base_name for file in files.values() if _VERSION.fullmatch(file.base_name)]
+    for path, file in files.items():
+        hidden = _CHECKSUM.fullmatch(file.base_name)
+        is_alone = hidden is not None and path[: -len(file.base_name)] + hidden[1] not in files
+        is_old = bool(_VERSION_CHECKSUM.fullmatch(file.base_name)) and file.base_name < min(versions)
+        if is_alone or is_old:
+            store.delete_file(path)
+
+
+def _store(table: DeltaTable) -> pafs.PyFileSystem:
+    return pafs.PyFileSystem(DeltaStorageHandler(table.table_uri))
+
+
+def _listed(store: pafs.PyFileSystem) -> list[pafs.FileInfo]:
+    return [file for file in store.get_file_info(pafs.FileSelector("", recursive=True)) if file.is_file]
 
 
 def _target(day: date | None, today: date) -> int:

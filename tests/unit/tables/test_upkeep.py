@@ -105,3 +105,29 @@ def test_what_lies_in_a_folder_is_counted(tables: TablesLocation) -> None:
     assert now.bytes == sum(path.stat().st_size for path in files)
     (data,) = (path.name for path in files if path.suffix == ".parquet")
     assert stored(DeltaTable(tables.table("groups")), without={data}).files == 0
+
+
+def test_checksums_go_with_their_files(tables: TablesLocation) -> None:
+    """Spark leaves them beside what it writes; nobody else knows them."""
+    append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
+    folder = Path(tables.table("groups"))
+    log, (data,) = folder / "_delta_log", folder.glob("*.parquet")
+    kept = [folder / f".{data.name}.crc", log / f".{1:020}.json.crc", log / f"{1:020}.crc", log / f".{1:020}.crc.crc"]
+    gone = [folder / ".part-0.parquet.crc", log / f".{7:020}.json.crc"]
+    for path in kept + gone:
+        path.write_bytes(b"crc")
+    clear(DeltaTable(tables.table("groups")))
+    assert [path.name for path in kept if not path.exists()] == []
+    assert [path.name for path in gone if path.exists()] == []
+    assert DeltaTable(tables.table("groups")).count() == 1
+
+
+def test_checksums_of_versions_go_with_the_log(tables: TablesLocation) -> None:
+    keep_nothing(tables)
+    log = Path(tables.table("groups")) / "_delta_log"
+    (log / f"{0:020}.crc").write_bytes(b"{}")
+    DeltaTable(tables.table("groups")).create_checkpoint()
+    sleep(0.01)
+    clear(DeltaTable(tables.table("groups")))
+    assert sorted(path.name for path in log.glob("*.crc")) == []
+    assert DeltaTable(tables.table("groups")).count() == 0
