@@ -17,6 +17,7 @@ from offsetstream.stream.job import Job, JobSettings
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.session import local_session
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.write import StateWrites
 
 _JOB_OPTIONS = (
     click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker to connect to."),
@@ -37,6 +38,19 @@ _JOB_OPTIONS = (
         "--coordinator",
         type=click.Choice(["new", "classic"]),
         help="The brokers' group coordinator [default: ask them].",
+    ),
+    click.option(
+        "--history/--no-history",
+        default=True,
+        show_default=True,
+        help="Keep every record in offset_commits and group_records; switched on again, all is loaded anew.",
+    ),
+    click.option(
+        "--state-writes",
+        type=click.Choice([way.value for way in StateWrites]),
+        default=StateWrites.AUTO.value,
+        show_default=True,
+        help="Who merges into the state tables: the driver by delta-rs, Spark's MERGE, or as the size suggests.",
     ),
     click.option("--max-offsets-per-trigger", type=int, metavar="N", help="Take at most so many offsets in one batch."),
     click.option(
@@ -69,6 +83,8 @@ def run_job(options: dict[str, Any], session: Callable[[], AbstractContextManage
         coordinator=options["coordinator"],
         max_offsets_per_trigger=options["max_offsets_per_trigger"],
         max_transaction_timeout=timedelta(minutes=options["max_transaction_timeout"]),
+        keeps_history=options["history"],
+        state_writes=StateWrites(options["state_writes"]),
     )
     job = Job(settings, session, Progress())
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -84,9 +100,9 @@ Examples:
 """
 )
 @job_options
-@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--master", help="Spark master [default: that of spark-defaults.conf, or local[*]].")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
-def run(master: str, conf: tuple[str, ...], **options: Any) -> None:
+def run(master: str | None, conf: tuple[str, ...], **options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until stopped.
 
     First every offsets partition is loaded, with a progress bar; then the stream goes on from there. SIGTERM, SIGINT

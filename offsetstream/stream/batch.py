@@ -14,6 +14,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.stream.cells import with_own_offsets
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.decode import decode
+from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.history import History
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
@@ -22,16 +23,17 @@ from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import TableWriter
+from offsetstream.tables.write import StateWrites, TableWriter
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a batch did: records by the history table that they went to, and its duration in seconds."""
+    """What a batch did: its records by kind, its duration in seconds, and who merged into each state table."""
 
     batch_id: int
     records: dict[str, int]
     seconds: float
+    merged_by: dict[str, StateWrites]
 
 
 class BatchWriter:
@@ -63,29 +65,33 @@ class BatchWriter:
         """
         started = time.monotonic()
         batch = BatchId(self._checkpoint.checkpoint_id, batch_id)
+        self._writer.merged_by.clear()
         new = raw.where(F.col("record_offset") >= number_of(self._book.next_offsets, 0))
         decoded = with_own_offsets(decode(new, len(self._book.rows))).persist()
         try:
             size = measure(decoded)
             if size.records["group_records"]:
                 self._topics.observe(self._cluster.topics(), batch)
-            rows = collect(decoded) if size.is_small else None
+            is_small = size.is_small and self._writer.state_writes is not StateWrites.SPARK
+            rows = collect(decoded) if is_small else None
             before_writing()
             if rows is not None:
-                self._apply_small(rows, batch)
+                self._apply_small(rows, size, batch)
             else:
                 self._apply_large(decoded, size, batch)
         finally:
             decoded.unpersist()
         self._book.advance(self._checkpoint.end_offsets(batch_id))
         self._book.write(batch)
-        return BatchReport(batch_id, size.records, time.monotonic() - started)
+        return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._writer.merged_by))
 
-    def _apply_small(self, decoded: pa.Table, batch: BatchId) -> None:
+    def _apply_small(self, decoded: pa.Table, size: BatchSize, batch: BatchId) -> None:
         self._history.append_small(decoded, batch)
-        self._small_state.apply(decoded, batch)
+        if size.has_state:
+            self._small_state.apply(decoded, batch)
+            self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
 
     def _apply_large(self, decoded: DataFrame, size: BatchSize, batch: BatchId) -> None:
         self._history.append(decoded, batch, tuple(table for table, count in size.records.items() if count))
-        if size.records["offset_commits"] or size.records["group_records"]:
+        if size.has_state:
             self._state.apply(decoded, batch, has_cells=size.records["group_records"] > 0)

@@ -9,17 +9,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, GROUP_KEY_TYPES
-from offsetstream.stream.decode import is_commit
+from offsetstream.stream.decode import UNDECODABLE_OFFSET, is_commit
 
 
 def last_of_raw_key(raw: DataFrame) -> DataFrame:
     """Reduce raw records to the last one of each key, before decoding: a load decodes cells, not records.
 
-    Keeps, beside it, the offsets of the key's last value and last tombstone, and the number of its records.
+    Keeps, beside it, the offsets of the key's last value and last tombstone, and the number of its records. A record
+    with an ``undecodable_offset`` (see ``decode.with_undecodable_offset``) stays by itself, and hides none.
     """
-    columns = [name for name in raw.columns if name not in ("offsets_partition", "key")]
+    keys = [name for name in ("offsets_partition", "key", UNDECODABLE_OFFSET) if name in raw.columns]
+    columns = [name for name in raw.columns if name not in keys]
     offset, is_tombstone = F.col("record_offset"), F.col("value").isNull()
-    reduced = raw.groupBy("offsets_partition", "key").agg(
+    reduced = raw.groupBy(*keys).agg(
         _last(columns),
         F.max(F.when(~is_tombstone, offset)).alias("value_offset"),
         F.max(F.when(is_tombstone, offset)).alias("tombstone_offset"),

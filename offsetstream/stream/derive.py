@@ -16,6 +16,7 @@ from offsetstream.stream.decode import timestamp_of
 from offsetstream.tables.derived import DERIVED_TABLES, cell_of, rows_of_group
 from offsetstream.tables.schema import load_schema
 
+STATE_TABLES = ("committed_offsets", "group_cells", *DERIVED_TABLES)
 _GROUP = ("offsets_partition", "group_id")
 _PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
 Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

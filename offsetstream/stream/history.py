@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -19,7 +19,8 @@ from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.transaction import BatchId, in_parallel
 from offsetstream.tables.write import TableWriter
 
-RECORD_TABLES = ("offset_commits", "group_records", "undecodable_records")
+UNDECODABLE = "undecodable_records"
+RECORD_TABLES = ("offset_commits", "group_records", UNDECODABLE)
 
 
 def history_positions(writer: TableWriter, table: str, log_ids: Mapping[int, int], above: int) -> dict[int, int]:
@@ -43,24 +44,45 @@ class History:
     """Appends decoded records to the history tables, each record once.
 
     ``written`` has, per table, the greatest record offset of each partition that was there when the job started: a
-    job before this one may have ended between an append and the end of its batch.
+    job before this one may have ended between an append and the end of its batch. ``kept`` are the tables that are
+    written at all; a record of another table is passed over.
     """
 
     def __init__(
-        self, writer: TableWriter, log_ids: Mapping[int, int], written: Mapping[str, Mapping[int, int]]
+        self,
+        writer: TableWriter,
+        log_ids: Mapping[int, int],
+        written: Mapping[str, Mapping[int, int]],
+        kept: Collection[str] = RECORD_TABLES,
     ) -> None:
         self._writer = writer
         self._log_ids = log_ids
         self._written = written
+        self._kept = kept
+
+    @classmethod
+    def open(cls, writer: TableWriter, log_ids: Mapping[int, int], above: int, *, keeps_records: bool) -> History:
+        """Return the history as the tables have it now (see :func:`history_positions`).
+
+        Without ``keeps_records`` it is only of undecodable records, which are nowhere else.
+        """
+        kept = RECORD_TABLES if keeps_records else (UNDECODABLE,)
+        return cls(writer, log_ids, {table: history_positions(writer, table, log_ids, above) for table in kept}, kept)
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether records that can be decoded are kept."""
+        return len(self._kept) > 1
 
     def append(self, decoded: DataFrame, batch: BatchId, tables: tuple[str, ...] = RECORD_TABLES) -> None:
         """Append the decoded records, each to its table, side by side."""
-        in_parallel(self._writer.spark, [partial(self._append_to, table, decoded, batch) for table in tables])
+        kept = [table for table in tables if table in self._kept]
+        in_parallel(self._writer.spark, [partial(self._append_to, table, decoded, batch) for table in kept])
 
     def append_small(self, decoded: pa.Table, batch: BatchId) -> None:
         """Append a small batch that the driver holds, as :meth:`append` does."""
         log_ids = decoded.append_column("log_id", number_of_arrow(decoded, self._log_ids, 0))
-        side_by_side([partial(self._append_rows, table, log_ids, batch) for table in RECORD_TABLES])
+        side_by_side([partial(self._append_rows, table, log_ids, batch) for table in self._kept])
 
     def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId) -> None:
         written = number_of_arrow(decoded, self._written.get(table, {}), -1)

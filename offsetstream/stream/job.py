@@ -20,7 +20,7 @@ from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT, HangingTransactions
 from offsetstream.stream.heartbeat import Heartbeat
-from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.stream.history import History
 from offsetstream.stream.live import LiveStream, Signals
 from offsetstream.stream.load import Loader
 from offsetstream.stream.observer import Observer
@@ -36,7 +36,7 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
-from offsetstream.tables.write import TableWriter
+from offsetstream.tables.write import StateWrites, TableWriter
 
 TOPIC_WAIT_SECONDS = 30.0
 
@@ -54,6 +54,8 @@ class JobSettings:
     coordinator: str | None = None  # new or classic; None asks the brokers
     max_offsets_per_trigger: int | None = None
     max_transaction_timeout: timedelta = DEFAULT_MAX_TRANSACTION_TIMEOUT
+    keeps_history: bool = True  # or only what a record that cannot be decoded was, and the events of partitions
+    state_writes: StateWrites = StateWrites.AUTO
 
 
 class Job:
@@ -116,12 +118,15 @@ class Job:
             return "new"
 
     def _work(self, spark: SparkSession, lease: Lease, partitions: list[int], coordinator: str) -> None:
-        tables, writer = self._settings.tables, TableWriter(spark, self._settings.tables)
-        book, topics = PartitionBook(tables, partitions), TopicBook(tables)
+        tables, keeps_history = self._settings.tables, self._settings.keeps_history
+        writer = TableWriter(spark, tables, self._settings.state_writes)
+        book, topics = PartitionBook(tables, partitions, keeps_history=keeps_history), TopicBook(tables)
         book.keep_history_from(lease.found.history_kept_from)
         source = KafkaSource(self._settings.bootstrap_server, self._settings.properties)
         rewritten = RewrittenLogs(tables, book, partial(records_at, self._settings.bootstrap_server, source.properties))
-        loader = Loader(writer, source, self._cluster, book, topics, rewritten, coordinator)
+        loader = Loader(
+            writer, source, self._cluster, book, topics, rewritten, coordinator, keeps_history=keeps_history
+        )
         hanging = HangingTransactions(self._settings.max_transaction_timeout, self._progress.say)
         observer = Observer(self._cluster, book, topics, rewritten, self._progress, hanging)
         retention, warning = delete_retention(self._cluster)
@@ -131,12 +136,14 @@ class Job:
         book.observe(ends)
         rewritten.begin()
         to_load = partitions_to_load(book.rows, ends, retention)
+        if book.without_history:
+            self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
+            to_load = sorted({*to_load, *book.without_history})
         upkeep = Upkeep(writer)
         checkpoint, lost = self._start(writer, to_load, loader, lease), []
         while not self._signals.stop.is_set():
             above = min(book.next_offsets.values(), default=0)
-            written = {table: history_positions(writer, table, book.log_ids, above) for table in RECORD_TABLES}
-            history = History(writer, book.log_ids, written)
+            history = History.open(writer, book.log_ids, above, keeps_records=keeps_history)
             batches = BatchWriter(writer, self._cluster, book, topics, history, coordinator, checkpoint)
             live = LiveStream(
                 batches,

@@ -114,7 +114,7 @@ class LiveStream:
             report = self._batches.apply(raw, batch_id, self._look_before_writing)
         finally:
             self._in_batch.release()
-        self._progress.batch(report.batch_id, report.records, report.seconds)
+        self._progress.batch(report.batch_id, report.records, report.seconds, report.merged_by)
 
     def _look_before_writing(self) -> None:
         """Refuse a batch if the log may be another one than the tables are from: it is to be loaded then.

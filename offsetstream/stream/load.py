@@ -12,9 +12,10 @@ from pyspark.sql import functions as F
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.cells import last_of_raw_key, with_own_offsets
-from offsetstream.stream.decode import as_few_tasks, decode
+from offsetstream.stream.decode import as_few_tasks, decode, with_undecodable_offset
+from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.failures import explain_failure
-from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.stream.history import UNDECODABLE, History
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
@@ -28,10 +29,9 @@ from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.lease import Lease, requested_partitions
 from offsetstream.tables.small import rows_per_partition
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import TableWriter
+from offsetstream.tables.write import StateWrites, TableWriter
 
 MAX_OFFSETS_AT_ONCE = 5_000_000
-UNDECODABLE = "undecodable_records"
 
 
 class Loader:
@@ -46,6 +46,8 @@ class Loader:
         topics: TopicBook,
         rewritten: RewrittenLogs,
         coordinator: str,
+        *,
+        keeps_history: bool = True,
     ) -> None:
         self._writer = writer
         self._source = source
@@ -54,6 +56,7 @@ class Loader:
         self._topics = topics
         self._rewritten = rewritten
         self._coordinator = coordinator
+        self._keeps_history = keeps_history
 
     def load_requested(
         self,
@@ -91,15 +94,15 @@ class Loader:
         self, partitions: Sequence[int], batch: BatchId, progress: Progress, should_stop: Callable[[], bool]
     ) -> bool:
         ends = self._begin(partitions, batch)
-        written = {table: history_positions(self._writer, table, self._book.log_ids, 0) for table in RECORD_TABLES}
-        history = History(self._writer, self._book.log_ids, written)
+        history = History.open(self._writer, self._book.log_ids, 0, keeps_records=self._keeps_history)
         self._topics.observe(self._cluster.topics(), batch)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
             for chunk in _chunks(ends):
                 if should_stop():
                     return False
+                self._writer.merged_by.clear()
                 self._load_chunk(chunk, history, batch)
-                loaded(len(chunk), sum(map(_span, chunk.values())))
+                loaded(len(chunk), sum(map(_span, chunk.values())), self._writer.merged_by)
         return True
 
     def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
@@ -124,32 +127,50 @@ class Loader:
             small = self._small(raw) if sum(map(_span, filled.values())) <= SMALL_RECORDS else None
             if small is not None:
                 history.append_small(small, batch)
-                self._small_state().apply(small, batch, loaded=sorted(ends))
+                self._apply_small(small, batch, sorted(ends))
                 records = dict(Counter(small["offsets_partition"].to_pylist()))
             else:
                 with self._writer.bulk():
-                    self._append_history(raw, history, batch)
-                records = self._apply_state(raw, batch, sorted(ends))
+                    if self._keeps_history:
+                        self._append_history(raw, history, batch)
+                    records = self._apply_state(raw, history, batch, sorted(ends))
         self._finish(sorted(ends), records, batch)
 
     def _small(self, raw: DataFrame) -> pa.Table | None:
         """Return the decoded records if the driver can hold them, and so write them by itself."""
         decoded = with_own_offsets(decode(raw, len(self._book.rows))).persist()
         try:
-            return collect(decoded) if measure(decoded).is_small else None
+            return collect(decoded) if self._is_for_driver(decoded) else None
         finally:
             decoded.unpersist()
 
-    def _small_state(self) -> SmallState:
-        return SmallState(self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names)
+    def _apply_small(self, decoded: pa.Table, batch: BatchId, partitions: list[int]) -> None:
+        state = SmallState(self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names)
+        state.apply(decoded, batch, loaded=partitions)
+        self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
 
-    def _apply_state(self, raw: DataFrame, batch: BatchId, partitions: list[int]) -> dict[int, int]:
-        """Apply the last record of each cell; returns the number of records of each partition."""
-        cells = last_of_raw_key(decodable(self._writer, as_few_tasks(raw), self._book.log_ids))
-        cells = decode(cells, len(self._book.rows)).persist()
-        if measure(cells).is_small:
-            self._small_state().apply(collect(cells), batch, loaded=partitions)
+    def _is_for_driver(self, decoded: DataFrame) -> bool:
+        return self._writer.state_writes is not StateWrites.SPARK and measure(decoded).is_small
+
+    def _cells(self, raw: DataFrame) -> DataFrame:
+        """Return the last record of each key, decoded; without a history also each record that cannot be decoded."""
+        if self._keeps_history:
+            raw = decodable(self._writer, as_few_tasks(raw), self._book.log_ids)
         else:
+            raw = with_undecodable_offset(raw)
+        return decode(last_of_raw_key(raw), len(self._book.rows))
+
+    def _apply_state(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, int]:
+        """Apply the last record of each cell; returns the number of records of each partition."""
+        cells = self._cells(raw).persist()
+        if self._is_for_driver(cells):
+            collected = collect(cells)
+            if not self._keeps_history:
+                history.append_small(collected, batch)
+            self._apply_small(collected, batch, partitions)
+        else:
+            if not self._keeps_history:
+                history.append(cells, batch)
             state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
             state.apply(cells, batch, loaded=partitions)
         counted = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()

@@ -46,9 +46,10 @@ class PartitionBook:
 
     ``has_news``: whether the rows are others than those written last, but for the time of being caught up.
     ``epochs_raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5).
+    ``keeps_history``: whether the job writes the history; one that does not ends what was complete of it.
     """
 
-    def __init__(self, tables: TablesLocation, partitions: Iterable[int]) -> None:
+    def __init__(self, tables: TablesLocation, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
         self._tables = tables
         self._columns = load_schema(TABLE).column_names
         self._events: list[dict[str, Any]] = []
@@ -60,6 +61,10 @@ class PartitionBook:
             number = row["offsets_partition"]
             self.rows[number] = self._empty(number) | row
         self.log_ids = LogIds(self.rows)
+        self._keeps_history = keeps_history
+        if not keeps_history:
+            for row in self.rows.values():
+                row["history_complete_from"] = None
 
     def _empty(self, partition: int) -> dict[str, Any]:
         return dict.fromkeys(self._columns) | {"offsets_partition": partition, "log_id": 0}
@@ -78,6 +83,12 @@ class PartitionBook:
     def loaded_count(self) -> int:
         """How many partitions are loaded."""
         return sum(row["load_state"] == OWNED for row in self.rows.values())
+
+    @property
+    def without_history(self) -> list[int]:
+        """The loaded partitions of which an earlier job kept no history, and this one is to keep it."""
+        rows = self.rows.items() if self._keeps_history else ()
+        return [number for number, row in rows if row["load_state"] == OWNED and row["history_complete_from"] is None]
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
         """Take in what the cluster says of the partitions: their ends, and who coordinates them (design, rule 6)."""
@@ -178,7 +189,8 @@ class PartitionBook:
         """Note that the partition is loaded: everything below the load's end is applied."""
         row = self.rows[partition]
         now = datetime.now(UTC)
-        if row["next_offset"] is None or row["next_offset"] < row["load_end_offset"]:
+        is_behind = row["next_offset"] is None or row["next_offset"] < row["load_end_offset"]
+        if self._keeps_history and (is_behind or row["history_complete_from"] is None):
             # Of what the stream did not bring, compaction had taken its part before the load came.
             row["history_complete_from"] = row["load_started_at"]
         row |= {

@@ -9,6 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from offsetstream.tables.write import StateWrites
+
+Loaded = Callable[[int, int, Mapping[str, StateWrites]], None]
+_WRITERS = {StateWrites.DRIVER: "the driver", StateWrites.SPARK: "Spark"}
+
 
 class Progress:
     """Speaks to a person on standard error; on something that is no terminal it writes plain lines."""
@@ -20,14 +25,19 @@ class Progress:
         """Write one line."""
         self._console.print(line, markup=False)
 
-    def batch(self, batch_id: int, records: Mapping[str, int], seconds: float) -> None:
-        """Write what a micro-batch did: the records that it added to each history table."""
+    def batch(
+        self, batch_id: int, records: Mapping[str, int], seconds: float, merged_by: Mapping[str, StateWrites]
+    ) -> None:
+        """Write what a micro-batch did: its records by kind, and who merged into the state tables."""
         counts = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in records.items())
-        self.say(f"Batch {batch_id}: {counts}, {seconds:.1f} s")
+        self.say(f"Batch {batch_id}: {counts}, {seconds:.1f} s{_state_by(merged_by)}")
 
     @contextmanager
-    def load(self, partitions: int, offsets: int) -> Iterator[Callable[[int, int], None]]:
-        """Show a bar of loaded partitions; the function it gives takes the partitions and offsets just loaded."""
+    def load(self, partitions: int, offsets: int) -> Iterator[Loaded]:
+        """Show a bar of loaded partitions; the function it gives takes what was just loaded.
+
+        That is the number of partitions, that of offsets, and who merged into the state tables.
+        """
         self.say(f"Loading {partitions} offsets partitions: {offsets:,} offsets to read")
         done = 0
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -36,10 +46,19 @@ class Progress:
         ) as bar:
             task = bar.add_task("offsets partitions loaded", total=partitions)
 
-            def loaded(partitions_now: int, offsets_now: int) -> None:
+            def loaded(partitions_now: int, offsets_now: int, merged_by: Mapping[str, StateWrites]) -> None:
                 nonlocal done
                 done += partitions_now
                 bar.advance(task, partitions_now)
-                self.say(f"  {done} of {partitions} offsets partitions loaded (+{offsets_now:,} offsets)")
+                now = f"+{offsets_now:,} offsets{_state_by(merged_by)}"
+                self.say(f"  {done} of {partitions} offsets partitions loaded ({now})")
 
             yield loaded
+
+
+def _state_by(merged_by: Mapping[str, StateWrites]) -> str:
+    """Tell who wrote the state; by table where they were both."""
+    tables = {way: [table for table, by in merged_by.items() if by is way] for way in _WRITERS}
+    ways = [way for way, written in tables.items() if written]
+    told = (f"{_WRITERS[way]} ({', '.join(tables[way])})" if len(ways) > 1 else _WRITERS[way] for way in ways)
+    return f", state by {' and '.join(told)}" if ways else ""

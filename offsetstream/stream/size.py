@@ -22,6 +22,11 @@ class BatchSize:
     bytes: int
 
     @property
+    def has_state(self) -> bool:
+        """Whether any record says something of the coordinators' state."""
+        return self.records["offset_commits"] > 0 or self.records["group_records"] > 0
+
+    @property
     def is_small(self) -> bool:
         """Whether the driver can hold the batch and write it by itself."""
         return sum(self.records.values()) <= SMALL_RECORDS and self.bytes <= SMALL_BYTES

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,12 +19,27 @@ from offsetstream.tables.transaction import BatchId, WriterSessions, app_id
 SMALL_ROWS = 200_000  # up to so many rows of a merge delta-rs takes a tenth of the time of Spark
 
 
-class TableWriter:
-    """Writes the rows of micro-batches and loads, so that each write can be repeated."""
+class StateWrites(StrEnum):
+    """Who merges into the state tables: the driver by delta-rs or Spark by MERGE; ``AUTO`` chooses by size."""
 
-    def __init__(self, spark: SparkSession, tables: TablesLocation) -> None:
+    AUTO = "auto"
+    DRIVER = "driver"
+    SPARK = "spark"
+
+
+class TableWriter:
+    """Writes the rows of micro-batches and loads, so that each write can be repeated.
+
+    ``state_writes`` may force one way of merging; ``merged_by`` says, by table, which one its last merge went.
+    """
+
+    def __init__(
+        self, spark: SparkSession, tables: TablesLocation, state_writes: StateWrites = StateWrites.AUTO
+    ) -> None:
         self.spark = spark
         self.tables = tables
+        self.state_writes = state_writes
+        self.merged_by: dict[str, StateWrites] = {}
         self._sessions = WriterSessions(spark)
 
     def rows(self, table: str) -> DataFrame:
@@ -65,13 +82,22 @@ class TableWriter:
         merge = Merge(load_schema(table), in_log_order=in_log_order, only=only)
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
         source = source.select(*merge.schema.column_names, DELETED)
-        small = source.limit(SMALL_ROWS + 1).toArrow()
-        path = self.tables.table(table)
-        if small.num_rows <= SMALL_ROWS:
-            merge_by_delta_rs(path, small, merge, batch)
+        path, rows_here = self.tables.table(table), self._collected(source)
+        self.merged_by[table] = StateWrites.SPARK if rows_here is None else StateWrites.DRIVER
+        if rows_here is not None:
+            merge_by_delta_rs(path, rows_here, merge, batch)
             return
         with self._sessions.transaction(table, batch) as session:
             merge_by_spark(session, path, source, merge)
+
+    def _collected(self, source: DataFrame) -> pa.Table | None:
+        """Return the rows of a merge if the driver is to write them."""
+        if self.state_writes is StateWrites.SPARK:
+            return None
+        if self.state_writes is StateWrites.DRIVER:
+            return source.toArrow()
+        few = source.limit(SMALL_ROWS + 1).toArrow()
+        return few if few.num_rows <= SMALL_ROWS else None
 
 
 def _signed(rows: DataFrame, batch: BatchId) -> DataFrame:

@@ -60,8 +60,11 @@ def _against_history(rows: Mapping[str, Rows], state: str, history: str) -> Iter
     key = load_schema(state).key
     columns = [name for name in load_schema(state).column_names if name in load_schema(history).column_names]
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
+    kept = {row["offsets_partition"] for row in rows["offsets_partitions"] if row["history_complete_from"] is not None}
     records = {tuple(row[name] for name in _RECORD): row for row in rows[history]}
     for row in rows[state]:
+        if row["offsets_partition"] not in kept:
+            continue  # the job keeps no history (--no-history)
         place = tuple(row[name] for name in key)
         log_id = logs.get(row["offsets_partition"])
         record = records.get((log_id, row["offsets_partition"], row["record_offset"]))

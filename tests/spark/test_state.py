@@ -28,7 +28,7 @@ from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from tests.spark.log import PARTITIONS, Record, frame, random_log
-from tests.spark.replay import Replay, difference
+from tests.spark.replay import STATE, Replay, difference
 
 LOGS = dict.fromkeys(range(PARTITIONS), 0)
 LOAD = BatchId(1, -1)
@@ -149,6 +149,30 @@ def cut(rng: Random, log: list[Record], share: float) -> tuple[list[Record], lis
         head += own[:at]
         tail += own[at:]
     return head, tail
+
+
+@both_ways
+def test_a_batch_that_changes_no_state_writes_nothing_to_the_state_tables(
+    writer: TableWriter, tables: TablesLocation, way: Way
+) -> None:
+    log = random_log(5, 30)
+    load(writer, "new", log, range(PARTITIONS), way="small")
+    before = {name: commits_of(tables, name) for name in STATE}
+    last = max(record.record_offset for record in log)
+    unknown = {"type": 1, "data": {"group": "group", "topic": "of nobody", "partition": 0}}
+    garbage = Record(0, last + 2, 0, b"\x7f\xff", b"garbage", {}, None)
+    batches = [
+        [garbage],
+        [Record(0, last + 1, 0, *encode_record(unknown, None), unknown, None), garbage],
+    ]
+    for number, records in enumerate(batches):
+        apply(writer, "new", records, BatchId(1, number), way)
+        assert {name: commits_of(tables, name) for name in STATE} == before, number
+
+
+def commits_of(tables: TablesLocation, name: str) -> tuple[int, list[str]]:
+    table = DeltaTable(tables.table(name))
+    return table.version(), sorted(table.file_uris())
 
 
 @both_ways

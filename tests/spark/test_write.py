@@ -13,7 +13,7 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId, WriterSessions, app_id, in_parallel
-from offsetstream.tables.write import TableWriter
+from offsetstream.tables.write import StateWrites, TableWriter
 
 TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
@@ -22,6 +22,26 @@ OF_PARTITION_1 = "target.offsets_partition IN (1)"
 
 def states(tables: TablesLocation) -> dict[str, str]:
     return {row["group_id"]: row["state"] for row in read_rows(DeltaTable(tables.table("groups")))}
+
+
+@pytest.mark.parametrize(
+    ("way", "rows", "by"),
+    [("auto", 2, "driver"), ("auto", 3, "spark"), ("driver", 3, "driver"), ("spark", 1, "spark")],
+)
+def test_who_merges_is_chosen_by_size_and_can_be_forced(
+    spark: SparkSession, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, way: str, rows: int, by: str
+) -> None:
+    monkeypatch.setattr(write, "SMALL_ROWS", 2)
+    writer = TableWriter(spark, tables, StateWrites(way))
+    names = [f"group-{number}" for number in range(rows)]
+    found = [{"offsets_partition": 1, "group_id": name, "state": "Empty"} for name in names]
+    source = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
+    writer.merge("groups", source, BatchId(1, 0))
+    assert writer.merged_by == {"groups": by}
+    assert sorted(states(tables)) == names
+    # Spark's own commits say which engine made them.
+    (last,) = DeltaTable(tables.table("groups")).history(1)
+    assert str(last["engineInfo"]).startswith("Apache-Spark" if by == "spark" else "delta-rs")
 
 
 @pytest.mark.parametrize("small_rows", [0, 2])

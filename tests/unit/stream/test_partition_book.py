@@ -53,6 +53,24 @@ def test_a_new_book_has_an_empty_row_for_each_partition(book: PartitionBook) -> 
     assert book.loaded_count == 0
 
 
+def test_a_job_without_history_ends_what_was_complete(tables: TablesLocation, book: PartitionBook) -> None:
+    for number in (0, 1):
+        loaded(book, number, 100)
+    book.write(BATCH)
+    assert book.without_history == []
+    without = PartitionBook(tables, range(3), keeps_history=False)
+    assert [row["history_complete_from"] for row in without.rows.values()] == [None, None, None]
+    assert without.without_history == []
+    loaded(without, 0, 200)
+    without.write(BatchId(1, 1))
+
+    again = PartitionBook(tables, range(3))
+    assert again.without_history == [0, 1]
+    loaded(again, 1, 100)  # nothing has come since
+    assert again.rows[1]["history_complete_from"] == again.rows[1]["load_started_at"]
+    assert again.without_history == [0]
+
+
 def test_what_was_written_is_read_again(tables: TablesLocation, book: PartitionBook) -> None:
     book.observe({number: ends(100) for number in range(3)})
     loaded(book, 1, 100)

@@ -1,0 +1,109 @@
+"""--no-history: what is written without it, and what is complete once it is kept again."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream import load
+from offsetstream.verify.records import disagreements, read_records
+from tests.conformance.builder import classic, classic_member
+from tests.kafka.jobs import JobRunner
+
+KEPT_ALWAYS = "undecodable_records"
+SWITCHED = ("offset_commits", "group_records")
+
+
+class GroupsRecords:
+    """A group of each way, the records of its offsets partition, and what the tables have of them."""
+
+    def __init__(self, server: str, group: str, runner: JobRunner) -> None:
+        self.runner = runner
+        self._server = server
+        self._group = group
+        self._home = partition_for(group, 50)
+
+    def write_all_kinds(self, number: int) -> None:
+        """A commit, a group record, and under the same keys what cannot be decoded, which hides neither."""
+        commit_plainly(self._server, {self._group: [TopicPartition("orders", 0, number)]})
+        key, value = classic(classic_member(), group=self._group)
+        commit = {"type": 1, "data": {"group": self._group, "topic": "orders", "partition": 0}}
+        records = (
+            (key, value),
+            (key, b"\0\x63"),
+            (encode_record(commit, None)[0], b"\0\x09"),
+            (b"\x7f\xff", b"of no known type"),
+        )
+        producer = Producer({"bootstrap.servers": self._server, "client.id": "__admin_client"}, logger=QUIET)
+        for record in records:
+            producer.produce("__consumer_offsets", key=record[0], value=record[1], partition=self._home)
+        assert producer.flush(60) == 0
+
+    @property
+    def committed(self) -> list[object]:
+        found = self.runner.rows("committed_offsets", "group_id", "committed_offset")
+        return [offset for group, offset in found if group == self._group]
+
+    def counts(self, *tables: str) -> list[int]:
+        found = [self.runner.rows(table, "offsets_partition", "record_offset") for table in tables]
+        return [sum(partition == self._home for partition, _ in rows) for rows in found]
+
+
+@pytest.fixture(params=["small", "large"])
+def records(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    own_kafka: EmbeddedKafka,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> GroupsRecords:
+    if request.param == "large":
+        monkeypatch.setattr(load, "SMALL_RECORDS", 0)  # a load reduces before it decodes
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+    return GroupsRecords(own_kafka.bootstrap_server, f"of-{request.param}", runner)
+
+
+def partitions(runner: JobRunner, column: str) -> set[object]:
+    return {value for (value,) in runner.rows("offsets_partitions", column)}
+
+
+def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsRecords) -> None:
+    runner = records.runner
+    records.write_all_kinds(1)
+    runner.job(once=True, keeps_history=False).run()
+    assert records.committed == [1]
+    assert records.counts(*SWITCHED, KEPT_ALWAYS) == [0, 0, 3]
+    assert runner.count("partition_events") == 2 * 50
+    assert partitions(runner, "history_complete_from") == {None}
+    assert disagreements(read_records(runner.tables)) == []
+
+    records.write_all_kinds(2)
+    runner.job(once=True, keeps_history=False).run()  # by the stream
+    assert records.committed == [2]
+    assert records.counts(*SWITCHED, KEPT_ALWAYS) == [0, 0, 6]
+    assert partitions(runner, "load_id") == {1}
+
+    runner.run_once()
+    assert "Earlier runs kept no history" in runner.said.getvalue()
+    assert records.counts(*SWITCHED, KEPT_ALWAYS) == [2, 2, 6]
+    assert partitions(runner, "load_id") == {2}
+    complete = runner.rows("offsets_partitions", "history_complete_from")
+    assert complete == runner.rows("offsets_partitions", "load_started_at")
+    assert disagreements(read_records(runner.tables)) == []
+
+    records.write_all_kinds(3)
+    runner.run_once()
+    assert records.counts(*SWITCHED, KEPT_ALWAYS) == [3, 3, 9]
+    assert runner.rows("offsets_partitions", "history_complete_from") == complete
+    assert disagreements(read_records(runner.tables)) == []
+
+    runner.job(once=True, keeps_history=False).run()
+    assert partitions(runner, "history_complete_from") == {None}
