@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
@@ -26,6 +27,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.names) - GOALS.keys():
         parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(GOALS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and jobs end with this process
     console, started = Console(soft_wrap=True), time.monotonic()
     results, failed = _measure(set(options.names) or set(GOALS), options.scale, console)
     print_table(results, Console(width=None if sys.stdout.isatty() else 160))
