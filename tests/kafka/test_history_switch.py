@@ -6,7 +6,6 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
@@ -14,7 +13,7 @@ from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream import load
 from offsetstream.verify.records import disagreements, read_records
-from tests.conformance.builder import classic, classic_member
+from tests.conformance.builder import classic, classic_member, commit
 from tests.kafka.jobs import JobRunner
 
 KEPT_ALWAYS = "undecodable_records"
@@ -31,18 +30,15 @@ class GroupsRecords:
         self._home = partition_for(group, 50)
 
     def write_all_kinds(self, number: int) -> None:
-        """A commit, a group record, and under the same keys what cannot be decoded, which hides neither."""
-        commit_plainly(self._server, {self._group: [TopicPartition("orders", 0, number)]})
+        """A commit, a group record, and under the same keys what cannot be decoded, which hides neither.
+
+        None by a real client: a coordinator that finds garbage in its partition serves no group of it any more.
+        """
         key, value = classic(classic_member(), group=self._group)
-        commit = {"type": 1, "data": {"group": self._group, "topic": "orders", "partition": 0}}
-        records = (
-            (key, value),
-            (key, b"\0\x63"),
-            (encode_record(commit, None)[0], b"\0\x09"),
-            (b"\x7f\xff", b"of no known type"),
-        )
+        committed = commit("orders", 0, number, group=self._group)
+        broken = ((key, b"\0\x63"), (committed[0], b"\0\x09"), (b"\x7f\xff", b"of no known type"))
         producer = Producer({"bootstrap.servers": self._server, "client.id": "__admin_client"}, logger=QUIET)
-        for record in records:
+        for record in (committed, (key, value), *broken):
             producer.produce("__consumer_offsets", key=record[0], value=record[1], partition=self._home)
         assert producer.flush(60) == 0
 
@@ -67,6 +63,7 @@ def records(
     if request.param == "large":
         monkeypatch.setattr(load, "SMALL_RECORDS", 0)  # a load reduces before it decodes
     create_topics(admin_client(own_kafka.bootstrap_server))
+    commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})  # makes the topic
     runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
     return GroupsRecords(own_kafka.bootstrap_server, f"of-{request.param}", runner)
 
