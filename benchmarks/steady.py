@@ -7,7 +7,7 @@ time from one end to the next is all that a batch costs, Spark's own work includ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,7 +49,8 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
             note = f"Each also has {_GROUP_RECORDS} rebalances; without Spark's part {by_itself.text}"
             yield Result.of("steady", steady, note)
         if "near-empty" in wanted:
-            seconds, by_itself = _batches(tables, "batch", _FEW, _near_empty(tables.groups))
+            few = tables.groups.one_per_partition(_FEW)
+            seconds, by_itself = _batches(tables, "batch", len(few), _near_empty(tables.groups, few))
             yield Result.of("near-empty", seconds, f"Without Spark's part {by_itself.text}")
         if "freshness" in wanted:
             yield _freshness(tables)
@@ -73,9 +74,9 @@ def _steady(groups: Groups) -> Records:
         yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE)
 
 
-def _near_empty(groups: Groups) -> Records:
+def _near_empty(groups: Groups, cells: Sequence[int]) -> Records:
     for _ in range(_WARM_UP + _BATCHES + 1):
-        for cell in groups.one_per_partition(_FEW):
+        for cell in cells:
             yield from groups.commits(cell, 1)
 
 
