@@ -24,7 +24,7 @@ from offsetstream.embedded.jvm import kafka_command
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 
 ROWS = ("decode", "first-load", "state-only", "dump")
-_COMMITS, _CELLS, _ROUNDS, _DECODE_ROUNDS = 3_000_000, 32_000, 2, 4
+_COMMITS, _CELLS, _ROUNDS, _DECODE_ROUNDS = 3_000_000, 32_000, 2, 3
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
 _NO_HISTORY = ("--no-history",)

@@ -26,7 +26,7 @@ _CELLS, _MANY_CELLS = 32_000, 1_000_000
 _COMMITS, _GROUP_RECORDS, _FEW = 10_000, 20, 10  # of a batch
 _WARM_UP, _BATCHES = 3, 12
 _STRIDE = 7919  # the commits of a batch are all over the table
-_FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 60.0, 2000, "5 seconds"
+_FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 45.0, 2000, "5 seconds"
 _BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group records.*, ([\d.]+) s")
 
 
