@@ -15,6 +15,14 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, theirs, and so on (Linux)."""
+    children = [
+        int(child) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for child in tasks.read_text().split()
+    ]
+    return [found for child in children for found in (child, *descendants(child))]
+
+
 def await_gone(pid: int, folder: Path) -> None:
     """Wait until neither the process nor the folder is there; AssertionError if they stay."""
     deadline = time.monotonic() + _SECONDS

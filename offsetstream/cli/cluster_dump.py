@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.permissions import readable_partitions
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import UsageError
 from offsetstream.stream.dump import SESSION, Range, dump
@@ -35,7 +36,7 @@ class ClusterDump:
 
 
 def _ranges(cluster: Cluster, wanted: tuple[int, ...]) -> dict[int, Range]:
-    present = cluster.topic_partitions()
+    present = readable_partitions(cluster)
     unknown = sorted(set(wanted) - set(present))
     if unknown:
         raise UsageError(f"__consumer_offsets has no partition {unknown[0]}: it has {len(present)}, counted from 0")

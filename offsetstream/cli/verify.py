@@ -10,6 +10,8 @@ import click
 
 from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.permissions import require_to_see, require_to_see_everything
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.location import TablesLocation
@@ -51,15 +53,19 @@ def verify(
 
     Every column of the state tables, also those that no cluster tells, is compared with the records that the job keeps
     in its history. Each difference is one line; one that is to be expected of a running cluster says why. Needs
-    DESCRIBE on groups and topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
+    DESCRIBE on all groups and topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
     """
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
     settle, output, location = options.pop("settle"), output_of(options), TablesLocation.parse(tables)
-    with _asking(bootstrap_server, read_properties(command_config)) as ask:
+    properties = read_properties(command_config)
+    cluster = Cluster(bootstrap_server, properties)
+    require_to_see_everything(cluster)
+    with _asking(bootstrap_server, properties) as ask:
         result = compare_until_settled(
             lambda: read_tables(Lookup(location)), ask, settle, lambda: disagreements(read_records(location))
         )
+    _check_sight(cluster, result)
     _print(result, output)
     unexplained = any(found.explanation is None for found in result.found)
     context.exit(_DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0)
@@ -75,6 +81,13 @@ def _asking(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Calla
             tell(f"Asking by confluent-kafka, which sees no share and streams groups: {error}")
             ask = ConfluentAdmin(bootstrap_server, properties).answers
         yield ask
+
+
+def _check_sight(cluster: Cluster, result: Comparison) -> None:
+    """Ask whether what only the tables have is not merely hidden from the user, by an ACL that denies it."""
+    only_ours = [found.difference for found in result.found if found.difference.is_only_in_tables]
+    topics = {value for each in only_ours if (value := each.value_of("topic"))}
+    require_to_see(cluster, topics, {each.group_id for each in only_ours})
 
 
 def _print(result: Comparison, output: Output) -> None:

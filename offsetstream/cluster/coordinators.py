@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from offsetstream.cluster.client import TIMEOUT, Cluster
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.connection import TIMEOUT
+from offsetstream.cluster.rights import Right
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class CoordinatorLookup(Cluster):
         if not group_ids:
             return {}
         answers = self._admin.describe_consumer_groups(list(group_ids), request_timeout=TIMEOUT)
-        found = {group: self._result(f"the coordinator of {group}", answer) for group, answer in answers.items()}
+        found = {
+            group: self._result(f"the coordinator of {group}", answer, Right("DESCRIBE", "group", group))
+            for group, answer in answers.items()
+        }
         nodes = {group: description.coordinator for group, description in found.items()}
         return {group: Broker(node.id, node.host, node.port) for group, node in nodes.items()}

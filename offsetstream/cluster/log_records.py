@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message, TopicPartition
 
-from offsetstream.cluster.client import OFFSETS_TOPIC, QUIET, TIMEOUT
+from offsetstream.cluster.connection import QUIET, TIMEOUT
 from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import UnreachableError
 
 _POLL_SECONDS = 0.2

@@ -89,6 +89,12 @@ def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in properties.items() if name not in _NOT_FOR_SPARK}
 
 
+def java_system_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what a JVM must be told besides: newer clients ask only those token endpoints that it allows."""
+    url = properties.get("sasl.oauthbearer.token.endpoint.url")
+    return {"org.apache.kafka.sasl.oauthbearer.allowed.urls": url} if url else {}
+
+
 def librdkafka_config(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties in librdkafka's words; keys and certificates are in it as PEM, read now.
 

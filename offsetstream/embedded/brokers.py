@@ -37,6 +37,7 @@ class BrokerProcess:
     client_port: int
     folder: Path
     processes: GuardedProcesses
+    jvm_options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -71,7 +72,7 @@ class BrokerProcess:
 
     def start(self) -> int:
         """Start Kafka; return its pid."""
-        return self._run("", "kafka.Kafka", [str(self._properties)], _BROKER_OPTIONS)
+        return self._run("", "kafka.Kafka", [str(self._properties)], (*_BROKER_OPTIONS, *self.jvm_options))
 
     def check_runs(self) -> None:
         """Raise BrokerEndedError if Kafka's process is not there any more."""

@@ -3,7 +3,7 @@
 import base64
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,7 +32,8 @@ class EmbeddedKafka:
     properties of `offsetstream.embedded.properties` (3.9 runs the classic coordinator unless
     `group.coordinator.rebalance.protocols` is `classic,consumer`). `port` fixes the client port of the first
     broker, the others get the next ones; without it free ports are found. With security `sasl_plaintext` clients
-    log in as `admin`, who may do all, or as one of `users`, who may do what ACLs allow.
+    log in as `admin`, who may do all, or as one of `users`, who may do what ACLs allow. `listeners` are more of
+    them, security protocols by name (`properties` configure them); `jvm_options` are for the brokers' JVMs.
 
     Use it with `with`, or call `start` and `close`. Starting raises EnvironmentNotReadyError: no Java, no
     artifacts, no disk, a fixed port in use, or a broker that ended, then with the tail of its log.
@@ -46,6 +47,8 @@ class EmbeddedKafka:
         *,
         security: str = "plaintext",
         users: Sequence[str] = ("alice",),
+        listeners: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = (),
         port: int | None = None,
     ) -> None:
         if brokers not in (1, 3):
@@ -57,7 +60,10 @@ class EmbeddedKafka:
         self._broker_ids = range(1, brokers + 1)
         self._overrides = dict(properties or {})
         self._users = [settings.ADMIN, *users] if security == "sasl_plaintext" else []
+        self._listeners = dict(listeners or {})
+        self._jvm_options = tuple(jvm_options)
         self._port = port
+        self._nodes: list[settings.Node] = []
         self._processes: GuardedProcesses | None = None
         self._brokers: dict[int, BrokerProcess] = {}
         self._pids: dict[int, int] = {}
@@ -74,6 +80,10 @@ class EmbeddedKafka:
     def bootstrap_server(self) -> str:
         """Return the addresses of all brokers, as `bootstrap.servers` wants them."""
         return ",".join(f"{LOOPBACK}:{broker.client_port}" for broker in self._brokers.values())
+
+    def address(self, listener: str) -> str:
+        """Return the addresses of all brokers at one of the `listeners`, as `bootstrap.servers` wants them."""
+        return ",".join(each.address for node in self._nodes for each in node.more if each.name == listener)
 
     @property
     def pids(self) -> dict[int, int]:
@@ -133,7 +143,8 @@ class EmbeddedKafka:
         return "\n".join(f"--- {b.name}\n{b.log_tail(lines)}" for b in self._brokers.values())
 
     def _start_with_free_ports(self, attempts: int) -> None:
-        self._brokers = self._lay_out(self._choose_nodes(), self._running())
+        self._nodes = self._choose_nodes()
+        self._brokers = self._lay_out(self._nodes, self._running())
         try:
             for broker in self._brokers.values():
                 broker.format(self.cluster_id)
@@ -148,10 +159,16 @@ class EmbeddedKafka:
 
     def _choose_nodes(self) -> list[settings.Node]:
         count = len(self._broker_ids)
-        ports = iter(free_ports(_PORTS_PER_NODE * count))
+        ports = iter(free_ports((_PORTS_PER_NODE + len(self._listeners)) * count))
         client_ports = self._fixed_ports() if self._port is not None else [next(ports) for _ in range(count)]
         ids_and_ports = zip(self._broker_ids, client_ports, strict=True)
-        return [settings.Node(node_id, port, next(ports), next(ports)) for node_id, port in ids_and_ports]
+        return [
+            settings.Node(node_id, port, next(ports), next(ports), self._more_listeners(ports))
+            for node_id, port in ids_and_ports
+        ]
+
+    def _more_listeners(self, ports: Iterator[int]) -> tuple[settings.Listener, ...]:
+        return tuple(settings.Listener(name, protocol, next(ports)) for name, protocol in self._listeners.items())
 
     def _fixed_ports(self) -> list[int]:
         first = self._port or 0
@@ -162,7 +179,7 @@ class EmbeddedKafka:
         brokers = {}
         for node in nodes:
             folder = attempt / f"broker-{node.node_id}"
-            broker = BrokerProcess(node.node_id, self.version, node.client_port, folder, processes)
+            broker = BrokerProcess(node.node_id, self.version, node.client_port, folder, processes, self._jvm_options)
             broker.write_properties(
                 settings.server_properties(node, nodes, self.version, folder / "data", self._users, self._overrides)
             )

@@ -52,6 +52,20 @@ _FEATURES: dict[tuple[int, int], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
+class Listener:
+    """One more listener for clients: its name, security protocol and port."""
+
+    name: str
+    protocol: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"{LOOPBACK}:{self.port}"
+
+
+@dataclass(frozen=True)
 class Node:
     """One combined broker and controller: its id and its ports on the loopback address."""
 
@@ -59,6 +73,7 @@ class Node:
     client_port: int
     broker_port: int
     controller_port: int
+    more: tuple[Listener, ...] = ()
 
 
 def features(version: str) -> tuple[str, ...]:
@@ -85,10 +100,9 @@ def server_properties(
         **_newest_that_fits(_BY_RELEASE, version),
         "node.id": str(node.node_id),
         "log.dirs": str(data),
-        "listeners": ",".join(_listeners(node)),
-        "advertised.listeners": ",".join(_listeners(node)[:2]),
-        "listener.security.protocol.map": f"CLIENT:{'SASL_PLAINTEXT' if users else 'PLAINTEXT'},"
-        "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": _listeners(node, controller=True),
+        "advertised.listeners": _listeners(node, controller=False),
+        "listener.security.protocol.map": _protocols(node, "SASL_PLAINTEXT" if users else "PLAINTEXT"),
         "controller.quorum.voters": ",".join(f"{n.node_id}@{LOOPBACK}:{n.controller_port}" for n in nodes),
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
@@ -129,9 +143,18 @@ def librdkafka_properties(user: str | None) -> dict[str, str]:
     }
 
 
-def _listeners(node: Node) -> list[str]:
-    ports = {"CLIENT": node.client_port, "BROKER": node.broker_port, "CONTROLLER": node.controller_port}
-    return [f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()]
+def _listeners(node: Node, *, controller: bool) -> str:
+    ports = {"CLIENT": node.client_port, "BROKER": node.broker_port}
+    ports |= {listener.name: listener.port for listener in node.more}
+    if controller:
+        ports["CONTROLLER"] = node.controller_port
+    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
+
+
+def _protocols(node: Node, of_clients: str) -> str:
+    protocols = {"CLIENT": of_clients, "BROKER": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+    protocols |= {listener.name: listener.protocol for listener in node.more}
+    return ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
 
 
 def _security(users: Sequence[str]) -> dict[str, str]:

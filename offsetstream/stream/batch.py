@@ -71,7 +71,7 @@ class BatchWriter:
         try:
             size = measure(decoded)
             if size.records["group_records"]:
-                self._topics.observe(self._cluster.topics(), batch)
+                self._topics.look(self._cluster, batch)
             is_small = size.is_small and self._writer.state_writes is not StateWrites.SPARK
             rows = collect(decoded) if is_small else None
             before_writing()

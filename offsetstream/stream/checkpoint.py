@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId, app_id

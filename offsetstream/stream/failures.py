@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from offsetstream.cluster.client import OFFSETS_TOPIC, Cluster
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.rights import OWN_GROUPS, READ_OFFSETS, Right
 from offsetstream.errors import EnvironmentNotReadyError, UnauthorisedError, UnreachableError
 
 _RIGHTS = {
-    "TopicAuthorizationException": f"READ on the topic {OFFSETS_TOPIC}",
-    "GroupAuthorizationException": "DESCRIBE on the groups with the prefix offsetstream",
-    "ClusterAuthorizationException": "DESCRIBE on the cluster",
+    "TopicAuthorizationException": READ_OFFSETS,
+    "GroupAuthorizationException": OWN_GROUPS,
+    "ClusterAuthorizationException": Right("DESCRIBE", "cluster"),
 }
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _MORE_MEMORY = "Spark has not enough memory: give it more by --conf spark.driver.memory=4g (2g unless said otherwise)"
+_LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
 _UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 
@@ -32,11 +34,18 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
             raise EnvironmentNotReadyError(_MORE_MEMORY) from error
         for name, right in _RIGHTS.items():
             if name in text:
-                raise UnauthorisedError(
-                    f"{cluster.bootstrap_server} does not let this user read {OFFSETS_TOPIC}: it lacks {right}"
-                ) from error
+                raise cluster.lacks([right]) from error
+        if _is_login(text):
+            cause = next(line for line in reversed(text.splitlines()) if "Caused by: " in line or _is_login(line))
+            raise UnauthorisedError(
+                f"Spark's Kafka client cannot log in at {cluster.bootstrap_server}, though librdkafka can: {cause}"
+            ) from error
         if _UNREACHABLE in text:
             raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
         raise
     except (Py4JNetworkError, ConnectionRefusedError) as error:
         raise EnvironmentNotReadyError(f"Spark's Java process has gone: {_MORE_MEMORY}") from error
+
+
+def _is_login(text: str) -> bool:
+    return any(name in text for name in _LOGIN)

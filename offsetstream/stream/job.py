@@ -14,6 +14,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import records_at
+from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
+from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.checkpoint import Checkpoint
@@ -48,7 +50,7 @@ class JobSettings:
     bootstrap_server: str
     tables: TablesLocation
     checkpoint: str
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict, repr=False)
     trigger: str = "10 seconds"
     once: bool = False
     coordinator: str | None = None  # new or classic; None asks the brokers
@@ -88,6 +90,8 @@ class Job:
         self._progress.say(
             f"Cluster {cluster_id}: {len(partitions)} offsets partitions, {coordinator} group coordinator"
         )
+        if not sees_all_topics(self._cluster):
+            self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         create_tables(self._settings.tables, cluster_id, coordinator)
         lease = Lease.acquire(self._settings.tables)
         with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
@@ -100,7 +104,7 @@ class Job:
     def _wait_for_topic(self) -> list[int]:
         while not self._signals.stop.is_set():
             try:
-                return self._cluster.topic_partitions()
+                return readable_partitions(self._cluster)
             except NoOffsetsTopicError as error:
                 if self._settings.once:
                     raise

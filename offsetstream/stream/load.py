@@ -95,7 +95,7 @@ class Loader:
     ) -> bool:
         ends = self._begin(partitions, batch)
         history = History.open(self._writer, self._book.log_ids, 0, keeps_records=self._keeps_history)
-        self._topics.observe(self._cluster.topics(), batch)
+        self._topics.look(self._cluster, batch)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
             for chunk in _chunks(ends):
                 if should_stop():

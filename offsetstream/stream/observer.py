@@ -46,9 +46,7 @@ class Observer:
 
     def look_at_topics(self, batch: BatchId) -> None:
         """Take in the topics that the cluster has now."""
-        found = self._answer(self._cluster.topics)
-        if found is not None:
-            self._topics.observe(found, batch)
+        self._answer(lambda: self._topics.look(self._cluster, batch))
 
     def _look(self) -> dict[int, PartitionEnds]:
         leaders = self._cluster.leaders()

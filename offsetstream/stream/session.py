@@ -35,6 +35,9 @@ REQUIRED = {
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.session.timeZone": "UTC",
 }
+# Spark hides options by their names, and of ours only some: plans are in its log, its UI and its event log.
+_HIDDEN_NAMES = "jaas|[.]ssl[.]"
+_HIDDEN_OPTIONS = "spark.sql.redaction.options.regex"
 # Before the session starts: Delta's SQL.
 STATIC: dict[str, Any] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -61,6 +64,7 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|{_HIDDEN_NAMES}",
     "spark.driver.extraJavaOptions": (
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
         # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
@@ -68,7 +72,7 @@ _LOCAL = {
     ),
 }
 # Where a user names more than ours, both are needed.
-_LISTS = ("spark.jars", "spark.sql.extensions")
+_LISTS = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.redaction.regex": "|"}
 
 
 def local_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -77,9 +81,12 @@ def local_session(master: str | None = None, conf: Mapping[str, str] | None = No
     ``conf`` are the user's settings, which win over spark-defaults.conf, and this over ours. Raises
     EnvironmentNotReadyError where Java or a connector is missing.
     """
-    given = _spark_defaults() | dict(conf or {}) | ({"spark.master": master} if master else {})
+    defaults = _spark_defaults()
+    given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})
     ours = _LOCAL | STATIC | PREFERRED | {"spark.jars": ",".join(str(path) for path in resolve(connectors()))}
-    builder = SparkSession.builder.appName("offsetstream").config(map=_settings(ours, given) | REQUIRED)
+    # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
+    settings = {name: value for name, value in _settings(ours, given).items() if defaults.get(name) != value}
+    builder = SparkSession.builder.appName("offsetstream").config(map=settings | REQUIRED)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # The JVM inherits "ignore": a SIGTERM for the whole process group must not end it under our running batch.
@@ -103,7 +110,9 @@ def _spark_defaults() -> dict[str, str]:
 
 def _settings(ours: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
     """Return our settings and the given ones, which win; lists are joined."""
-    joined = {name: f"{ours[name]},{given[name]}" for name in _LISTS if name in ours and name in given}
+    joined = {
+        name: f"{ours[name]}{mark}{given[name]}" for name, mark in _LISTS.items() if name in ours and name in given
+    }
     return {**ours, **given, **joined}
 
 
@@ -120,6 +129,9 @@ def prepare(spark: SparkSession) -> SparkSession:
     for name, value in (PREFERRED | REQUIRED).items():
         if name in REQUIRED or name not in given:
             spark.conf.set(name, value)
+    hidden = spark.conf.get(_HIDDEN_OPTIONS) or ""
+    if _HIDDEN_NAMES not in hidden:
+        spark.conf.set(_HIDDEN_OPTIONS, f"{hidden}|{_HIDDEN_NAMES}" if hidden else _HIDDEN_NAMES)
     for name in ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "io.delta.tables.DeltaTable"):
         try:
             spark.sparkContext._jvm.java.lang.Class.forName(  # type: ignore[union-attr]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.cluster.client import OFFSETS_TOPIC
-from offsetstream.cluster.properties import spark_options
+from offsetstream.cluster.properties import java_system_properties, spark_options
+from offsetstream.cluster.rights import GROUP_PREFIX, OFFSETS_TOPIC
 
 RAW_TYPE = "offsets_partition INT, record_offset BIGINT, record_timestamp TIMESTAMP, key BINARY, value BINARY"
 
@@ -20,7 +20,7 @@ class KafkaSource:
     """Where the topic is and how to read it; offsets are {offsets partition: offset}."""
 
     bootstrap_server: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
 
     def _options(self, partitions: list[int]) -> dict[str, str]:
         # assign: a subscribing job would join a group and write into the very topic that it reads.
@@ -32,15 +32,21 @@ class KafkaSource:
             "kafka.fetch.max.wait.ms": self.properties.get("fetch.max.wait.ms", "5"),
             # At its default of 500 Spark copies iterators more than records: 10,000 take a third off the reading time.
             "kafka.max.poll.records": self.properties.get("max.poll.records", "10000"),
-            "groupIdPrefix": "offsetstream",
+            "groupIdPrefix": GROUP_PREFIX,
             "failOnDataLoss": "true",
             "assign": json.dumps({OFFSETS_TOPIC: partitions}),
         }
+
+    def _tell_java(self, spark: SparkSession) -> None:
+        system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # it is there while Spark is
+        for name, value in java_system_properties(self.properties).items():
+            system.setProperty(name, system.getProperty(name, value))
 
     def read(self, spark: SparkSession, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         """Return the raw records from ``start`` to ``end`` (exclusive) of each partition, as :data:`RAW_TYPE`."""
         if not start:
             return spark.createDataFrame([], RAW_TYPE)
+        self._tell_java(spark)
         frame = (
             spark.read.format("kafka")
             .options(**self._options(sorted(start)))
@@ -52,6 +58,7 @@ class KafkaSource:
 
     def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int | None) -> DataFrame:
         """Return the unbounded raw records from ``start``; a query with a checkpoint goes on where that says."""
+        self._tell_java(spark)
         reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
         if max_offsets is not None:
             reader = reader.option("maxOffsetsPerTrigger", max_offsets)

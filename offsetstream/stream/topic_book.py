@@ -5,13 +5,13 @@ Newer group types name topics by id only; the cluster knows the names, but not t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deltalake import DeltaTable
 
-from offsetstream.cluster.client import TopicSeen
+from offsetstream.cluster.client import Cluster, TopicSeen
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import overwrite_rows, read_rows, sql_text
@@ -33,8 +33,14 @@ class TopicBook:
         self.names = {topic_id: row["topic"] for topic_id, row in self.rows.items()}
         self._written_at = datetime.min.replace(tzinfo=UTC)
 
-    def observe(self, found: Iterable[TopicSeen], batch: BatchId) -> None:
-        """Take in the topics that the cluster has now, and write what is new of them."""
+    def look(self, cluster: Cluster, batch: BatchId) -> None:
+        """Ask for the topics that the cluster has now, and write what is new of them."""
+        found = cluster.topics()
+        present = {row["topic"] for row in self.rows.values() if row["deleted_at"] is None}
+        self.observe(found, batch, cluster.hidden_topics(present - {topic.name for topic in found}))
+
+    def observe(self, found: Iterable[TopicSeen], batch: BatchId, hidden: Collection[str] = ()) -> None:
+        """Take in the topics that are there, and write what is new; those that may not be seen are not deleted."""
         now = datetime.now(UTC)
         seen = {topic.topic_id: topic for topic in found}
         learned = {topic_id: topic.name for topic_id, topic in seen.items() if topic_id not in self.rows}
@@ -45,8 +51,8 @@ class TopicBook:
             row |= {"partitions": topic.partitions, "last_seen_at": now, "deleted_at": None}
         for topic_id in self.rows.keys() - seen.keys():
             row = self.rows[topic_id]
-            changed |= row["deleted_at"] is None
-            row["deleted_at"] = row["deleted_at"] or now
+            if row["deleted_at"] is None and row["topic"] not in hidden:
+                changed, row["deleted_at"] = True, now
         self.names |= learned
         if changed or now - self._written_at > WRITTEN_EVERY:
             overwrite_rows(self._tables, TABLE, self.rows.values(), batch)

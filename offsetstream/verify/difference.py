@@ -33,6 +33,15 @@ class Difference:
         group_id: str = self.key[self.names.index("group_id")]
         return group_id
 
+    @property
+    def is_only_in_tables(self) -> bool:
+        """Whether it is a whole row that the cluster does not tell of."""
+        return self.against == CLUSTER and self.column == ROW and bool(self.in_tables)
+
+    def value_of(self, name: str) -> Any | None:
+        """Return the value of a column of the row's key, None if the key has no such column."""
+        return self.key[self.names.index(name)] if name in self.names else None
+
     def __str__(self) -> str:
         places = zip(self.names, self.key, strict=True)
         row = ", ".join(f"{name} {value!r}" for name, value in places if value is not None)

@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from offsetstream.cluster.properties import java_system_properties
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
 from offsetstream.embedded.kafka import DEFAULT_VERSION
@@ -18,6 +19,7 @@ from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableErro
 from offsetstream.verify.answers import Answers, Row
 
 _LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
+_TOKENS = "com.fasterxml.jackson.core:jackson-databind:2.21.2"  # the client's own choice for OAUTHBEARER
 _DESCRIBE = {
     "Classic": "describeClassicGroups",
     "Consumer": "describeConsumerGroups",
@@ -32,7 +34,10 @@ def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterato
 
     Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
     """
-    with java_gateway(resolve(_LIBRARIES), auto_convert=True) as gateway:
+    libraries = _LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*_LIBRARIES, _TOKENS)
+    with java_gateway(resolve(libraries), auto_convert=True) as gateway:
+        for name, value in java_system_properties(properties).items():
+            gateway.jvm.java.lang.System.setProperty(name, value)
         settings = gateway.jvm.java.util.HashMap()
         for name, value in {**properties, "bootstrap.servers": bootstrap_server}.items():
             settings[name] = value

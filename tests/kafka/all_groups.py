@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.demo import run_workload
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka

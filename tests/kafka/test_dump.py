@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from offsetstream.cluster.client import OFFSETS_TOPIC, Cluster
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.topics import create_topics

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics

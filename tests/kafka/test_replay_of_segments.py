@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.verify.answers import Answers, Row

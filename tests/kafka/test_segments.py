@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from offsetstream.cli.main import main
-from offsetstream.cluster.client import OFFSETS_TOPIC
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.record_batches import LogRecord, RecordBatch

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
@@ -103,3 +104,18 @@ def test_what_cannot_be_read_is_named_by_its_property(
 
 def test_stores_are_not_read_where_there_is_no_tls() -> None:
     assert librdkafka_config({"ssl.truststore.location": "none"}) == {"security.protocol": "PLAINTEXT"}
+
+
+@pytest.mark.parametrize(
+    ("key", "password"),
+    [(BETWEEN.key_pem(), None), (ALICE.key_pem(KEY_PASSWORD), "wrong-sesame")],
+    ids=["other", "locked"],
+)
+def test_what_librdkafka_refuses_is_one_line(key: str, password: str | None) -> None:
+    given = {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": ALICE.chain, "ssl.keystore.key": key}
+    if password is not None:
+        given["ssl.key.password"] = password
+    with pytest.raises(UsageError, match=r"the client properties do not work: .*ssl") as raised:
+        Cluster("127.0.0.1:1", {"security.protocol": "SSL", **given})
+    assert "sesame" not in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -22,6 +22,11 @@ def failure(error: str) -> PySparkException:
         ("TopicAuthorizationException", UnauthorisedError, "it lacks READ on the topic __consumer_offsets"),
         ("GroupAuthorizationException", UnauthorisedError, "it lacks DESCRIBE on the groups with the prefix"),
         ("ClusterAuthorizationException", UnauthorisedError, "it lacks DESCRIBE on the cluster"),
+        (
+            "SaslAuthenticationException",
+            UnauthorisedError,
+            "Spark's Kafka client cannot log in at 127.0.0.1:1, though .*Sasl",
+        ),
         ("TimeoutException", UnreachableError, "127.0.0.1:1 stopped answering"),
     ],
 )

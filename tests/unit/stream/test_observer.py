@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from offsetstream.cluster import client
+from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import records_at
 from offsetstream.stream.hanging import HangingTransactions
@@ -21,7 +21,7 @@ from offsetstream.tables.transaction import BatchId
 
 
 def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TIMEOUT", 0.2)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.2)
     tables, said = TablesLocation(str(tmp_path)), StringIO()
     create_tables(tables, "cluster-1", "new")
     book, topics = PartitionBook(tables, range(3)), TopicBook(tables)

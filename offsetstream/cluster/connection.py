@@ -1,0 +1,131 @@
+"""A connection to a cluster: how it is asked, and what its refusals mean to a person."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.rights import Right, in_words
+from offsetstream.errors import ClusterError, OffsetstreamError, UnauthorisedError, UnreachableError, UsageError
+
+Answer = TypeVar("Answer")
+TIMEOUT = 30.0  # seconds
+NO_RIGHT = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+_LOOK = 0.05  # seconds after which a login that was refused is looked for
+QUIET = logging.getLogger("offsetstream.librdkafka")  # what it says reaches users in our errors
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+_NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+_UNREACHABLE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
+
+
+class Connection:
+    """confluent-kafka's Admin client with the user's own client properties.
+
+    Raises UsageError for properties that it cannot have, UnauthorisedError where a right or the login is refused,
+    UnreachableError where no broker answers within 30 seconds, ClusterError for the rest.
+    """
+
+    def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
+        self.bootstrap_server = bootstrap_server
+        self._errors: deque[KafkaError] = deque(maxlen=100)  # heard since the last answer
+        self._is_connected = False
+        config = {
+            "client.id": "offsetstream",
+            "socket.connection.setup.timeout.ms": 10_000,
+            **librdkafka_config(properties or {}),
+            "bootstrap.servers": bootstrap_server,
+            "error_cb": self._errors.append,
+        }
+        try:
+            self._admin = AdminClient(config, logger=QUIET)
+        except KafkaException as error:
+            raise UsageError(f"the client properties do not work: {error.args[0].str()}") from error
+
+    def lacks(self, rights: list[Right]) -> UnauthorisedError:
+        """Return the error that the user does not have the rights."""
+        return UnauthorisedError(
+            f"{self.bootstrap_server} does not let this user do that: it lacks {in_words(rights)}; docs/security.md "
+            "has the rights of each command"
+        )
+
+    def _metadata(self, topic: str | None) -> Any:
+        return self._admin.list_topics(topic, timeout=TIMEOUT) if topic else self._admin.list_topics(timeout=TIMEOUT)
+
+    def _connect(self) -> None:
+        """Wait for the first answer; a refused login, after which librdkafka goes on trying, ends the wait."""
+        if not self._is_connected:
+            self._errors.clear()
+            answer = self._admin.describe_cluster(request_timeout=TIMEOUT)
+            while not answer.done() and self._refusal() is None:
+                self._admin.poll(_LOOK)  # which hears the errors
+            if (refusal := self._refusal()) is not None:
+                raise KafkaException(refusal)
+            self._wait(answer)
+            self._is_connected = True
+
+    def _wait(self, answer: Future[Any]) -> Any:
+        try:
+            return answer.result(timeout=TIMEOUT + 5)
+        except TimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
+
+    def _settle(self, asked: Mapping[str, Future[Any]]) -> tuple[dict[str, Any], dict[str, KafkaError]]:
+        """Return the answers that came, and the errors of the others."""
+        answers: dict[str, Any] = {}
+        errors: dict[str, KafkaError] = {}
+        for name, answer in asked.items():
+            try:
+                answers[name] = self._wait(answer)
+            except KafkaException as error:
+                errors[name] = error.args[0]
+        return answers, errors
+
+    def _refusal(self) -> KafkaError | None:
+        return next((error for error in self._errors if _is_refusal(error)), None)
+
+    def _result(self, what: str, answer: Future[Any], right: Right | None = None) -> Any:
+        return self._ask(what, lambda: self._wait(answer), right)
+
+    def _ask(self, what: str, question: Callable[[], Answer], right: Right | None = None) -> Answer:
+        try:
+            self._connect()
+            answer = question()
+        except KafkaException as error:
+            raise self._as_error(what, error.args[0], right) from error
+        self._errors.clear()
+        return answer
+
+    def _as_error(self, what: str, error: KafkaError, right: Right | None = None) -> OffsetstreamError:
+        self._admin.poll(0)  # hears what went before
+        refusal = error if _is_refusal(error) else self._refusal()
+        if error.code() in NO_RIGHT:
+            if right is not None:
+                return self.lacks([right])
+            return UnauthorisedError(f"{self.bootstrap_server} refuses {what}: {error.str()}; see docs/security.md")
+        if refusal is not None:
+            reason = refusal.str().replace("ssl.ca.location", "ssl.truststore.*")  # as the user's file calls it
+            return UnauthorisedError(
+                f"{self.bootstrap_server} refuses this login, or is not trusted: {reason}; "
+                "check the file of --command-config"
+            )
+        if error.code() in _UNREACHABLE:
+            reason = self._errors[-1].str() if self._errors else error.str()
+            return UnreachableError(f"no broker answers at {self.bootstrap_server}: {reason}")
+        return ClusterError(f"cannot ask {self.bootstrap_server} for {what}: {error.str()}")
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    """Tell whether trying again is of no use; a TLS alert comes as a failure of transport."""
+    return error.code() in _NO_LOGIN or ("SSL" in error.str() and " alert " in error.str())

@@ -1,0 +1,67 @@
+"""The rights that each command needs on the cluster, as data: docs/security.md shows them, and tests grant them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+OFFSETS_TOPIC = "__consumer_offsets"
+GROUP_PREFIX = "offsetstream"  # of the groups whose coordinator Spark's consumers look up; they join none
+ANY = "*"
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Right:
+    """An operation on a resource, in the words of kafka-acls; ``without`` says how a command goes on without it."""
+
+    operation: str
+    resource: str  # topic, group or cluster
+    name: str = "kafka-cluster"
+    is_prefix: bool = False
+    without: str | None = None
+
+    def __str__(self) -> str:
+        if self.resource == "cluster":
+            return f"{self.operation} on the cluster"
+        if self.name == ANY:
+            return f"{self.operation} on all {self.resource}s (*)"
+        if self.is_prefix:
+            return f"{self.operation} on the {self.resource}s with the prefix {self.name}"
+        return f"{self.operation} on the {self.resource} {self.name}"
+
+
+def describe_each(resource: str, names: Iterable[str]) -> list[Right]:
+    """Return DESCRIBE on each of the named topics or groups."""
+    return [Right("DESCRIBE", resource, name) for name in sorted(names)]
+
+
+def in_words(rights: list[Right]) -> str:
+    """Return the rights in words, the first few of many."""
+    more = f" and {len(rights) - _SHOWN} more" if len(rights) > _SHOWN else ""
+    return ", ".join(map(str, rights[:_SHOWN])) + more
+
+
+READ_OFFSETS = Right("READ", "topic", OFFSETS_TOPIC)
+OWN_GROUPS = Right("DESCRIBE", "group", GROUP_PREFIX, is_prefix=True)
+ALL_GROUPS = Right("DESCRIBE", "group", ANY)
+ALL_TOPICS = Right("DESCRIBE", "topic", ANY)
+TOPIC_SETTINGS = Right(
+    "DESCRIBE_CONFIGS", "topic", OFFSETS_TOPIC, without="24 hours are taken for its delete.retention.ms"
+)
+BROKER_SETTINGS = Right("DESCRIBE_CONFIGS", "cluster", without="--coordinator tells the kind, else new is taken")
+TOPIC_NAMES = Right(
+    "DESCRIBE", "topic", ANY, without="topics of newer group types that it may not see are shown by their ids"
+)
+# Names in angle brackets stand for what is asked for. Commands that are not here ask no cluster.
+COMMANDS: dict[str, tuple[Right, ...]] = {
+    "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES),
+    "dump --bootstrap-server": (READ_OFFSETS, OWN_GROUPS),
+    "verify": (ALL_TOPICS, ALL_GROUPS),
+    "coordinator --bootstrap-server": (
+        Right("DESCRIBE", "topic", OFFSETS_TOPIC),
+        Right("DESCRIBE", "group", "<group>"),
+    ),
+    "groups describe --offsets --bootstrap-server": (Right("DESCRIBE", "topic", "<topic of the group>"),),
+    "groups describe --state --bootstrap-server": (),
+}

@@ -1,0 +1,95 @@
+"""Every way to log in, from one properties file for confluent-kafka, Spark and Kafka's own Admin client."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.properties import read_properties
+from offsetstream.errors import UnauthorisedError, UsageError
+from offsetstream.stream.source import KafkaSource
+from tests.certificates import sign
+from tests.kafka.security.broker import SECRETS, Secured, write_properties
+from tests.kafka.security.commands import offsetstream
+
+LOGINS = (
+    "plain",
+    "scram-256",
+    "scram-512",
+    "oauth",
+    "unsecured",
+    "mtls-jks",
+    "mtls-p12",
+    "mtls-pem",
+    "mtls-inline",
+)
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_confluent_kafka_and_spark_log_in_by_one_file(
+    secured: Secured, spark: SparkSession, tables: Path, login: str
+) -> None:
+    file, server = secured.files[login], secured.servers[login]
+    asked = ("--tables", str(tables), "--bootstrap-server", server, "--command-config", str(file))
+    done = offsetstream("coordinator", "--group", "billing", *asked, "--output", "csv")
+    assert (done.returncode, "billing" in done.stdout) == (0, True), done.stderr
+
+    ends = Cluster(server, read_properties(str(file))).partition_ends(range(50))
+    source = KafkaSource(server, read_properties(str(file)))
+    read = source.read(
+        spark,
+        {number: end.log_start_offset for number, end in ends.items()},
+        {number: end.last_stable_offset for number, end in ends.items()},
+    )
+    assert read.count() == sum(end.last_stable_offset - end.log_start_offset for end in ends.values()) > 0
+
+
+def test_kafkas_own_admin_client_takes_the_file_too(secured: Secured, tables: Path) -> None:
+    """And it asks the token endpoint, which newer clients do only where they are allowed."""
+    file, server = str(secured.files["oauth"]), secured.servers["oauth"]
+    done = offsetstream("verify", "--tables", str(tables), "--bootstrap-server", server, "--command-config", file)
+    assert (done.returncode, done.stderr.strip()) == (
+        0,
+        "2 groups compared: 0 unexplained differences, 0 explained",
+    )
+
+
+def changed(secured: Secured, login: str, folder: Path, **changes: str) -> dict[str, str]:
+    properties = secured.properties(login) | {name.replace("_", "."): value for name, value in changes.items()}
+    return read_properties(str(write_properties(folder / "client.properties", properties)))
+
+
+@pytest.mark.parametrize("name", ["ssl_keystore_password", "ssl_key_password"])
+def test_a_jks_store_that_the_password_does_not_open(secured: Secured, tmp_path: Path, name: str) -> None:
+    properties = changed(secured, "mtls-jks", tmp_path, **{name: "wrong-sesame"})
+    with pytest.raises(UsageError, match=r"cannot read ssl.keystore.location .* \(JKS\): keytool error") as raised:
+        Cluster("127.0.0.1:1", properties)
+    assert "sesame" not in str(raised.value)
+
+
+@pytest.mark.parametrize("login", ["plain", "scram-512", "oauth"])
+def test_a_wrong_password_is_told_of_at_once_and_not_shown(secured: Secured, tmp_path: Path, login: str) -> None:
+    jaas = secured.properties(login)["sasl.jaas.config"]
+    for secret in SECRETS:
+        jaas = jaas.replace(f'ecret="{secret}"', 'ecret="wrong-sesame"').replace(
+            f'rd="{secret}";', 'rd="wrong-sesame";'
+        )
+    assert "wrong-sesame" in jaas
+    cluster = Cluster(secured.servers[login], changed(secured, login, tmp_path, sasl_jaas_config=jaas))
+    with pytest.raises(UnauthorisedError, match="refuses this login") as raised:
+        cluster.cluster_id()
+    assert "sesame" not in str(raised.value)
+
+
+def test_a_broker_whose_certificate_is_not_trusted(secured: Secured, tmp_path: Path) -> None:
+    other = sign("other", is_authority=True).pem
+    properties = changed(secured, "mtls-inline", tmp_path, ssl_truststore_certificates=other)
+    with pytest.raises(UnauthorisedError, match=r"is not trusted: .*certificate verify failed"):
+        Cluster(secured.servers["mtls-inline"], properties).cluster_id()
+
+
+def test_a_client_without_a_certificate_where_one_is_required(secured: Secured, tmp_path: Path) -> None:
+    properties = changed(secured, "mtls-inline", tmp_path, ssl_keystore_key="", ssl_keystore_certificate_chain="")
+    with pytest.raises(UnauthorisedError, match="refuses this login"):
+        Cluster(secured.servers["mtls-inline"], properties).cluster_id()
