@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -18,9 +18,9 @@ _ONE_SEGMENT = {"offsets.topic.segment.bytes": str(2**30)}
 
 
 @contextmanager
-def empty_broker() -> Iterator[EmbeddedKafka]:
-    """Start a broker whose offsets topic has one commit, and no compaction."""
-    with EmbeddedKafka(properties=_ONE_SEGMENT) as kafka:
+def empty_broker(properties: Mapping[str, str] | None = None) -> Iterator[EmbeddedKafka]:
+    """Start a broker whose offsets topic has one commit, and no compaction; ``properties`` are the server's."""
+    with EmbeddedKafka(properties={**_ONE_SEGMENT, **(properties or {})}) as kafka:
         _make_offsets_topic(kafka.bootstrap_server)
         yield kafka
 

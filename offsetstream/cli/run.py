@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.properties import read_properties
 from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
 from offsetstream.stream.job import Job, JobSettings
+from offsetstream.stream.load import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.progress import Progress
-from offsetstream.stream.session import local_session
+from offsetstream.stream.session import ending, local_session
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.write import StateWrites
 
@@ -52,7 +53,14 @@ _JOB_OPTIONS = (
         show_default=True,
         help="Who merges into the state tables: the driver by delta-rs, Spark's MERGE, or as the size suggests.",
     ),
-    click.option("--max-offsets-per-trigger", type=int, metavar="N", help="Take at most so many offsets in one batch."),
+    click.option(
+        "--max-offsets-per-trigger",
+        type=click.IntRange(min=1),
+        default=MAX_OFFSETS_AT_ONCE,
+        show_default=True,
+        metavar="N",
+        help="Take at most so many offsets in one batch.",
+    ),
     click.option(
         "--max-transaction-timeout",
         type=click.FloatRange(min=0),
@@ -111,4 +119,4 @@ def run(master: str | None, conf: tuple[str, ...], **options: Any) -> None:
     pairs = [setting.partition("=") for setting in conf]
     if any(not separator for _, separator, _ in pairs):
         raise click.BadParameter("give NAME=VALUE", param_hint="--conf")
-    run_job(options, lambda: local_session(master, {name: value for name, _, value in pairs}))
+    run_job(options, lambda: ending(local_session(master, {name: value for name, _, value in pairs})))

@@ -18,7 +18,7 @@ from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.history import History
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
-from offsetstream.stream.size import BatchSize, collect, measure
+from offsetstream.stream.size import ON_DISK, BatchSize, collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
@@ -67,7 +67,7 @@ class BatchWriter:
         batch = BatchId(self._checkpoint.checkpoint_id, batch_id)
         self._writer.merged_by.clear()
         new = raw.where(F.col("record_offset") >= number_of(self._book.next_offsets, 0))
-        decoded = with_own_offsets(decode(new, len(self._book.rows))).persist()
+        decoded = with_own_offsets(decode(new, len(self._book.rows))).persist(ON_DISK)
         try:
             size = measure(decoded)
             if size.records["group_records"]:

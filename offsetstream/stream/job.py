@@ -24,13 +24,20 @@ from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT, Hanging
 from offsetstream.stream.heartbeat import Heartbeat
 from offsetstream.stream.history import History
 from offsetstream.stream.live import LiveStream, Signals
-from offsetstream.stream.load import Loader
+from offsetstream.stream.load import MAX_OFFSETS_AT_ONCE, Loader
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
+from offsetstream.stream.session import keep_few_consumers
 from offsetstream.stream.source import KafkaSource
-from offsetstream.stream.start import delete_retention, last_checkpoint, next_checkpoint, partitions_to_load
+from offsetstream.stream.start import (
+    delete_retention,
+    largest_batch,
+    last_checkpoint,
+    next_checkpoint,
+    partitions_to_load,
+)
 from offsetstream.stream.topic_book import TopicBook
 from offsetstream.stream.upkeep import Upkeep
 from offsetstream.tables.create import create_tables
@@ -54,7 +61,7 @@ class JobSettings:
     trigger: str = "10 seconds"
     once: bool = False
     coordinator: str | None = None  # new or classic; None asks the brokers
-    max_offsets_per_trigger: int | None = None
+    max_offsets_per_trigger: int = MAX_OFFSETS_AT_ONCE
     max_transaction_timeout: timedelta = DEFAULT_MAX_TRANSACTION_TIMEOUT
     keeps_history: bool = True  # or only what a record that cannot be decoded was, and the events of partitions
     state_writes: StateWrites = StateWrites.AUTO
@@ -133,6 +140,7 @@ class Job:
         )
         hanging = HangingTransactions(self._settings.max_transaction_timeout, self._progress.say)
         observer = Observer(self._cluster, book, topics, rewritten, self._progress, hanging)
+        keep_few_consumers(spark, largest_batch(self._cluster))
         retention, warning = delete_retention(self._cluster)
         if warning:
             self._progress.say(warning)

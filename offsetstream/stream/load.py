@@ -20,7 +20,7 @@ from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
-from offsetstream.stream.size import SMALL_RECORDS, collect, measure
+from offsetstream.stream.size import ON_DISK, SMALL_RECORDS, collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
@@ -138,7 +138,7 @@ class Loader:
 
     def _small(self, raw: DataFrame) -> pa.Table | None:
         """Return the decoded records if the driver can hold them, and so write them by itself."""
-        decoded = with_own_offsets(decode(raw, len(self._book.rows))).persist()
+        decoded = with_own_offsets(decode(raw, len(self._book.rows))).persist(ON_DISK)
         try:
             return collect(decoded) if self._is_for_driver(decoded) else None
         finally:
@@ -162,7 +162,7 @@ class Loader:
 
     def _apply_state(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, int]:
         """Apply the last record of each cell; returns the number of records of each partition."""
-        cells = self._cells(raw).persist()
+        cells = self._cells(raw).persist(ON_DISK)
         if self._is_for_driver(cells):
             collected = collect(cells)
             if not self._keeps_history:
@@ -193,7 +193,9 @@ class Loader:
         rest = raw.where(~is_commit) if not decoded.get["errors"] else raw
         if seen.get["others"] or decoded.get["errors"]:
             others = decode(rest, partitions)
-            others = others.where(F.col("error").isNotNull() | ~F.col("key_type").isin(*COMMIT_KEY_TYPES)).persist()
+            others = others.where(F.col("error").isNotNull() | ~F.col("key_type").isin(*COMMIT_KEY_TYPES)).persist(
+                ON_DISK
+            )
             # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
             history.append(others, batch, ("group_records", UNDECODABLE))
             others.unpersist()

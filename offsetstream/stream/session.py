@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,26 @@ PREFERRED = {
     # One file for each append, whatever the user's default is for tables of another kind.
     "spark.sql.files.maxRecordsPerFile": "0",
 }
+# What bounds memory by bytes where Spark counts records: anyone may write records of megabytes into the topic.
+BOUNDED = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
+    # Else a file's writer keeps at least a hundred records, and its reader 4,096.
+    "parquet.block.size.row.check.min": "1",
+    "parquet.page.size.row.check.min": "1",
+    "parquet.block.size": str(32 << 20),
+    "spark.sql.parquet.enableVectorizedReader": "false",
+}
+# An idle consumer of Spark's keeps the last batch that it fetched, and the records that it made of it.
+_IDLE_CONSUMERS, _IDLE_BYTES = 64, 128 << 20
 # Of ``run``, whose Spark is in its own process.
 _LOCAL = {
     "spark.master": "local[*]",
     # Enough for a load of any size: it is read in parts of five million records (load.MAX_OFFSETS_AT_ONCE).
     "spark.driver.memory": "2g",
+    # Records of megabytes need room where Spark does not count: the Kafka client, buffers of rows, Parquet's writers.
+    "spark.memory.fraction": "0.4",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
     # Nothing listens to the network.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -116,6 +132,26 @@ def _settings(ours: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, An
     return {**ours, **given, **joined}
 
 
+@contextmanager
+def ending(spark: SparkSession) -> Iterator[SparkSession]:
+    """Stop the session at the context's end, also one whose JVM has gone: that error came before."""
+    try:
+        yield spark
+    finally:
+        with suppress(Py4JError, OSError):
+            spark.stop()
+
+
+def keep_few_consumers(spark: SparkSession, largest_batch: int) -> None:
+    """Let Spark keep no more idle consumers than hold 128 MiB of batches of the topic's greatest size in bytes.
+
+    Only before it has read anything, and only in this process: executors take it from their own configuration.
+    """
+    count = min(_IDLE_CONSUMERS, max(_CORES, _IDLE_BYTES // (2 * largest_batch)))
+    conf = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().conf()  # type: ignore[union-attr]
+    conf.setIfMissing("spark.kafka.consumer.cache.capacity", str(count))
+
+
 def submitted_session() -> SparkSession:
     """Return the session that spark-submit or Databricks gives, prepared for the job."""
     given = dict(SparkConf().getAll())
@@ -126,7 +162,7 @@ def submitted_session() -> SparkSession:
 def prepare(spark: SparkSession) -> SparkSession:
     """Set what the job needs and prefers in the session; EnvironmentNotReadyError if a connector is missing."""
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}
-    for name, value in (PREFERRED | REQUIRED).items():
+    for name, value in (PREFERRED | BOUNDED | REQUIRED).items():
         if name in REQUIRED or name not in given:
             spark.conf.set(name, value)
     hidden = spark.conf.get(_HIDDEN_OPTIONS) or ""

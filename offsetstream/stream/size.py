@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import is_commit
 
+# Where decoded records wait that are used more than once: with their raw bytes they may be megabytes each.
+ON_DISK = StorageLevel.DISK_ONLY
 SMALL_RECORDS = 200_000
-SMALL_BYTES = 128 * 1024 * 1024  # of keys and values
+SMALL_BYTES = 64 << 20  # of keys, values and their JSON
 
 
 @dataclass(frozen=True)
 class BatchSize:
-    """The records of a decoded batch by the history table that they go to, and the bytes of their keys and values."""
+    """The records of a decoded batch by the history table that they go to, and the bytes that they are."""
 
     records: dict[str, int]
     bytes: int
@@ -40,9 +46,10 @@ def measure(decoded: DataFrame) -> BatchSize:
         "group_records": ~error & ~is_commit(),
         "undecodable_records": error,
     }
-    length = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
+    # A short value may be a long JSON.
+    lengths = (F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value", *JSON_COLUMNS))
     counts = (F.count(F.when(kind, True)).alias(table) for table, kind in kinds.items())
-    row = decoded.agg(*counts, F.coalesce(F.sum(length), F.lit(0)).alias("bytes")).head()
+    row = decoded.agg(*counts, F.coalesce(F.sum(reduce(add, lengths)), F.lit(0)).alias("bytes")).head()
     return BatchSize({table: row[table] if row else 0 for table in kinds}, row["bytes"] if row else 0)
 
 

@@ -56,13 +56,12 @@ class KafkaSource:
         )
         return _raw(frame)
 
-    def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int | None) -> DataFrame:
+    def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int) -> DataFrame:
         """Return the unbounded raw records from ``start``; a query with a checkpoint goes on where that says."""
         self._tell_java(spark)
         reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
-        if max_offsets is not None:
-            reader = reader.option("maxOffsetsPerTrigger", max_offsets)
-        return _raw(reader.option("startingOffsets", _offsets(start)).load())
+        reader = reader.option("maxOffsetsPerTrigger", max_offsets).option("startingOffsets", _offsets(start))
+        return _raw(reader.load())
 
 
 def _offsets(offsets: Mapping[int, int]) -> str:

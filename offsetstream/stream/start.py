@@ -16,6 +16,7 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 
 DEFAULT_DELETE_RETENTION = timedelta(hours=24)  # Kafka's delete.retention.ms
+DEFAULT_BATCH_BYTES = 1_048_588  # its max.message.bytes
 SAFE_SHARE = 0.9  # of it, after which a tombstone that was not read may be gone
 
 
@@ -52,6 +53,14 @@ def delete_retention(cluster: Cluster) -> tuple[timedelta, str | None]:
     except ClusterError as error:
         return DEFAULT_DELETE_RETENTION, f"taking 24 hours for delete.retention.ms: {error}"
     return timedelta(milliseconds=int(milliseconds)) if milliseconds else DEFAULT_DELETE_RETENTION, None
+
+
+def largest_batch(cluster: Cluster) -> int:
+    """Return how many bytes a batch of the topic may have; Kafka's default where the cluster does not tell."""
+    try:
+        return int(cluster.topic_config("max.message.bytes") or DEFAULT_BATCH_BYTES)
+    except ClusterError:
+        return DEFAULT_BATCH_BYTES
 
 
 def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint | None:

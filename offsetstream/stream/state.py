@@ -42,7 +42,7 @@ class State:
         and all their groups are derived anew. Without it only the groups that the records touch are.
         """
         only = f"target.offsets_partition IN ({', '.join(map(str, loaded))})" if loaded else None
-        placed = decoded.withColumn("log_id", number_of(self._log_ids, 0))
+        placed = decoded.drop("key", "value", "key_bytes").withColumn("log_id", number_of(self._log_ids, 0))
         commits, cells = (frame.persist() for frame in last_of_cell(placed))
         merge = partial(self._writer.merge, batch=batch, in_log_order=True, only=only)
         steps = [partial(merge, "committed_offsets", _committed_offsets(commits))]

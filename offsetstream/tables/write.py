@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import reduce
+from operator import add
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -16,7 +18,8 @@ from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_b
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId, WriterSessions, app_id
 
-SMALL_ROWS = 200_000  # up to so many rows of a merge delta-rs takes a tenth of the time of Spark
+# Up to so many rows and bytes of a merge delta-rs takes a tenth of the time of Spark.
+SMALL_ROWS, SMALL_BYTES = 200_000, 64 << 20
 
 
 class StateWrites(StrEnum):
@@ -96,8 +99,14 @@ class TableWriter:
             return None
         if self.state_writes is StateWrites.DRIVER:
             return source.toArrow()
-        few = source.limit(SMALL_ROWS + 1).toArrow()
-        return few if few.num_rows <= SMALL_ROWS else None
+        return source.toArrow() if _is_small(source) else None
+
+
+def _is_small(rows: DataFrame) -> bool:
+    texts = [F.coalesce(F.octet_length(name), F.lit(0)) for name, kind in rows.dtypes if kind == "string"]
+    size = F.coalesce(F.sum(reduce(add, texts)), F.lit(0))
+    counted = rows.agg(F.count(F.lit(1)).alias("rows"), size.alias("bytes")).collect()[0]
+    return bool(counted["rows"] <= SMALL_ROWS and counted["bytes"] <= SMALL_BYTES)
 
 
 def _signed(rows: DataFrame, batch: BatchId) -> DataFrame:

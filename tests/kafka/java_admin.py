@@ -22,6 +22,6 @@ class JavaAdmin(KafkaAdmin):
         wanted = {self._clients.place(place) for place in places}
         self.client.deleteConsumerGroupOffsets(group_id, wanted).all().get()
 
-    def alter_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> None:
+    def alter_offsets(self, group_id: str, offsets: Mapping[Place, int], metadata: str = "") -> None:
         """Set committed offsets of an empty group, which is made if it is not there."""
-        self.client.alterConsumerGroupOffsets(group_id, self._clients.offsets(offsets)).all().get()
+        self.client.alterConsumerGroupOffsets(group_id, self._clients.offsets(offsets, metadata)).all().get()

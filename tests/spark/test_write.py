@@ -72,6 +72,21 @@ def test_merging_few_rows_and_many_is_the_same(
     assert [row.state for row in writer.rows("groups").collect()] == ["Stable"]
 
 
+def test_few_rows_of_many_bytes_are_merged_by_spark(
+    spark: SparkSession, writer: TableWriter, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not brought to the driver, whose memory they could exceed."""
+    monkeypatch.setattr(write, "SMALL_BYTES", 10_000)
+    engines = []
+    for number, group_id in enumerate(["a", "g" * 32_767]):
+        row = {"offsets_partition": 1, "group_id": group_id, "state": "Empty"}
+        source = spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema("groups").arrow))
+        writer.merge("groups", source, BatchId(1, number))
+        engines.append(DeltaTable(tables.table("groups")).history(1)[0].get("engineInfo", "").partition("/")[0])
+    assert [engine == "Apache-Spark" for engine in engines] == [False, True]
+    assert states(tables) == {"a": "Empty", "g" * 32_767: "Empty"}
+
+
 def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, writer: TableWriter) -> None:
     spark.conf.set(BULK[0], "true")
     try:

@@ -1,0 +1,77 @@
+"""The memory of `offsetstream run` before garbage: millions of records that nobody can decode, and some of 10 MB.
+
+Each kind comes twice: what is there when the job starts (a load), and what comes later (a batch of the stream). Run it
+with `python -m benchmarks.hostile --records 2000000 --large 60`.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from benchmarks.broker import empty_broker
+from benchmarks.garbage import garbage, produce
+from benchmarks.process_tree import PeakMemory
+
+_LARGE = 10_000_000
+_BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}
+Placed = Iterator[tuple[int, bytes | None, bytes | None]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000, help="small ones, of 100 to 1,000 bytes")
+    parser.add_argument("--large", type=int, default=60, help="records of 10 MB")
+    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, as `run` takes it")
+    arguments = parser.parse_args()
+    if arguments.records:
+        _measure("small", arguments.records, 100, 1_000, arguments.conf)
+    if arguments.large:
+        _measure("large", arguments.large, _LARGE, _LARGE, arguments.conf)
+
+
+def _measure(name: str, records: int, least: int, most: int, conf: list[str]) -> None:
+    with (
+        empty_broker(_BROKER) as kafka,
+        tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder,
+    ):
+        command = [sys.executable, "-m", "offsetstream", "run", "--once", "--bootstrap-server", kafka.bootstrap_server]
+        command += ["--tables", f"{folder}/tables", "--checkpoint", f"{folder}/checkpoints"]
+        command += [part for setting in conf for part in ("--conf", setting)]
+        for phase, seed in (("load", 0), ("batch", 1)):
+            started = time.monotonic()
+            produce(kafka.bootstrap_server, _placed(garbage(records, least, most, seed)), most)
+            written = time.monotonic() - started
+            print(f"{name} {phase}: {records:,} records written in {written:.0f} s", flush=True)
+            _run_measured(command)
+            table = DeltaTable(f"{folder}/tables/undecodable_records")
+            files = pa.table(table.get_add_actions(flatten=True))
+            megabytes = pc.sum(files["size_bytes"]).as_py() >> 20
+            print(
+                f"  undecodable_records: {table.count():,} rows, {files.num_rows} files of {megabytes} MiB", flush=True
+            )
+
+
+def _run_measured(command: list[str]) -> None:
+    started = time.monotonic()
+    with subprocess.Popen(command, stdout=sys.stderr) as process:
+        memory = PeakMemory(process.pid)
+        memory.start()
+        exit_code = process.wait()
+        memory.stop()
+    seconds, megabytes = time.monotonic() - started, memory.peak_bytes >> 20
+    print(f"  exit code {exit_code} after {seconds:.0f} s, at most {megabytes:,} MiB of all processes", flush=True)
+
+
+def _placed(records: Iterator[tuple[bytes, bytes | None]]) -> Placed:
+    return ((number % 50, key, value) for number, (key, value) in enumerate(records))
+
+
+if __name__ == "__main__":
+    main()
