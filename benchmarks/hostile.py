@@ -5,6 +5,7 @@ with `python -m benchmarks.hostile --records 2000000 --large 60`.
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=60, help="records of 10 MB")
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, as `run` takes it")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that broker and job end with this process
     if arguments.records:
         _measure("small", arguments.records, 100, 1_000, arguments.conf)
     if arguments.large:
@@ -63,8 +65,11 @@ def _run_measured(command: list[str]) -> None:
     with subprocess.Popen(command, stdout=sys.stderr) as process:
         memory = PeakMemory(process.pid)
         memory.start()
-        exit_code = process.wait()
-        memory.stop()
+        try:
+            exit_code = process.wait()
+        finally:
+            process.terminate()
+            memory.stop()
     seconds, megabytes = time.monotonic() - started, memory.peak_bytes >> 20
     print(f"  exit code {exit_code} after {seconds:.0f} s, at most {megabytes:,} MiB of all processes", flush=True)
 
