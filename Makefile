@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check unit lock format bench crash-matrix clean
+.PHONY: help install demo test check unit lock format bench crash-matrix chaos clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ bench: install ## Measure everything beside its peers, and write docs/benchmarks
 
 crash-matrix: install ## Kill the job at every file that it makes, and start it again (hours; SAMPLE=5 for a part)
 	@$(BIN)/python -m tests.reliability.crash_matrix $(if $(SAMPLE),--sample $(SAMPLE))
+
+chaos: install ## Kill brokers and the job at random for MINUTES (30), and compare tables and cluster
+	@$(BIN)/python -m tests.reliability.chaos $(if $(MINUTES),--minutes $(MINUTES))
 
 clean: ## Remove the environment and what tests and checks left
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

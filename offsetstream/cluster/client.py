@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from offsetstream.cluster.connection import NO_RIGHT, TIMEOUT, Connection
 from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right, describe_each
@@ -15,6 +16,24 @@ from offsetstream.errors import NoOffsetsTopicError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds
 _NO_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
+_LEADER_MOVES = {
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+
+
+def _passes(error: BaseException) -> bool:
+    reason = error.__cause__
+    return isinstance(reason, KafkaException) and reason.args[0].code() in _LEADER_MOVES
+
+
+# Meanwhile the client has an older idea of the leaders than the brokers, or a newer one.
+_again_while_leaders_move = retry(
+    retry=retry_if_exception(_passes), stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True
+)
 
 
 @dataclass(frozen=True)
@@ -117,6 +136,7 @@ class Cluster(Connection):
 
         return self._ask("the groups", ask)
 
+    @_again_while_leaders_move
     def partition_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
         """Return the start, the ends and the leader of the given partitions of the topic."""
         asked = [(topic, partition) for partition in partitions]

@@ -1,0 +1,190 @@
+"""The chaos run: three brokers and the job are killed at random while clients work, and nothing is lost or doubled.
+
+By command ``python -m tests.reliability.chaos --minutes 30`` (``make chaos MINUTES=30``); two minutes of it in the
+suite (tests/kafka/test_chaos.py). At most one broker is away at a time, as three replicas of which two must be in
+sync allow; the log cleaner is off, so that at the end the topic still has every record that the job was to see.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import click
+from confluent_kafka import KafkaException
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import ClusterError
+from offsetstream.tables.location import TablesLocation
+from tests.reliability.chaos_clients import ChaosClients
+from tests.reliability.job_process import JobProcess, await_
+from tests.reliability.truth import PARTITIONS, TOPIC, behind, differences, read_topic, rows
+
+PROPERTIES = {"log.cleaner.enable": "false", "min.insync.replicas": "2"}
+_BROKERS = (1, 2, 3)
+_PAUSE = (1.0, 6.0)  # seconds between two events
+_JOB_LIVES = (15.0, 40.0)  # seconds: long enough to start and apply something, most of the time
+
+
+@dataclass
+class Figures:
+    """What a run came to."""
+
+    seconds: float = 0.0
+    broker_kills: int = 0
+    broker_stops: int = 0
+    job_kills: int = 0
+    job_ends: list[str] = field(default_factory=list)  # by itself, with what it said last
+    records: dict[str, int] = field(default_factory=dict)
+    commits_asked: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        written = ", ".join(f"{count:,} {table}" for table, count in self.records.items())
+        return (
+            f"{self.seconds:.0f} s: {self.broker_kills} brokers killed, {self.broker_stops} stopped; the job killed "
+            f"{self.job_kills} times, ended by itself {len(self.job_ends)} times; {self.commits_asked:,} rounds of "
+            f"commits, {written}; differences: {len(self.differences)}"
+        )
+
+
+class Chaos:
+    """A cluster, clients, and a job on tables in a folder; what happens to them is drawn by a seed."""
+
+    def __init__(self, kafka: EmbeddedKafka, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+        self._kafka, self._folder, self._say = kafka, folder, say
+        self._rng = Random(seed)
+        self._clients = ChaosClients(kafka.bootstrap_server, seed)
+        self._tables = TablesLocation(str(folder / "tables"))
+        self._admin = admin_client(kafka.bootstrap_server)
+        self._job: JobProcess | None = None
+        self._job_until = 0.0
+        self.figures = Figures()
+
+    def run(self, seconds: float) -> Figures:
+        """Let it happen for so many seconds; then all comes to rest, and tables and topic are compared."""
+        started = time.monotonic()
+        try:
+            with self._clients:
+                while time.monotonic() < started + seconds:
+                    self._look_after_job()
+                    self._rng.choice((self._take_broker_away, self._kill_job))()
+                    self._wait()
+            self.figures.seconds = time.monotonic() - started
+            self.figures.commits_asked = self._clients.rounds
+            self._come_to_rest()
+            self._compare()
+        finally:
+            if self._job is not None:
+                self._job.kill()
+        return self.figures
+
+    def _wait(self) -> None:
+        time.sleep(self._rng.uniform(*_PAUSE))
+
+    def _look_after_job(self) -> None:
+        """Start the job if it has been killed, or has ended by itself, as a supervisor does."""
+        if self._job is not None and self._job.process.poll() is None:
+            return
+        if self._job is not None:
+            last = self._job.said().strip().splitlines()[-1]
+            self.figures.job_ends.append(last)
+            self._say(f"The job ended by itself: {last}")
+        self._start_job()
+
+    def _start_job(self) -> None:
+        self._job = JobProcess(self._kafka.bootstrap_server, self._folder, "--trigger", "1 second")
+        self._job_until = time.monotonic() + self._rng.uniform(*_JOB_LIVES)
+
+    def _kill_job(self) -> None:
+        if self._job is None or self._job.process.poll() is not None or time.monotonic() < self._job_until:
+            return
+        self._job.kill()
+        self.figures.job_kills += 1
+        self._say(f"Killed the job; it had said: {self._job.said().strip().splitlines()[-1:]}")
+        self._start_job()
+
+    def _take_broker_away(self) -> None:
+        broker, kill = self._rng.choice(_BROKERS), self._rng.random() < 0.7
+        self._kafka.stop_broker(broker, kill=kill)
+        self.figures.broker_kills += kill
+        self.figures.broker_stops += not kill
+        self._say(f"Broker {broker} is {'killed' if kill else 'stopped'}")
+        self._wait()
+        self._kafka.start_broker(broker)
+        await_(self._is_in_sync, lambda: "the brokers do not come back in sync")
+
+    def _is_in_sync(self) -> bool:
+        try:
+            partitions = self._admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
+        except KafkaException:
+            return False
+        return all(len(partition.isrs) == len(_BROKERS) for partition in partitions)
+
+    def _come_to_rest(self) -> None:
+        """Wait until no transaction is open, stop the job, and let it catch up."""
+        cluster = Cluster(self._kafka.bootstrap_server)
+
+        def is_at_rest() -> bool:
+            try:
+                ends = cluster.partition_ends(range(PARTITIONS)).values()
+            except ClusterError:
+                return False
+            return all(end.last_stable_offset == end.high_watermark for end in ends)
+
+        await_(is_at_rest, lambda: "a transaction stays open")
+        if self._job is not None:
+            self._job.kill()
+        with JobProcess(self._kafka.bootstrap_server, self._folder, "--once") as last:
+            assert last.ended() == 0, last.said()
+
+    def _compare(self) -> None:
+        server = self._kafka.bootstrap_server
+        names = {topic.topic_id: topic.name for topic in Cluster(server).topics()}
+        wrong = [*behind(self._tables, read_topic(server)[1]), *differences(self._tables, server, names)]
+        command = [sys.executable, "-m", "offsetstream", "verify", "--bootstrap-server", server]
+        verify = subprocess.run([*command, "--tables", self._tables.root], capture_output=True, text=True, check=False)
+        if verify.returncode != 0:
+            wrong += [f"verify: {line}" for line in (verify.stdout + verify.stderr).splitlines()]
+        self._say(verify.stderr.strip().splitlines()[-1])
+        tables = ("offset_commits", "group_records", "undecodable_records")
+        self.figures.records = {name: len(rows(self._tables, name)) for name in tables}
+        self.figures.differences = wrong
+
+
+def chaos(folder: Path, seconds: float, seed: int, say: Callable[[str], None]) -> Figures:
+    """Run it on a cluster of its own."""
+    with EmbeddedKafka(brokers=3, properties=PROPERTIES) as kafka:
+        return Chaos(kafka, folder, seed, say).run(seconds)
+
+
+@click.command()
+@click.option("--minutes", type=float, default=30.0, show_default=True)
+@click.option("--seed", type=int, help="Draws what happens [default: another each time].")
+def main(minutes: float, seed: int | None) -> None:
+    """Kill brokers and the job at random for a while; prints figures, exit code 1 if the tables differ."""
+    seed = Random().randrange(1_000_000) if seed is None else seed
+    click.echo(f"Seed {seed}")
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        click.echo(f"{time.monotonic() - started:6.0f} s {line}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        figures = chaos(Path(folder) / "job", 60 * minutes, seed, say)
+    for each in figures.differences:
+        click.echo(each)
+    click.echo(str(figures))
+    raise SystemExit(bool(figures.differences))
+
+
+if __name__ == "__main__":
+    main()

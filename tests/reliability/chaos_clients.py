@@ -1,0 +1,94 @@
+"""Clients that work on while brokers come and go: members, plain commits, transactions, deletions."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import Self
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from offsetstream.demo import cast
+from offsetstream.demo.commits import commit_in_transaction, commit_plainly
+from offsetstream.demo.live import LiveGroups
+from offsetstream.demo.members import GroupPlan
+from offsetstream.demo.topics import PARTITIONS, create_topics, produce_records
+from offsetstream.embedded.clients import admin_client
+
+_RECORDS = 100  # of each topic, in each round
+_GROUPS = 40
+_AT_ONCE = 8
+_PLANS = (
+    GroupPlan("billing", ("orders", "payments"), 2),
+    GroupPlan("search-indexer", ("orders", "inventory"), 2, {"group.protocol": "consumer"}),
+    GroupPlan("warehouse", ("shipments",), 1),
+)
+
+
+class ChaosClients:
+    """Works in a thread while its context lasts; what a broker refuses is left, as the clients' own retries did."""
+
+    def __init__(self, bootstrap_server: str, seed: int) -> None:
+        self._server = bootstrap_server
+        self._rng = Random(seed)
+        self._admin = admin_client(bootstrap_server)
+        self._live = LiveGroups(bootstrap_server, self._admin)
+        self._groups = cast.committing_groups(_GROUPS)
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="chaos clients")
+        self.rounds = 0
+        self.refused = 0
+
+    def __enter__(self) -> Self:
+        create_topics(self._admin)
+        for plan in _PLANS:
+            self._live.join(plan, plan.members)
+        self._commit()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._live.close()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        steps = [self._commit, self._commit, self._produce, self._book, self._move, self._delete]
+        try:
+            while not self._ended.is_set():
+                try:
+                    self._rng.choice(steps)()
+                except (KafkaException, TimeoutError):
+                    self.refused += 1
+                self.rounds += 1
+        except BaseException as error:
+            self._error = error
+
+    def _commit(self) -> None:
+        commit_plainly(self._server, {group: self._places() for group in self._rng.sample(self._groups, _AT_ONCE)})
+
+    def _places(self) -> list[TopicPartition]:
+        everywhere = {(topic, n): 10_000 for topic, count in PARTITIONS.items() for n in range(count)}
+        return cast.random_commits(everywhere, self._rng)
+
+    def _produce(self) -> None:
+        produce_records(self._server, _RECORDS, self._rng)
+
+    def _book(self) -> None:
+        offsets = [TopicPartition("orders", number, self._rng.randrange(1000)) for number in (0, 1)]
+        commit_in_transaction(self._server, cast.TRANSACTIONAL_GROUP, offsets, abort=self._rng.random() < 0.3)
+
+    def _move(self) -> None:
+        """A member joins, or the one that has been there longest leaves."""
+        plan = self._rng.choice(_PLANS)
+        if plan.group_id in self._live.ids() and self._rng.random() < 0.5:
+            self._live.leave(plan.group_id)
+        else:
+            self._live.join(plan)
+
+    def _delete(self) -> None:
+        for future in self._admin.delete_consumer_groups(self._rng.sample(self._groups, 2)).values():
+            future.result(30)
