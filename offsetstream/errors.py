@@ -55,5 +55,9 @@ class LeaseError(OffsetstreamError):
     """Another job writes to these tables."""
 
 
+class SparkEndedError(OffsetstreamError):
+    """Spark's Java process was killed, or ended by itself."""
+
+
 class EnvironmentNotReadyError(OffsetstreamError):
     """Something that this machine must have is missing: Java, a port, disk space, a registry."""

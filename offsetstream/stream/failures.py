@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OWN_GROUPS, READ_OFFSETS, Right
-from offsetstream.errors import EnvironmentNotReadyError, UnauthorisedError, UnreachableError
+from offsetstream.errors import (
+    EnvironmentNotReadyError,
+    OffsetstreamError,
+    SparkEndedError,
+    UnauthorisedError,
+    UnreachableError,
+)
 
 _RIGHTS = {
     "TopicAuthorizationException": READ_OFFSETS,
@@ -20,6 +29,7 @@ _RIGHTS = {
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _MORE_MEMORY = "Spark has not enough memory: give it more by --conf spark.driver.memory=4g (2g unless said otherwise)"
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
+_REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
 _UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 
@@ -43,9 +53,37 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         if _UNREACHABLE in text:
             raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
         raise
-    except (Py4JNetworkError, ConnectionRefusedError) as error:
-        raise EnvironmentNotReadyError(f"Spark's Java process has gone: {_MORE_MEMORY}") from error
 
 
 def _is_login(text: str) -> bool:
     return any(name in text for name in _LOGIN)
+
+
+@contextmanager
+def explain_lost_java() -> Iterator[None]:
+    """Turn whatever fails after the end of Spark's own JVM into one line that says so."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+            yield
+    except OffsetstreamError:
+        raise
+    except Exception as error:
+        code = _exit_code_of_java() if isinstance(error, (Py4JNetworkError, OSError)) else None
+        if code is None:
+            raise
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        raise SparkEndedError(
+            f"Spark's Java process ended {how}; nothing is lost: start the job again. "
+            f"If nobody ended it, {_MORE_MEMORY}"
+        ) from error
+
+
+def _exit_code_of_java() -> int | None:
+    process = getattr(SparkContext._gateway, "proc", None)  # none where another launcher started the JVM
+    if process is None:
+        return None
+    try:
+        return int(process.wait(_REAPED_SECONDS))
+    except subprocess.TimeoutExpired:
+        return None

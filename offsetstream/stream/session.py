@@ -6,9 +6,14 @@ made: by ``--conf`` of ``run`` and of spark-submit, or in ``spark-defaults.conf`
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +23,7 @@ import javaproperties
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf
+from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
@@ -81,36 +87,74 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|{_HIDDEN_NAMES}",
-    "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
-        # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
-        " -XX:+UseParallelGC"
-    ),
 }
 # Where a user names more than ours, both are needed.
 _LISTS = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.redaction.regex": "|"}
+_JAVA_OPTIONS = (
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+    # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
+    " -XX:+UseParallelGC"
+)
 
 
 def local_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Start the session of ``offsetstream run``: Spark in this process's own JVM, its connectors resolved and cached.
 
-    ``conf`` are the user's settings, which win over spark-defaults.conf, and this over ours. Raises
-    EnvironmentNotReadyError where Java or a connector is missing.
+    ``conf`` are the user's settings, which win over spark-defaults.conf, and this over ours. Temporary files are in a
+    folder that goes with whichever of the two processes ends last. Raises EnvironmentNotReadyError where Java or a
+    connector is missing.
     """
+    folder = _temporary_folder()
+    places = {
+        "spark.jars": ",".join(str(path) for path in resolve(connectors())),
+        "spark.local.dir": folder,
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
+    }
     defaults = _spark_defaults()
     given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})
-    ours = _LOCAL | STATIC | PREFERRED | {"spark.jars": ",".join(str(path) for path in resolve(connectors()))}
+    ours = _LOCAL | STATIC | PREFERRED | places
     # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
     settings = {name: value for name, value in _settings(ours, given).items() if defaults.get(name) != value}
     builder = SparkSession.builder.appName("offsetstream").config(map=settings | REQUIRED)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # The JVM inherits "ignore": a SIGTERM for the whole process group must not end it under our running batch.
-    previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.getLogger().addFilter(_is_no_lost_java)
+    _starts_java.set()
     try:
-        return prepare(builder.getOrCreate())
+        spark = _prepared(builder)
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise EnvironmentNotReadyError("Spark's Java process ended at its start: its own words are above") from error
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        _starts_java.clear()
+    java: Any = spark.sparkContext._jvm
+    java.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(java.java.io.File(folder))
+    return spark
+
+
+def _is_no_lost_java(record: logging.LogRecord) -> bool:
+    """Leave out what py4j logs, with its traceback, when the JVM is gone: the job says it in one line."""
+    return record.msg != "Exception while sending command."
+
+
+def _temporary_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="offsetstream-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+_starts_java = threading.Event()
+
+
+def _ignore_sigterm() -> None:
+    # The JVM inherits it: a SIGTERM for the whole process group must not end it under our running batch. Only the JVM:
+    # were it ignored here meanwhile, a SIGTERM during the start would be lost.
+    if _starts_java.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+os.register_at_fork(after_in_child=_ignore_sigterm)
 
 
 def _spark_defaults() -> dict[str, str]:
@@ -156,7 +200,15 @@ def submitted_session() -> SparkSession:
     """Return the session that spark-submit or Databricks gives, prepared for the job."""
     given = dict(SparkConf().getAll())
     settings = {name: value for name, value in _settings(STATIC, given).items() if name in STATIC}
-    return prepare(SparkSession.builder.appName("offsetstream").config(map=settings).getOrCreate())
+    return _prepared(SparkSession.builder.appName("offsetstream").config(map=settings))
+
+
+def _prepared(builder: SparkSession.Builder) -> SparkSession:
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    spark = prepare(builder.getOrCreate())
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_interrupt)  # PySpark has put its own there, which would end us in mid-batch
+    return spark
 
 
 def prepare(spark: SparkSession) -> SparkSession:

@@ -19,7 +19,12 @@ class JobProcess:
     """``offsetstream run`` on tables and checkpoints in a folder; what it says goes to a file beside the folder."""
 
     def __init__(
-        self, bootstrap_server: str, folder: Path, *options: str, environment: Mapping[str, str] | None = None
+        self,
+        bootstrap_server: str,
+        folder: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> None:
         self._said = folder.with_name(f"{folder.name}-said.txt")
         places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
@@ -31,6 +36,7 @@ class JobProcess:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, **(environment or {})},
+                cwd=cwd,
                 start_new_session=True,
             )
 

@@ -1,10 +1,22 @@
+import subprocess
+from collections.abc import Iterator
+from types import SimpleNamespace
+
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, UnauthorisedError, UnreachableError
-from offsetstream.stream.failures import explain_failure
+from offsetstream.errors import (
+    EnvironmentNotReadyError,
+    OffsetstreamError,
+    SparkEndedError,
+    UnauthorisedError,
+    UnreachableError,
+)
+from offsetstream.stream import failures
+from offsetstream.stream.failures import explain_failure, explain_lost_java
 
 
 @pytest.fixture
@@ -39,15 +51,8 @@ def test_what_users_can_mend_is_one_line(
     assert "127.0.0.1:1" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        PySparkException("Job aborted due to stage failure: … java.lang.OutOfMemoryError: Java heap space"),
-        Py4JNetworkError("Answer from Java side is empty"),
-        ConnectionRefusedError(111, "Connection refused"),
-    ],
-)
-def test_a_jvm_without_memory_is_told_what_it_needs(cluster: Cluster, error: Exception) -> None:
+def test_a_jvm_without_memory_is_told_what_it_needs(cluster: Cluster) -> None:
+    error = PySparkException("Job aborted due to stage failure: … java.lang.OutOfMemoryError: Java heap space")
     words = r"not enough memory: .* --conf spark\.driver\.memory=4g"
     with pytest.raises(EnvironmentNotReadyError, match=words), explain_failure(cluster):
         raise error
@@ -63,3 +68,30 @@ def test_other_failures_pass_as_they_are(cluster: Cluster) -> None:
 def test_without_a_failure_nothing_happens(cluster: Cluster) -> None:
     with explain_failure(cluster):
         pass
+
+
+@pytest.fixture
+def java(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process in the place of Spark's JVM."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111)])
+def test_what_fails_after_the_end_of_java_is_one_line(java: "subprocess.Popen[bytes]", error: Exception) -> None:
+    java.kill()
+    words = r"ended by signal 9; nothing is lost: start the job again\..* --conf spark\.driver\.memory=4g"
+    with pytest.raises(SparkEndedError, match=words), explain_lost_java():
+        raise error
+
+
+def test_what_fails_beside_a_living_java_passes_as_it_is(
+    java: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_REAPED_SECONDS", 0.01)
+    for error in (Py4JNetworkError("a passing one"), OSError("disk"), ValueError("of ours")):
+        with pytest.raises(type(error)) as raised, explain_lost_java():
+            raise error
+        assert raised.value is error

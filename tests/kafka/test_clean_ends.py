@@ -1,0 +1,109 @@
+"""However a job ends, no process, temporary folder or half-written file of it stays."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from deltalake import DeltaTable
+
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.tables.location import TablesLocation
+from tests.reliability.job_process import JobProcess, await_, session
+from tests.reliability.truth import rows
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: its exit code, what it said, and what was in its own folders then."""
+
+    code: int
+    said: str
+    folder: Path
+
+    def left(self) -> list[str]:
+        return [str(path) for place in ("tmp", "cwd") for path in (self.folder / place).rglob("*")]
+
+
+def java_of(job: JobProcess) -> int:
+    (java,) = (pid for pid, command in session(job.pid).items() if command.split(" ")[0].endswith("java"))
+    return java
+
+
+# Each is done to a job that streams.
+ENDS: dict[str, Callable[[JobProcess], None]] = {
+    "SIGTERM": lambda job: job.signal(signal.SIGTERM),
+    "SIGINT": lambda job: job.signal(signal.SIGINT),
+    "driver killed": lambda job: os.kill(job.pid, signal.SIGKILL),
+    "java killed": lambda job: os.kill(java_of(job), signal.SIGKILL),
+}
+ERROR = "error at its start"  # after Spark's: the checkpoint folder is a file
+
+
+@pytest.fixture(scope="module")
+def ended(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended]]:
+    """All at once: what takes time is the start of each."""
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})
+    folders = {end: tmp_path_factory.mktemp(end.replace(" ", "-")) for end in (*ENDS, ERROR)}
+    (folders[ERROR] / "job").mkdir()
+    (folders[ERROR] / "job" / "checkpoints").write_text("a file")
+    with ThreadPoolExecutor(len(folders)) as pool:
+        server = own_kafka.bootstrap_server
+        ends = {end: pool.submit(run_and_end, server, folder, ENDS.get(end)) for end, folder in folders.items()}
+        yield {end: future.result() for end, future in ends.items()}
+
+
+def run_and_end(server: str, folder: Path, end: Callable[[JobProcess], None] | None) -> Ended:
+    for place in ("tmp", "cwd"):
+        (folder / place).mkdir()
+    own = {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    with JobProcess(server, folder / "job", "--trigger", "1 second", environment=own, cwd=folder / "cwd") as job:
+        if end is not None:
+            job.await_((folder / "job" / "checkpoints" / "1" / "commits" / "0").exists)
+            end(job)
+        code = job.ended()
+        await_(lambda: not session(job.pid), lambda: f"still there: {session(job.pid)}")
+        return Ended(code, job.said(), folder)
+
+
+@pytest.mark.parametrize("end", [*ENDS, ERROR])
+def test_nothing_stays(ended: dict[str, Ended], end: str) -> None:
+    assert ended[end].left() == [], ended[end].said
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGINT"])
+def test_a_signal_ends_it_between_two_batches(ended: dict[str, Ended], end: str) -> None:
+    assert ended[end].code == 0, ended[end].said
+    assert ended[end].said.endswith("Stopped between two batches\n")
+    tables = ended[end].folder / "job" / "tables"
+    assert [row["owner"] for row in rows(TablesLocation(str(tables)), "job_lease")] == [None]
+    for table in tables.iterdir():
+        known = {Path(uri).name for uri in DeltaTable(table).file_uris()}
+        unknown = {path.name for path in (table / "_delta_log").iterdir() if not path.name.endswith((".json", ".crc"))}
+        assert unknown == set(), "what no transaction names is left in the log"
+        if table.name.endswith(("commits", "records", "events")):  # what is appended only, and so never rewritten
+            assert {path.name for path in table.rglob("*.parquet")} == known
+
+
+def test_an_error_is_one_line(ended: dict[str, Ended]) -> None:
+    assert ended[ERROR].code == 1
+    last = ended[ERROR].said.splitlines()[-1]
+    assert last.startswith(f"Error: cannot write to {ended[ERROR].folder}/job/checkpoints")
+    assert "Traceback" not in ended[ERROR].said
+
+
+def test_without_its_java_it_says_so_in_one_line(ended: dict[str, Ended]) -> None:
+    assert ended["java killed"].code == 1
+    said = ended["java killed"].said
+    assert said.splitlines()[-1].startswith("Error: Spark's Java process ended by signal 9"), said
+    assert "Traceback" not in said
+    tables = TablesLocation(str(ended["java killed"].folder / "job" / "tables"))
+    assert [row["owner"] for row in rows(tables, "job_lease")] == [None]  # so that the next one starts at once

@@ -1,0 +1,41 @@
+"""How the session's JVM is started, without one."""
+
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+import pytest
+
+from offsetstream.stream import session
+
+
+@pytest.mark.parametrize(("starts_java", "ends"), [(False, True), (True, False)])
+def test_only_the_jvm_ignores_sigterm(starts_java: bool, ends: bool) -> None:
+    """A job that is asked to stop while Spark starts hears it."""
+    heard = list[int]()
+
+    def hear(number: int, _frame: FrameType | None) -> None:
+        heard.append(number)
+
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        if starts_java:
+            session._starts_java.set()
+        child = subprocess.Popen(
+            [sys.executable, "-c", "input()"],
+            stdin=subprocess.PIPE,
+            preexec_fn=_as_pyspark_does,  # noqa: PLW1509 - it is how PySpark starts its JVM
+        )
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == [signal.SIGTERM]
+        child.terminate()
+        child.communicate(b"\n")
+        assert (child.returncode == -signal.SIGTERM) is ends
+    finally:
+        session._starts_java.clear()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _as_pyspark_does() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
