@@ -8,14 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.errors import TablesError
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
 LAST_WRITTEN = "offsets_partitions"  # its transaction is the last of a batch
+WHOSE = "tables"  # a file beside Spark's own: the id of that table
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,7 @@ class Checkpoint:
 
     def end_offsets(self, batch_id: int) -> dict[int, int]:
         """Return where the batch ends in each partition (exclusive): Spark notes it before the batch runs."""
-        path = self._path("offsets", str(batch_id))
-        stream = path.getFileSystem(self._hadoop_conf()).open(path)
-        try:
-            text = self._jvm().org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
+        text = self._read("offsets", str(batch_id))
         offsets = json.loads(text.splitlines()[2])[OFFSETS_TOPIC]  # after the version and the metadata
         return {int(partition): offset for partition, offset in offsets.items()}
 
@@ -47,20 +45,46 @@ class Checkpoint:
 
         A checkpoint that is older than the tables would number its batches anew, and Delta would skip them silently.
         """
-        version = DeltaTable(tables.table(LAST_WRITTEN)).transaction_version(app_id(LAST_WRITTEN))
+        table = DeltaTable(tables.table(LAST_WRITTEN))
+        version = table.transaction_version(app_id(LAST_WRITTEN))
         if version is None or version >> 32 != self.checkpoint_id or not self.exists("metadata"):
+            return False
+        if not self.exists(WHOSE) or self._read(WHOSE) != str(table.metadata().id):
             return False
         applied = version & 0xFFFFFFFF
         return self._batches("commits") <= applied <= self._batches("offsets")
 
+    def sign(self, tables: TablesLocation) -> None:
+        """Note in the checkpoint to which tables it belongs: others count their checkpoints and batches alike.
+
+        It is the first write to the folder: TablesError if that cannot be written to.
+        """
+        path, whose = self._path(WHOSE), str(DeltaTable(tables.table(LAST_WRITTEN)).metadata().id)
+        try:
+            stream = path.getFileSystem(self._hadoop_conf()).create(path)
+            stream.write(whose.encode())
+            stream.close()
+        except Py4JJavaError as error:
+            reason = str(error.java_exception).split("\n", 1)[0]
+            raise TablesError(f"cannot write to {self.root}: {reason}: name another folder by --checkpoint") from error
+
     def shut_out_older(self, tables: TablesLocation) -> None:
-        """Commit an empty write to every table, after which no job with an older checkpoint can write a batch."""
+        """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
         version = BatchId(self.checkpoint_id, -1).version
         for name in all_schemas():
             table = DeltaTable(tables.table(name))
-            properties = CommitProperties(app_transactions=[Transaction(app_id(name), version)])
+            shut_out = [Transaction(app, version) for app in (app_id(name), load_app_id(name))]
+            properties = CommitProperties(app_transactions=shut_out)
             columns, partitioned_by = pa.schema(table.schema()), table.metadata().partition_columns
             table.create_write_transaction([], "append", columns, list(partitioned_by), commit_properties=properties)
+
+    def _read(self, *names: str) -> str:
+        path = self._path(*names)
+        stream = path.getFileSystem(self._hadoop_conf()).open(path)
+        try:
+            return str(self._jvm().org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
 
     def _batches(self, log: str) -> int:
         if not self.exists(log):

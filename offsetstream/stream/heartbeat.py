@@ -12,6 +12,8 @@ from offsetstream.tables.lease import Lease
 
 BEAT_SECONDS = 10.0
 POLL_SECONDS = 1.0
+# How delta-rs and Spark say that the job that took over has written to a table (design, rule 8).
+_SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException")
 
 
 class Heartbeat:
@@ -38,7 +40,7 @@ class Heartbeat:
         self._thread.join()
         if self._error is None:
             self._lease.release()
-        elif kind is None:
+        elif error is None or any(conflict in str(error) for conflict in _SHUT_OUT):
             raise self._error
 
     def _run(self) -> None:
@@ -46,7 +48,7 @@ class Heartbeat:
             self._beat()
         except Exception as error:  # of whatever kind: without a lease the job must not go on
             self._error = error
-            self._asked_to_stop(str(error) if isinstance(error, LeaseError) else f"the lost lease ({error})")
+            self._asked_to_stop("the next job" if isinstance(error, LeaseError) else f"the lost lease ({error})")
 
     def _beat(self) -> None:
         beaten = time.monotonic()

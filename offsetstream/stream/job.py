@@ -19,12 +19,13 @@ from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.failures import explain_failure
+from offsetstream.stream.failures import explain_failure, explain_lost_java
 from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT, HangingTransactions
 from offsetstream.stream.heartbeat import Heartbeat
 from offsetstream.stream.history import History
 from offsetstream.stream.live import LiveStream, Signals
 from offsetstream.stream.load import MAX_OFFSETS_AT_ONCE, Loader
+from offsetstream.stream.lost_tables import mend_lost_tables
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
@@ -104,7 +105,7 @@ class Job:
         with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
             if upgraded := upgrade_tables(self._settings.tables):
                 self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
-            with self._session() as spark:
+            with explain_lost_java(), self._session() as spark:
                 self._work(spark, lease, partitions, coordinator)
         self._progress.say("Stopped between two batches" if self._signals.stop.is_set() else "Everything is applied")
 
@@ -133,6 +134,8 @@ class Job:
         writer = TableWriter(spark, tables, self._settings.state_writes)
         book, topics = PartitionBook(tables, partitions, keeps_history=keeps_history), TopicBook(tables)
         book.keep_history_from(lease.found.history_kept_from)
+        if lost_tables := mend_lost_tables(book, tables):
+            self._progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
         source = KafkaSource(self._settings.bootstrap_server, self._settings.properties)
         rewritten = RewrittenLogs(tables, book, partial(records_at, self._settings.bootstrap_server, source.properties))
         loader = Loader(

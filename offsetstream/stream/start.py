@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.errors import ClusterError
 from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.lost_tables import last_checkpoint_id
 from offsetstream.stream.partition_book import OWNED
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
@@ -72,9 +73,10 @@ def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Tables
 
 def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint:
     """Claim a new checkpoint, which no other job ever used, and shut out those of the older ones."""
-    checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id + 1)
+    checkpoint = Checkpoint(spark, root, max(lease.found.checkpoint_id, last_checkpoint_id(tables)) + 1)
     while checkpoint.exists():
         checkpoint = Checkpoint(spark, root, checkpoint.checkpoint_id + 1)
     lease.use_checkpoint(checkpoint.checkpoint_id, checkpoint.location)
+    checkpoint.sign(tables)
     checkpoint.shut_out_older(tables)
     return checkpoint

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from offsetstream.cluster.client import Cluster, TopicSeen
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import overwrite_rows, read_rows, sql_text
+from offsetstream.tables.small import overwrite_rows, read_rows, sql_text, transaction
 from offsetstream.tables.transaction import BatchId
 
 TABLE = "topics"
@@ -54,12 +54,13 @@ class TopicBook:
             if row["deleted_at"] is None and row["topic"] not in hidden:
                 changed, row["deleted_at"] = True, now
         self.names |= learned
+        # First: after a crash between the two the topic is learned again, and what is unnamed gets its name then.
+        self._name_assignments(learned, BatchId(batch.checkpoint_id, -1))
         if changed or now - self._written_at > WRITTEN_EVERY:
             overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
             self._written_at = now
-        self._name_assignments(learned)
 
-    def _name_assignments(self, learned: Mapping[str, str]) -> None:
+    def _name_assignments(self, learned: Mapping[str, str], outside: BatchId) -> None:
         """Give the name to assignments that were written before it was known, and so have the id for it."""
         if not learned:
             return
@@ -67,7 +68,8 @@ class TopicBook:
         unnamed = {row["topic_id"] for row in read_rows(table, where="topic = topic_id")}
         for topic_id in unnamed & learned.keys():
             same = f"topic_id = {sql_text(topic_id)} AND topic = topic_id"
-            table.update(predicate=same, updates={"topic": sql_text(learned[topic_id])})
+            name = {"topic": sql_text(learned[topic_id])}
+            table.update(predicate=same, updates=name, commit_properties=transaction(table, ASSIGNMENTS, outside))
 
 
 def _new_row(topic: TopicSeen, now: datetime) -> dict[str, Any]:

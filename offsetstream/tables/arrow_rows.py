@@ -35,7 +35,7 @@ def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchI
     }
     signed = with_constants(rows, signature)
     write_deltalake(
-        table, conform(signed, load_schema(name)), mode="append", commit_properties=transaction(name, batch)
+        table, conform(signed, load_schema(name)), mode="append", commit_properties=transaction(table, name, batch)
     )
 
 

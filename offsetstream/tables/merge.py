@@ -89,7 +89,7 @@ def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId)
             merge.same_key,
             source_alias="source",
             target_alias="target",
-            commit_properties=transaction(merge.schema.name, batch),
+            commit_properties=transaction(target, merge.schema.name, batch),
         )
         .when_matched_delete(merge.deletes)
         .when_matched_update(merge.values, merge.updates)

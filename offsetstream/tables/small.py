@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 
+from offsetstream.errors import LeaseError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
 Row = Mapping[str, Any]
 
@@ -50,7 +51,7 @@ def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch
     """Make the rows the table's only ones, once per batch."""
     table = DeltaTable(tables.table(name))
     if not is_done(table, name, batch):
-        write_deltalake(table, _arrow(name, rows), mode="overwrite", commit_properties=transaction(name, batch))
+        write_deltalake(table, _arrow(name, rows), mode="overwrite", commit_properties=transaction(table, name, batch))
 
 
 @again_on_conflict
@@ -70,7 +71,7 @@ def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: B
     same = " AND ".join(f"(target.{column} IS NOT DISTINCT FROM source.{column})" for column in key)
     source = _arrow(name, [{**row, **signature} for row in rows])
     merge = table.merge(
-        source, same, source_alias="source", target_alias="target", commit_properties=transaction(name, batch)
+        source, same, source_alias="source", target_alias="target", commit_properties=transaction(table, name, batch)
     )
     merge.when_not_matched_insert_all().execute()
 
@@ -85,6 +86,20 @@ def is_done(table: DeltaTable, name: str, batch: BatchId) -> bool:
     return not batch.is_load and done is not None and done >= batch.version
 
 
-def transaction(name: str, batch: BatchId) -> CommitProperties | None:
-    """Return what makes delta-rs write the batch's transaction with a commit; None for a load."""
-    return None if batch.is_load else CommitProperties(app_transactions=[Transaction(app_id(name), batch.version)])
+def transaction(table: DeltaTable, name: str, batch: BatchId) -> CommitProperties:
+    """Return what makes delta-rs write the batch's transaction with a commit to the table as it was read."""
+    return CommitProperties(app_transactions=[Transaction(*transaction_of(table, name, batch))])
+
+
+def transaction_of(table: DeltaTable, name: str, batch: BatchId) -> tuple[str, int]:
+    """Return the application id and version of the batch's transaction.
+
+    A load's is always the next one, so that it is never skipped; it is there because of two commits with the same id
+    the second fails: a job that was taken over cannot finish what it began. LeaseError if the table shows that.
+    """
+    if not batch.is_load:
+        return app_id(name), batch.version
+    last: int | None = table.transaction_version(load_app_id(name))
+    if last is not None and last >> 32 > batch.checkpoint_id:
+        raise LeaseError("another job has taken over the lease of these tables: this one stops")
+    return load_app_id(name), max(last or 0, batch.version) + 1

@@ -37,8 +37,13 @@ class BatchId:
 
 
 def app_id(table: str) -> str:
-    """Return the id under which the job's writes to the table are counted."""
+    """Return the id under which the batches that the table has are counted."""
     return f"offsetstream/{table}/batch"
+
+
+def load_app_id(table: str) -> str:
+    """Return the id under which writes to the table that belong to no batch are counted."""
+    return f"offsetstream/{table}/load"
 
 
 class WriterSessions:
@@ -49,14 +54,11 @@ class WriterSessions:
         self._sessions: dict[str, SparkSession] = {}
 
     @contextmanager
-    def transaction(self, table: str, batch: BatchId) -> Iterator[SparkSession]:
-        """Give the table's session, in which a merge of this batch is done once, however often it is repeated."""
+    def transaction(self, table: str, app: str, version: int) -> Iterator[SparkSession]:
+        """Give the table's session, in which a merge is done once, however often it is repeated."""
         session = self._sessions.get(table) or self._sessions.setdefault(table, alike(self._spark))
-        if batch.is_load:
-            yield session
-            return
-        session.conf.set(_APP_ID, app_id(table))
-        session.conf.set(_VERSION, str(batch.version))
+        session.conf.set(_APP_ID, app)
+        session.conf.set(_VERSION, str(version))
         try:
             yield session
         finally:

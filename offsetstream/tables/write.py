@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.transaction import BatchId, WriterSessions, app_id
+from offsetstream.tables.small import transaction_of
+from offsetstream.tables.transaction import BatchId, WriterSessions
 
 # Up to so many rows and bytes of a merge delta-rs takes a tenth of the time of Spark.
 SMALL_ROWS, SMALL_BYTES = 200_000, 64 << 20
@@ -68,11 +69,10 @@ class TableWriter:
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; ``rows`` has its columns but the three that say who wrote them."""
-        columns = load_schema(table).column_names
+        columns, path = load_schema(table).column_names, self.tables.table(table)
+        app, version = transaction_of(DeltaTable(path), table, batch)
         writer = _signed(rows, batch).select(*columns).write.format("delta").mode("append")
-        if not batch.is_load:
-            writer = writer.option("txnAppId", app_id(table)).option("txnVersion", batch.version)
-        writer.save(self.tables.table(table))
+        writer.option("txnAppId", app).option("txnVersion", version).save(path)
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, in_log_order: bool = False, only: str | None = None
@@ -90,7 +90,7 @@ class TableWriter:
         if rows_here is not None:
             merge_by_delta_rs(path, rows_here, merge, batch)
             return
-        with self._sessions.transaction(table, batch) as session:
+        with self._sessions.transaction(table, *transaction_of(DeltaTable(path), table, batch)) as session:
             merge_by_spark(session, path, source, merge)
 
     def _collected(self, source: DataFrame) -> pa.Table | None:

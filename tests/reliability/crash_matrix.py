@@ -9,7 +9,9 @@ second one, of the process that was to recover.
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,20 +19,19 @@ from pathlib import Path
 from random import Random
 
 import click
-from confluent_kafka import TopicPartition
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.client import Cluster
-from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.workload import Workload, run_workload
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.session import local_session
 from offsetstream.tables.lease import request_reload
-from tests.kafka.jobs import JobRunner
+from offsetstream.tables.schema import all_schemas
+from tests.reliability.checked_job import CheckedJob
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.job_process import JobProcess
-from tests.reliability.truth import HistoryRows, behind, differences, history_rows, read_topic
+from tests.reliability.truth import HistoryRows, history_rows
 
 _GROUPS = 30
 _DELETED = 5
@@ -89,7 +90,7 @@ class Step:
         """
         self.matrix.restore()
         kills = [self.matrix.kill(self.scenario, each) for each in at]
-        wrong, told = self.matrix.recover(), self.matrix.history()
+        wrong, told = self.matrix.job.run(), self.matrix.history()
         wrong += [
             f"not as without a crash: {told.get(key)}" for key, row in self.history.items() if told.get(key) != row
         ]
@@ -105,8 +106,7 @@ class CrashMatrix:
         self._workload = workload
         self.folder, self._before = folder / "job", folder / "before"
         self.folder.mkdir()
-        self._runner = JobRunner(spark, self._server, self.folder)
-        self._cluster = Cluster(self._server)
+        self.job = CheckedJob(spark, self._server, self.folder)
         self.figures = Figures()
 
     @contextmanager
@@ -117,10 +117,9 @@ class CrashMatrix:
         """
         SCENARIOS[name](self)
         shutil.copytree(self.folder, self._before)
-        with FileWatch(self.folder) as watch:
-            self._runner.run_once()
-            files = sum(1 for _ in watch.made(_END_SECONDS))
-        yield Step(self, name, files, self.history())
+        with FileWatch(self.folder) as watch, _listing(watch) as files:
+            self.job.runner.run_once()
+        yield Step(self, name, len(files), self.history())
         shutil.rmtree(self._before)
 
     def restore(self) -> None:
@@ -131,32 +130,38 @@ class CrashMatrix:
     def kill(self, scenario: str, at: int) -> Kill:
         """Start a job on the tables as they are, and kill it at its n-th file."""
         with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once") as job:
-            made, last = 0, None
-            while last is None and job.process.poll() is None:
-                for path in watch.made(_LOOK_SECONDS):
-                    made += 1
-                    if made == at:
-                        job.kill()
-                        last = path.relative_to(self.folder)
-                        break
+            last = _act(watch, job, lambda number, _path: number == at, job.kill)
             late = sum(1 for _ in watch.made(_END_SECONDS))
             if last is None:
                 assert job.ended() == 0, job.said()
-        killed = Kill(scenario, at, late, last)
+        killed = Kill(scenario, at, late, last and last.relative_to(self.folder))
         if last is not None:
             self.figures.kills.append(killed)
         return killed
 
-    def recover(self) -> list[str]:
-        """Start the job again, in the session of this process; returns what is wrong with the tables then."""
-        ends = read_topic(self._server)[1]
-        self._runner.run_once()
-        names = {topic.topic_id: topic.name for topic in self._cluster.topics()}
-        return [*behind(self._runner.tables, ends), *differences(self._runner.tables, self._server, names)]
+    @contextmanager
+    def zombie(self, table: str) -> Iterator[JobProcess]:
+        """A job that has stood still since it made its first file of rows in a table; its lease is stale."""
+        rows = self.job.runner.tables.table(table)
+        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once") as job:
+            found = _act(
+                watch,
+                job,
+                lambda _number, path: ".parquet" in path.name and path.is_relative_to(rows),
+                lambda: job.signal(signal.SIGSTOP),
+            )
+            assert found is not None, job.said()
+            lease = DeltaTable(self.job.runner.tables.table("job_lease"))
+            lease.update(updates={"heartbeat_at": "now() - interval '2 minutes'"})
+            yield job
+
+    def versions(self) -> dict[str, int]:
+        """The Delta version of each table."""
+        return {name: DeltaTable(self.job.runner.tables.table(name)).version() for name in all_schemas()}
 
     def history(self) -> HistoryRows:
         """What the history says of each record."""
-        return history_rows(self._runner.tables)
+        return history_rows(self.job.runner.tables)
 
     def first_load(self) -> None:
         """No tables yet."""
@@ -175,9 +180,8 @@ class CrashMatrix:
 
     def reload(self) -> None:
         """All partitions are asked to be loaded anew, and there are new commits as well."""
-        request_reload(self._runner.tables, [])
-        places = [TopicPartition("orders", number, 3) for number in (0, 1)]
-        commit_plainly(self._server, {f"before-reload-{number}": places for number in range(4)})
+        request_reload(self.job.runner.tables, [])
+        self.job.commit()
 
 
 SCENARIOS: dict[str, Callable[[CrashMatrix], None]] = {
@@ -186,6 +190,39 @@ SCENARIOS: dict[str, Callable[[CrashMatrix], None]] = {
     "group deletion": CrashMatrix.group_deletion,
     "reload": CrashMatrix.reload,
 }
+
+
+@contextmanager
+def _listing(watch: FileWatch) -> Iterator[list[Path]]:
+    """Gather what is made while the context lasts; it must be read at once, for the sake of new folders."""
+    found, ended = list[Path](), threading.Event()
+
+    def gather() -> None:
+        while not ended.is_set():
+            found.extend(watch.made(_LOOK_SECONDS))
+        found.extend(watch.made(_END_SECONDS))
+
+    thread = threading.Thread(target=gather)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _act(
+    watch: FileWatch, job: JobProcess, is_it: Callable[[int, Path], bool], action: Callable[[], None]
+) -> Path | None:
+    """Act as soon as the job has made a file that is it, by its number and path; returns the file."""
+    number = 0
+    while job.process.poll() is None:
+        for path in watch.made(_LOOK_SECONDS):
+            number += 1
+            if is_it(number, path):
+                action()
+                return path
+    return None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import is_done
 from offsetstream.tables.transaction import BatchId
+from tests.spark.conftest import new_tables
 
 
 def write_checkpoint(root: Path, number: int, *, planned: int, done: int) -> None:
@@ -60,10 +61,24 @@ def test_a_checkpoint_fits_the_tables_that_it_wrote(
 ) -> None:
     write_checkpoint(tmp_path, 3, planned=planned, done=done)
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
+    checkpoint.sign(tables)
     checkpoint.shut_out_older(tables)
     if applied:
         write_batches(tables, 3, applied)
     assert checkpoint.fits(tables) is fits
+
+
+def test_a_checkpoint_of_other_tables_does_not_fit(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:
+    """Though they are at the same batch of a checkpoint of the same number."""
+    others = new_tables(tmp_path / "others")
+    write_checkpoint(tmp_path, 3, planned=2, done=2)
+    checkpoint = Checkpoint(spark, str(tmp_path), 3)
+    for each in (tables, others):
+        write_batches(each, 3, 2)
+    assert not checkpoint.fits(tables)  # nobody's
+    checkpoint.sign(others)
+    assert checkpoint.fits(others)
+    assert not checkpoint.fits(tables)
 
 
 def test_a_checkpoint_does_not_fit_what_it_never_wrote(
@@ -71,6 +86,7 @@ def test_a_checkpoint_does_not_fit_what_it_never_wrote(
 ) -> None:
     write_checkpoint(tmp_path, 3, planned=1, done=1)
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
+    checkpoint.sign(tables)
     assert not checkpoint.fits(tables)  # nobody wrote anything
     write_batches(tables, 2, 1)
     assert not checkpoint.fits(tables)  # another checkpoint did

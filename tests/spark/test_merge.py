@@ -13,7 +13,7 @@ from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
 from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small import read_rows, transaction_of
 from offsetstream.tables.transaction import BatchId, WriterSessions
 from tests.merge_model import MergeModel, Row, Step, in_order, random_steps, source_table
 from tests.spark.conftest import new_tables
@@ -37,7 +37,8 @@ class Merger:
     def by_spark(self, step: Step) -> None:
         path, merge = self._merge(step)
         source = self._spark.createDataFrame(source_table(self.schema, step.rows))
-        with self._sessions.transaction(self.schema.name, step.batch) as session:
+        name = self.schema.name
+        with self._sessions.transaction(name, *transaction_of(DeltaTable(path), name, step.batch)) as session:
             merge_by_spark(session, path, source, merge)
 
     def by_delta_rs(self, step: Step) -> None:

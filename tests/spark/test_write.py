@@ -8,15 +8,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from offsetstream.errors import LeaseError
+from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.tables import write
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small import read_rows, transaction_of
 from offsetstream.tables.transaction import BatchId, WriterSessions, app_id, in_parallel
 from offsetstream.tables.write import StateWrites, TableWriter
 
 TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
+LOAD = BatchId(2, -1)
 OF_PARTITION_1 = "target.offsets_partition IN (1)"
 
 
@@ -100,18 +103,40 @@ def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, wri
 
 def test_a_merges_session_is_like_the_jobs_and_holds_its_transaction_only_meanwhile(spark: SparkSession) -> None:
     sessions = WriterSessions(spark)
-    with pytest.raises(ValueError, match="of the merge"), sessions.transaction("groups", BatchId(2, 5)) as session:
-        assert [session.conf.get(name) for name in TRANSACTION] == [app_id("groups"), str(BatchId(2, 5).version)]
+    with pytest.raises(ValueError, match="of the merge"), sessions.transaction("groups", "app", 5) as session:
+        assert [session.conf.get(name) for name in TRANSACTION] == ["app", "5"]
         for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
             assert session.conf.get(name) == spark.conf.get(name)
         raise ValueError("of the merge")
     assert [session.conf.get(name, None) for name in TRANSACTION] == [None, None]
     assert [spark.conf.get(name, None) for name in TRANSACTION] == [None, None]
-    with sessions.transaction("groups", BatchId(2, -1)) as again:
+    with sessions.transaction("groups", "app", 6) as again:
         assert again is session
-        assert [again.conf.get(name, None) for name in TRANSACTION] == [None, None]
-    with sessions.transaction("group_members", BatchId(2, 5)) as other:
+    with sessions.transaction("group_members", "app", 5) as other:
         assert other is not session
+
+
+@pytest.mark.parametrize("batch", [BatchId(2, 5), LOAD])
+def test_what_spark_began_before_the_fence_it_does_not_write_after_it(
+    spark: SparkSession, writer: TableWriter, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, batch: BatchId
+) -> None:
+    monkeypatch.setattr(write, "SMALL_ROWS", 0)
+
+    def both() -> None:
+        for name, where in (("groups", writer.merge), ("group_records", writer.append)):
+            row = dict.fromkeys(load_schema(name).column_names) | {"offsets_partition": 1, "group_id": "g"}
+            where(name, spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema(name).arrow)), batch)
+
+    begun = {name: transaction_of(DeltaTable(tables.table(name)), name, batch) for name in ("groups", "group_records")}
+    Checkpoint(spark, "unused", 3).shut_out_older(tables)
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "transaction_of", lambda _table, name, _batch: begun[name])
+        both()
+    if batch.is_load:
+        with pytest.raises(LeaseError, match="taken over"):
+            both()
+    assert writer.is_empty("groups")
+    assert writer.is_empty("group_records")
 
 
 def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(spark: SparkSession) -> None:

@@ -5,14 +5,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
+from offsetstream.errors import LeaseError
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small import read_rows, transaction
 from offsetstream.tables.transaction import BatchId, app_id
 from tests.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
 
@@ -151,9 +153,21 @@ def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: TablesLoca
     fence.shut_out_older(tables)
     for zombie in (BatchId(1, 1), BatchId(2, 2**31)):
         merge(tables, OFFSETS, commit(2), batch=zombie)
+    with pytest.raises(LeaseError, match="taken over"):
+        merge(tables, OFFSETS, commit(2), batch=BatchId(2, -1))
     assert committed(tables) == {"g": 1}
     merge(tables, OFFSETS, commit(3), batch=BatchId(3, 0))
-    assert committed(tables) == {"g": 3}
+    merge(tables, OFFSETS, commit(4), batch=BatchId(3, -1))
+    assert committed(tables) == {"g": 4}
+
+
+@pytest.mark.parametrize("batch", [BatchId(2, 7), BatchId(2, -1)])
+def test_what_was_begun_before_the_fence_cannot_end_after_it(tables: TablesLocation, batch: BatchId) -> None:
+    table = DeltaTable(tables.table(OFFSETS))
+    begun = transaction(table, OFFSETS, batch)
+    Checkpoint(spark=None, root="unused", checkpoint_id=3).shut_out_older(tables)  # type: ignore[arg-type]  # as above
+    with pytest.raises(CommitFailedError, match="Concurrent transaction"):
+        write_deltalake(table, table.to_pyarrow_table(), mode="overwrite", commit_properties=begun)
 
 
 @pytest.mark.parametrize("group_id", HOSTILE)

@@ -1,0 +1,80 @@
+"""Tables that someone deleted while the others stayed: what they held is loaded anew, and the job says so.
+
+A table that is made again has no transaction of a job, while every other one has at least that of the last checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from offsetstream.stream.history import RECORD_TABLES
+from offsetstream.stream.partition_book import EVENTS, TABLE, UNLOADED, PartitionBook
+from offsetstream.tables.derived import DERIVED_TABLES
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.transaction import BatchId, app_id
+
+_CELLS = ("committed_offsets", "group_cells")
+_LOADED = {TABLE, *_CELLS, *DERIVED_TABLES, *RECORD_TABLES}
+
+
+def last_checkpoint_id(tables: TablesLocation) -> int:
+    """Return the greatest checkpoint id under which any table was written, 0 if none was: the lease may be lost too."""
+    return max((version >> 32 for version in _versions(tables).values() if version is not None), default=0)
+
+
+def mend_lost_tables(book: PartitionBook, tables: TablesLocation) -> set[str]:
+    """Note in the book that all partitions must be loaded, if a table that loads fill was deleted; returns the deleted.
+
+    It is written at once, before the next checkpoint gives the new tables their transaction. Without a history table
+    ``history_complete_from`` begins anew; without the book itself, logs and loads are counted on from the other tables.
+    """
+    versions = _versions(tables)
+    lost = {name for name, version in versions.items() if version is None} & _LOADED
+    if not lost or lost == _LOADED:
+        return set()
+    if TABLE in lost:
+        _recall(book, tables)
+    known = [row for row in book.rows.values() if row["load_state"] is not None]
+    if not known:
+        return set()  # a first job was killed while it set its fence
+    for row in known:
+        row["load_state"] = UNLOADED
+        if lost & set(RECORD_TABLES):
+            row["history_complete_from"] = None
+    book.write(BatchId(last_checkpoint_id(tables), -1))
+    return lost
+
+
+def _versions(tables: TablesLocation) -> dict[str, int | None]:
+    return {name: DeltaTable(tables.table(name)).transaction_version(app_id(name)) for name in all_schemas()}
+
+
+def _recall(book: PartitionBook, tables: TablesLocation) -> None:
+    """Fill the rows of an empty book with the present log and load of each partition, as the other tables have them."""
+    for row in _greatest(tables, EVENTS, "max(load_id) AS load_id"):
+        if row["offsets_partition"] in book.rows:
+            _take(book.rows[row["offsets_partition"]], row["log_id"], load_id=row["load_id"])
+    for name in (*_CELLS, *RECORD_TABLES):
+        for row in _greatest(tables, name, "max(record_offset) + 1 AS next_offset"):
+            if row["offsets_partition"] in book.rows:
+                _take(book.rows[row["offsets_partition"]], row["log_id"], next_offset=row["next_offset"])
+
+
+def _take(row: dict[str, Any], log_id: int, **numbers: int | None) -> None:
+    if log_id > row["log_id"]:
+        row |= {"log_id": log_id, "next_offset": None}
+    for name, number in numbers.items():
+        if name == "load_id" or log_id == row["log_id"]:
+            row[name] = max(row[name] or 0, number or 0) or None
+    row["load_state"] = UNLOADED
+
+
+def _greatest(tables: TablesLocation, name: str, column: str) -> Iterator[dict[str, Any]]:
+    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
+    query = f"SELECT offsets_partition, log_id, {column} FROM rows GROUP BY offsets_partition, log_id"  # noqa: S608 - the program's own SQL
+    yield from pa.table(reader.execute(query)).to_pylist()

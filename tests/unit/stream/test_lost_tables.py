@@ -1,0 +1,129 @@
+"""Tables that someone deleted, beside others that stayed: what the next job makes of them."""
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.lost_tables import last_checkpoint_id, mend_lost_tables
+from offsetstream.stream.partition_book import OWNED, UNLOADED, PartitionBook
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.small import insert_rows
+from offsetstream.tables.transaction import BatchId
+from tests.delta import append_rows
+
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+BATCH = BatchId(3, 4)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    """Two partitions, one of which had another log before; the third checkpoint."""
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    fence(location, 3)
+    book = PartitionBook(location, [0, 1])
+    for number, log_id in ((0, 0), (1, 2)):
+        book.rows[number] |= {"log_id": log_id, "load_id": 4, "load_state": OWNED, "next_offset": 70}
+        book.rows[number] |= {"history_complete_from": SINCE}
+    book.write(BATCH)
+    place = {"checkpoint_id": 3, "batch_id": 4, "written_day": SINCE.date()}
+    for partition, log_id, offset in ((0, 0, 68), (1, 1, 900), (1, 2, 69)):
+        record = {"offsets_partition": partition, "log_id": log_id, "record_offset": offset, **place}
+        append_rows(tmp_path, "offset_commits", [record])
+    event = {"event": "loaded", "source": "job", "coordinator_id": 1, "coordinator_epoch": 1}
+    insert_rows(
+        location,
+        "partition_events",
+        [{**event, "offsets_partition": n, "log_id": n, "load_id": 4} for n in (0, 1)],
+        BATCH,
+    )
+    return location
+
+
+def fence(tables: TablesLocation, checkpoint_id: int) -> None:
+    Checkpoint(spark=None, root="unused", checkpoint_id=checkpoint_id).shut_out_older(tables)  # type: ignore[arg-type]  # needs no Spark
+
+
+def delete(tables: TablesLocation, *names: str) -> PartitionBook:
+    for name in names:
+        shutil.rmtree(tables.table(name))
+    create_tables(tables, "cluster-1", "new")
+    return PartitionBook(tables, [0, 1])
+
+
+def test_nothing_is_lost(tables: TablesLocation) -> None:
+    book = PartitionBook(tables, [0, 1])
+    before = DeltaTable(tables.table("offsets_partitions")).version()
+    assert mend_lost_tables(book, tables) == set()
+    assert [row["load_state"] for row in book.rows.values()] == [OWNED, OWNED]
+    assert DeltaTable(tables.table("offsets_partitions")).version() == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["committed_offsets", "group_cells", "groups", "group_members", "member_assignments", "member_subscriptions"],
+)
+def test_without_a_state_table_all_is_loaded_anew(tables: TablesLocation, name: str) -> None:
+    book = delete(tables, name)
+    assert mend_lost_tables(book, tables) == {name}
+    fence(tables, 4)  # from now on the table looks like the others: the book must say it
+    for rows in (book.rows, PartitionBook(tables, [0, 1]).rows):
+        assert [row["load_state"] for row in rows.values()] == [UNLOADED, UNLOADED]
+        assert [row["next_offset"] for row in rows.values()] == [70, 70]
+        assert [row["history_complete_from"] for row in rows.values()] == [SINCE, SINCE]
+    assert mend_lost_tables(book, tables) == set()
+
+
+@pytest.mark.parametrize("name", ["offset_commits", "group_records", "undecodable_records"])
+def test_without_a_history_table_its_completeness_begins_anew(tables: TablesLocation, name: str) -> None:
+    book = delete(tables, name)
+    assert mend_lost_tables(book, tables) == {name}
+    written = PartitionBook(tables, [0, 1]).rows
+    assert [row["history_complete_from"] for row in written.values()] == [None, None]
+    book.start_load({0: 70, 1: 70})
+    for number in (0, 1):
+        book.finish_load(number, 0, 0, 0)
+        assert book.rows[number]["history_complete_from"] == book.rows[number]["load_started_at"]
+
+
+def test_without_the_book_logs_and_loads_are_counted_on(tables: TablesLocation) -> None:
+    book = delete(tables, "offsets_partitions")
+    assert mend_lost_tables(book, tables) == {"offsets_partitions"}
+    columns = ("log_id", "next_offset", "load_id", "load_state")
+    for rows in (book.rows, PartitionBook(tables, [0, 1]).rows):
+        assert [tuple(row[name] for name in columns) for row in rows.values()] == [
+            (0, 69, 4, UNLOADED),
+            (2, 70, 4, UNLOADED),
+        ]
+
+
+@pytest.mark.parametrize("name", ["topics", "partition_events", "job_lease"])
+def test_what_no_load_fills_costs_no_load(tables: TablesLocation, name: str) -> None:
+    book = delete(tables, name)
+    assert mend_lost_tables(book, tables) == set()
+    assert [row["load_state"] for row in book.rows.values()] == [OWNED, OWNED]
+
+
+def test_without_any_table_all_is_new(tables: TablesLocation) -> None:
+    book = delete(tables, *all_schemas())
+    assert mend_lost_tables(book, tables) == set()
+    assert last_checkpoint_id(tables) == 0
+
+
+def test_a_first_job_that_was_killed_while_it_set_its_fence_lost_nothing(tmp_path: Path) -> None:
+    new = TablesLocation.parse(str(tmp_path))
+    create_tables(new, "cluster-1", "new")
+    fence(new, 1)
+    book = delete(new, "groups", "offsets_partitions", "topics")
+    assert mend_lost_tables(book, new) == set()
+
+
+def test_checkpoints_are_counted_on_without_the_lease(tables: TablesLocation) -> None:
+    delete(tables, "job_lease")
+    assert last_checkpoint_id(tables) == 3

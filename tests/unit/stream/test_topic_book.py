@@ -1,0 +1,50 @@
+"""The book of topics, and the assignments that were written before a topic's name was known."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.cluster.client import TopicSeen
+from offsetstream.stream import topic_book
+from offsetstream.stream.topic_book import ASSIGNMENTS, TABLE, TopicBook
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from tests.delta import append_rows
+
+ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+BATCH = BatchId(1, 0)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    append_rows(tmp_path, ASSIGNMENTS, [{"offsets_partition": 0, "group_id": "g", "topic_id": ID, "topic": ID}])
+    return location
+
+
+def names(tables: TablesLocation, table: str) -> list[str]:
+    return [row["topic"] for row in read_rows(DeltaTable(tables.table(table)))]
+
+
+def test_a_name_that_is_learned_later_is_given_to_assignments(tables: TablesLocation) -> None:
+    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], BATCH)
+    assert names(tables, ASSIGNMENTS) == names(tables, TABLE) == ["orders"]
+
+
+def test_after_a_crash_between_both_writes_too(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [TopicSeen(ID, "orders", 3, False)]
+    for write in ("sql_text", "overwrite_rows"):
+        with monkeypatch.context() as patch:
+            patch.setattr(topic_book, write, _die)
+            with pytest.raises(KeyboardInterrupt):
+                TopicBook(tables).observe(found, BATCH)
+    TopicBook(tables).observe(found, BATCH)
+    assert names(tables, ASSIGNMENTS) == names(tables, TABLE) == ["orders"]
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
