@@ -60,10 +60,10 @@ def files(tables: TablesLocation, name: str) -> int:
 def test_a_simulated_day_leaves_few_files_and_a_short_log(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forty batches with time and thresholds scaled down; `python -m benchmarks.day` is the whole day."""
+    """Thirty batches with time and thresholds scaled down; `python -m benchmarks.day` is the whole day."""
     monkeypatch.setattr(upkeep, "CLEAR_EVERY", 10)
-    monkeypatch.setattr(upkeep, "CROWDED", {"history": 15, "state": 8})
-    tables, batches = TablesLocation(str(tmp_path)), 40
+    monkeypatch.setattr(upkeep, "CROWDED", {"history": 20, "state": 12})
+    tables, batches = TablesLocation(str(tmp_path)), 30
     job = SimulatedJob(spark, tables, cells=200, commits=20)
     hurry(tables, batch_seconds=0.0, scale=10)
     for number in range(batches):
@@ -78,10 +78,10 @@ def test_a_simulated_day_leaves_few_files_and_a_short_log(
     assert {(row["group_id"], row["partition"]): row["committed_offset"] for row in state} == last
     for name, now in contents(tables).items():
         # Dead files of one second and of the versions since the last look; the log from a checkpoint of before on.
-        assert files(tables, name) <= 15 + 6, name
+        assert files(tables, name) <= 20 + 6, name
         assert now.files < 50, name
-        assert now.log_files < 45, name
-    assert DeltaTable(tables.table("job_lease")).version() > 40
+        assert now.log_files < 40, name
+    assert DeltaTable(tables.table("job_lease")).version() > 30
     assert DeltaTable(tables.table(COMMITS)).transaction_version(app_id(COMMITS)) == BatchId(1, batches - 1).version
 
 
@@ -158,14 +158,13 @@ def _no_space(_: DeltaTable) -> None:
 def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_path: Path) -> None:
     tables = new_tables(tmp_path / "tables")
     for number in range(3):
-        for day in (YESTERDAY, TODAY):
-            append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": day}])
+        append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
         append_any(tmp_path / "tables", "groups", [{"offsets_partition": number, "group_id": "g"}])
     done = {row.table: row for row in Maintenance(tables, lambda: nullcontext(spark)).run(None, timeout=0)}
-    assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (6, 3)
-    assert (files(tables, COMMITS), files(tables, "groups")) == (2, 1)
+    assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (3, 3)
+    assert (files(tables, COMMITS), files(tables, "groups")) == (1, 1)
     lie_there = [
         path for path in Path(tables.table(COMMITS)).glob("*/*") if path.is_file()
     ]  # two with Spark's checksums
-    assert (done[COMMITS].files_before, done[COMMITS].files_after) == (6, len(lie_there)) == (6, 6 + 2 * 2)
-    assert offsets(tables) == [0, 0, 1, 1, 2, 2]
+    assert (done[COMMITS].files_before, done[COMMITS].files_after) == (3, len(lie_there)) == (6, 6 + 2 * 2)
+    assert offsets(tables) == [0, 1, 2]
