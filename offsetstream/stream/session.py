@@ -128,6 +128,8 @@ def local_session(master: str | None = None, conf: Mapping[str, str] | None = No
         raise EnvironmentNotReadyError("Spark's Java process ended at its start: its own words are above") from error
     finally:
         _starts_java.clear()
+    server: Any = spark.sparkContext._accumulatorServer
+    server.handle_error = _say_nothing  # it would print a traceback when the JVM is gone
     java: Any = spark.sparkContext._jvm
     java.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(java.java.io.File(folder))
     return spark
@@ -136,6 +138,10 @@ def local_session(master: str | None = None, conf: Mapping[str, str] | None = No
 def _is_no_lost_java(record: logging.LogRecord) -> bool:
     """Leave out what py4j logs, with its traceback, when the JVM is gone: the job says it in one line."""
     return record.msg != "Exception while sending command."
+
+
+def _say_nothing(*_: object) -> None:
+    """Leave it to the job to say."""
 
 
 def _temporary_folder() -> str:
