@@ -23,7 +23,9 @@ from offsetstream.errors import (
 
 _RIGHTS = {
     "TopicAuthorizationException": READ_OFFSETS,
+    "Not authorized to access topics": READ_OFFSETS,  # of a query that runs, which has the message alone
     "GroupAuthorizationException": OWN_GROUPS,
+    "Not authorized to access group": OWN_GROUPS,
     "ClusterAuthorizationException": Right("DESCRIBE", "cluster"),
 }
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"

@@ -19,7 +19,8 @@ from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableErro
 from offsetstream.verify.answers import Answers, Row
 
 _LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
-_TOKENS = "com.fasterxml.jackson.core:jackson-databind:2.21.2"  # the client's own choice for OAUTHBEARER
+# What the client needs besides for OAUTHBEARER, and does not bring along.
+_TOKENS = ("com.fasterxml.jackson.core:jackson-databind:2.21.2", "org.bitbucket.b_c:jose4j:0.9.6")
 _DESCRIBE = {
     "Classic": "describeClassicGroups",
     "Consumer": "describeConsumerGroups",
@@ -34,7 +35,7 @@ def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterato
 
     Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
     """
-    libraries = _LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*_LIBRARIES, _TOKENS)
+    libraries = _LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*_LIBRARIES, *_TOKENS)
     with java_gateway(resolve(libraries), auto_convert=True) as gateway:
         for name, value in java_system_properties(properties).items():
             gateway.jvm.java.lang.System.setProperty(name, value)

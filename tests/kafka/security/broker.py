@@ -218,8 +218,8 @@ def vars_of(acl: AclBinding) -> tuple[Any, ...]:
 
 
 def write_properties(path: Path, properties: dict[str, str]) -> Path:
-    """Write them as Java reads them; a text of several lines becomes one, as it is usual for PEM."""
-    escaped = {name: value.replace("\\", "\\\\").replace("\n", " \\\n ") for name, value in properties.items()}
+    """Write them as Java reads them; a chain of PEM keeps its lines, without which Kafka sees one certificate."""
+    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n\\\n") for name, value in properties.items()}
     path.write_text("".join(f"{name}={value}\n" for name, value in escaped.items()))
     return path
 

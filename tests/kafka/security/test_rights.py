@@ -1,0 +1,107 @@
+"""With exactly the rights of docs/security.md each command works; with any one fewer it names it and exits with 3."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.properties import read_properties
+from offsetstream.cluster.rights import ALL_GROUPS, ALL_TOPICS, COMMANDS, OFFSETS_TOPIC, Right
+from offsetstream.tables.lease import request_reload
+from tests.kafka.jobs import JobRunner
+from tests.kafka.security.broker import Secured
+from tests.kafka.security.commands import offsetstream
+
+ARGUMENTS = {
+    "run": ("run", "--once"),
+    "dump --bootstrap-server": ("dump", "--format", "kafka"),
+    "verify": ("verify",),
+    "coordinator --bootstrap-server": ("coordinator", "--group", "billing"),
+    "groups describe --offsets --bootstrap-server": ("groups", "describe", "--group", "billing"),
+    "groups describe --state --bootstrap-server": ("groups", "describe", "--group", "billing", "--state"),
+}
+NAMES = {"<group>": ("billing",), "<topic of the group>": ("orders", "payments")}
+
+
+def concrete(command: str) -> list[Right]:
+    """The rights without which the command does not work, of the group and topics that the tests have."""
+    needed = [right for right in COMMANDS[command] if right.without is None]
+    return [replace(right, name=name) for right in needed for name in NAMES.get(right.name, (right.name,))]
+
+
+FEWER = [(command, right) for command in COMMANDS for right in concrete(command)]
+
+
+@pytest.fixture
+def asked(secured: Secured, tables: Path, tmp_path: Path) -> tuple[str, ...]:
+    return ("--bootstrap-server", secured.kafka.bootstrap_server, "--command-config", str(secured.file_of("bob")))
+
+
+def arguments(command: str, asked: tuple[str, ...], tables: Path, folder: Path) -> tuple[str, ...]:
+    places = {
+        "run": ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints")),
+        "dump --bootstrap-server": (),
+    }
+    return (*ARGUMENTS[command], *asked, *places.get(command, ("--tables", str(tables))))
+
+
+@pytest.mark.parametrize(("command", "right"), FEWER, ids=str)
+def test_one_right_fewer_is_named(
+    secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path, command: str, right: Right
+) -> None:
+    with secured.granted("bob", [other for other in concrete(command) if other != right]):
+        done = offsetstream(*arguments(command, asked, tables, tmp_path))
+    assert (done.returncode, f"it lacks {right};" in done.stderr) == (3, True), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "run"])
+def test_no_more_rights_are_needed(
+    secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path, command: str
+) -> None:
+    with secured.granted("bob", concrete(command)):
+        done = offsetstream(*arguments(command, asked, tables, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "lacks" not in done.stderr
+
+
+def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
+    secured: Secured, spark: SparkSession, tmp_path: Path
+) -> None:
+    runner = JobRunner(spark, secured.kafka.bootstrap_server, tmp_path)
+    runner.settings = replace(runner.settings, properties=read_properties(str(secured.file_of("bob"))))
+    with secured.granted("bob", concrete("run")):
+        runner.run_once()
+    rows = runner.rows("committed_offsets", "group_id", "topic", "committed_offset")
+    assert {row[1:] for row in rows if row[0] == "billing"} == {("orders", 5), ("payments", 5)}
+    said = " ".join(runner.said.getvalue().split())
+    for right in COMMANDS["run"]:
+        assert (str(right) in said) == (right.without is not None), said
+
+
+@pytest.mark.parametrize(
+    "denied", [Right("DESCRIBE", "group", "billing"), Right("DESCRIBE", "topic", "payments")], ids=str
+)
+def test_verify_does_not_take_what_is_denied_for_what_is_not_there(
+    secured: Secured, asked: tuple[str, ...], tables: Path, denied: Right
+) -> None:
+    """The cluster leaves it out of its lists without an error: the tables alone would have it."""
+    with secured.granted("bob", [ALL_GROUPS, ALL_TOPICS]), secured.granted("bob", [denied], "DENY"):
+        done = offsetstream("verify", *asked, "--tables", str(tables), "--settle", "0")
+    assert (done.returncode, f"it lacks {denied};" in done.stderr) == (3, True), done.stderr
+
+
+def test_a_topic_that_is_hidden_from_the_job_is_not_deleted(
+    secured: Secured, spark: SparkSession, tmp_path: Path
+) -> None:
+    runner = JobRunner(spark, secured.kafka.bootstrap_server, tmp_path)
+    runner.settings = replace(runner.settings, properties=read_properties(str(secured.file_of("bob"))))
+    with secured.granted("bob", COMMANDS["run"]):
+        runner.run_once()
+        with secured.granted("bob", [Right("DESCRIBE", "topic", "payments")], "DENY"):
+            request_reload(runner.tables, [0])  # a load looks at the topics
+            runner.run_once()
+    deleted = dict(runner.rows("topics", "topic", "deleted_at"))
+    assert deleted == {"orders": None, "payments": None, OFFSETS_TOPIC: None}
