@@ -27,6 +27,10 @@ class UnauthorisedError(ClusterError):
     """A broker refused: a right or a credential is missing."""
 
 
+class OtherClusterError(OffsetstreamError):
+    """Another cluster answers at the same address."""
+
+
 class NoOffsetsTopicError(ClusterError):
     """The topic __consumer_offsets does not exist (yet)."""
 

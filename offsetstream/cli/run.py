@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster.properties import read_properties
 from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
-from offsetstream.stream.job import Job, JobSettings
+from offsetstream.stream.job import Job
 from offsetstream.stream.load import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.session import ending, local_session
+from offsetstream.stream.settings import DEFAULT_MAX_SILENCE, JobSettings
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.write import StateWrites
 
@@ -69,6 +70,14 @@ _JOB_OPTIONS = (
         metavar="MINUTES",
         help="Tell of a transaction that holds an offsets partition back for longer.",
     ),
+    click.option(
+        "--max-silence",
+        type=click.FloatRange(min=0),
+        default=DEFAULT_MAX_SILENCE.total_seconds() / 60,
+        show_default=True,
+        metavar="MINUTES",
+        help="Wait so long for a cluster that does not answer, at the start and later; then give up.",
+    ),
 )
 
 
@@ -93,6 +102,7 @@ def run_job(options: dict[str, Any], session: Callable[[], AbstractContextManage
         max_transaction_timeout=timedelta(minutes=options["max_transaction_timeout"]),
         keeps_history=options["history"],
         state_writes=StateWrites(options["state_writes"]),
+        max_silence=timedelta(minutes=options["max_silence"]),
     )
     job = Job(settings, session, Progress())
     for number in (signal.SIGTERM, signal.SIGINT):

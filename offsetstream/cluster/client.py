@@ -66,8 +66,9 @@ class Cluster(Connection):
     """A live Kafka cluster; every question raises what :class:`Connection` does."""
 
     def cluster_id(self) -> str:
-        """Return the cluster's id."""
-        return str(self._ask("the cluster id", lambda: self._metadata(None).cluster_id))
+        """Return the cluster's id; from then on every answer of another cluster raises OtherClusterError."""
+        self._cluster_id = str(self._ask("the cluster id", lambda: self._metadata(None).cluster_id))
+        return self._cluster_id
 
     def topic_partitions(self, topic: str = OFFSETS_TOPIC) -> list[int]:
         """Return the partitions of the topic; NoOffsetsTopicError if it does not exist."""
@@ -93,6 +94,13 @@ class Cluster(Connection):
             TopicSeen(_uuid(seen.topic_id), name, len(seen.partitions), seen.is_internal)
             for name, seen in found.items()
         ]
+
+    def topic_id(self, topic: str = OFFSETS_TOPIC) -> str:
+        """Return the id of the topic, which is another one once it was recreated; NoOffsetsTopicError without it."""
+        found, _ = self.describe_topics([topic])
+        if topic not in found:
+            raise NoOffsetsTopicError(f"the topic {topic} does not exist on {self.bootstrap_server}")
+        return _uuid(found[topic].topic_id)
 
     def hidden_topics(self, names: Collection[str]) -> frozenset[str]:
         """Return those of the topics, which need not exist, that the user has no right to see (DESCRIBE)."""
@@ -140,6 +148,7 @@ class Cluster(Connection):
     def partition_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
         """Return the start, the ends and the leader of the given partitions of the topic."""
         asked = [(topic, partition) for partition in partitions]
+        self.leaders(topic)  # else librdkafka may ask by older leader epochs, and be refused, for minutes
         start = self._list_offsets(asked, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
         stable = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         high = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)

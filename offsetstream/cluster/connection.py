@@ -13,7 +13,14 @@ from confluent_kafka.admin import AdminClient
 
 from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.rights import Right, in_words
-from offsetstream.errors import ClusterError, OffsetstreamError, UnauthorisedError, UnreachableError, UsageError
+from offsetstream.errors import (
+    ClusterError,
+    OffsetstreamError,
+    OtherClusterError,
+    UnauthorisedError,
+    UnreachableError,
+    UsageError,
+)
 
 Answer = TypeVar("Answer")
 TIMEOUT = 30.0  # seconds
@@ -28,6 +35,20 @@ QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 _NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
 _UNREACHABLE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
+# A cluster in the middle of an election, or of a broker's restart.
+_FOR_NOW = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._NOENT,
+}
 
 
 class Connection:
@@ -41,6 +62,7 @@ class Connection:
         self.bootstrap_server = bootstrap_server
         self._errors: deque[KafkaError] = deque(maxlen=100)  # heard since the last answer
         self._is_connected = False
+        self._cluster_id: str | None = None
         config = {
             "client.id": "offsetstream",
             "socket.connection.setup.timeout.ms": 10_000,
@@ -61,7 +83,14 @@ class Connection:
         )
 
     def _metadata(self, topic: str | None) -> Any:
-        return self._admin.list_topics(topic, timeout=TIMEOUT) if topic else self._admin.list_topics(timeout=TIMEOUT)
+        limits = {"timeout": TIMEOUT}
+        found = self._admin.list_topics(topic, **limits) if topic else self._admin.list_topics(**limits)
+        if self._cluster_id not in {None, str(found.cluster_id)}:
+            raise OtherClusterError(
+                f"at {self.bootstrap_server} there is now the cluster {found.cluster_id}, no more {self._cluster_id}: "
+                "give each cluster its own --tables and --checkpoint"
+            )
+        return found
 
     def _connect(self) -> None:
         """Wait for the first answer; a refused login, after which librdkafka goes on trying, ends the wait."""
@@ -123,6 +152,8 @@ class Connection:
         if error.code() in _UNREACHABLE:
             reason = self._errors[-1].str() if self._errors else error.str()
             return UnreachableError(f"no broker answers at {self.bootstrap_server}: {reason}")
+        if error.code() in _FOR_NOW:
+            return UnreachableError(f"{self.bootstrap_server} cannot answer for {what} for now: {error.str()}")
         return ClusterError(f"cannot ask {self.bootstrap_server} for {what}: {error.str()}")
 
 

@@ -70,11 +70,11 @@ class BatchWriter:
         decoded = with_own_offsets(decode(new, len(self._book.rows))).persist(ON_DISK)
         try:
             size = measure(decoded)
-            if size.records["group_records"]:
-                self._topics.look(self._cluster, batch)
             is_small = size.is_small and self._writer.state_writes is not StateWrites.SPARK
             rows = collect(decoded) if is_small else None
             before_writing()
+            if size.records["group_records"]:
+                self._topics.look(self._cluster, batch)
             if rows is not None:
                 self._apply_small(rows, size, batch)
             else:

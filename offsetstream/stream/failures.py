@@ -32,7 +32,8 @@ _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _MORE_MEMORY = "Spark has not enough memory: give it more by --conf spark.driver.memory=4g (2g unless said otherwise)"
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
 _REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
-_UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
+# Kafka's, and ours where it comes from within a batch.
+_UNREACHABLE = ("org.apache.kafka.common.errors.TimeoutException", UnreachableError.__name__)
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
             raise UnauthorisedError(
                 f"Spark's Kafka client cannot log in at {cluster.bootstrap_server}, though librdkafka can: {cause}"
             ) from error
-        if _UNREACHABLE in text:
+        if any(name in text for name in _UNREACHABLE):
             raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
         raise
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -137,7 +139,12 @@ class LiveStream:
     def _end(self, query: StreamingQuery) -> None:
         self._ending.set()
         with self._in_batch:
-            query.stop()
+            try:
+                query.stop()
+            except (PySparkException, Py4JJavaError) as error:
+                # A silent cluster keeps Spark from ending its query (stopTimeout), which can begin no batch any more.
+                if "java.util.concurrent.TimeoutException" not in str(error):
+                    raise
 
     def _sample(self) -> list[int]:
         """Observe the coordinators, and load the partitions that have been behind for too long."""
@@ -155,9 +162,11 @@ class LiveStream:
     def _refresh(self) -> list[int]:
         """Note that an idle topic is still caught up, so that a later start need not load it."""
         with self._in_batch:
-            self._observer.look_at_topics(self._outside)
-            self._book.write(self._outside)
-        return []
+            lost = self._lost(self._observer.look())
+            if not lost:
+                self._observer.look_at_topics(self._outside)
+                self._book.write(self._outside)
+        return lost
 
     def _tend(self) -> list[int]:
         self._upkeep.tend(self._in_batch, self._progress)

@@ -67,7 +67,7 @@ class Observer:
         """Ask; a cluster that begins or ceases to answer is told of once."""
         try:
             answer = question()
-        except (ClusterError, TimeoutError) as error:
+        except ClusterError as error:
             if not self._is_silent:
                 self._progress.say(f"The coordinators cannot be observed for now: {error}")
             self._is_silent = True

@@ -1,12 +1,13 @@
-"""Logs that were written anew behind the same offsets: cut by an unclean election, and grown past what was applied.
+"""Logs that were written anew behind the same offsets, and have grown past what was applied: their ends tell nothing.
 
-Their ends tell nothing. So after each rise of a leader epoch the last record that the tables have of a partition is
-read again, and compared (design, rule 5). One that compaction removed says nothing against the log.
+A recreated topic has another id. After an unclean election, which cuts a log, the leader epoch is higher: so after each
+rise the last record that the tables have of a partition is read again, and compared (design, rule 5). One that
+compaction removed says nothing against the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,14 +23,28 @@ from offsetstream.tables.schema import load_schema
 _TABLES = ("offset_commits", "group_records", "undecodable_records", "committed_offsets", "group_cells")
 
 RecordsAt = Callable[[Mapping[int, int]], Mapping[int, LogRecord | None]]
+TopicId = Callable[[], str]
 
 
 class RewrittenLogs:
-    """Finds the logs that were written anew; ``records_at`` reads the records at {offsets partition: offset}."""
+    """Finds the logs that were written anew.
 
-    def __init__(self, tables: TablesLocation, book: PartitionBook, records_at: RecordsAt) -> None:
+    ``known_id`` is the id of the topic that the tables are from, where they know it; ``topic_id`` asks for the present
+    one, ``records_at`` for the records at {offsets partition: offset}.
+    """
+
+    def __init__(
+        self,
+        tables: TablesLocation,
+        book: PartitionBook,
+        known_id: str | None,
+        topic_id: TopicId,
+        records_at: RecordsAt,
+    ) -> None:
         self._tables = tables
         self._book = book
+        self._known_id = known_id
+        self._topic_id = topic_id
         self._records_at = records_at
 
     def begin(self) -> list[int]:
@@ -37,19 +52,25 @@ class RewrittenLogs:
 
         Raises ClusterError where the cluster does not answer; then the next call asks again.
         """
-        raised = self._book.epochs_raised
+        before, self._known_id = self._known_id, self._topic_id()
+        if before not in {None, self._known_id}:
+            rewritten = list(self._book.next_offsets)
+        else:
+            rewritten = self._with_another_record(self._book.epochs_raised)
+        for number in rewritten:
+            self._book.begin_log(number)
+        self._book.epochs_raised.clear()
+        return rewritten
+
+    def _with_another_record(self, raised: Collection[int]) -> list[int]:
         last = last_records(self._tables, {number: self._book.log_ids[number] for number in raised})
         asked = {number: row["record_offset"] for number, row in last.items() if self._is_in_log(number, row)}
         found = self._records_at(asked) if asked else {}
-        rewritten = [
+        return [
             number
             for number, row in last.items()
             if self._is_cut_off(number, row) or not _may_be(row, found.get(number))
         ]
-        for number in rewritten:
-            self._book.begin_log(number)
-        raised.clear()
-        return rewritten
 
     def _is_cut_off(self, number: int, row: Mapping[str, Any]) -> bool:
         return bool(row["record_offset"] >= self._book.rows[number]["last_stable_offset"])

@@ -58,6 +58,8 @@ PREFERRED = {
     "spark.databricks.delta.snapshotPartitions": "2",
     # The codec works on whole columns: its cost of a batch is nearly the same for 10,000 records, Spark's default.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # A query that asks a silent cluster for its offsets cannot be interrupted: without a limit no stop would end it.
+    "spark.sql.streaming.stopTimeout": "10s",
     # One file for each append, whatever the user's default is for tables of another kind.
     "spark.sql.files.maxRecordsPerFile": "0",
 }

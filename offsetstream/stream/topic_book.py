@@ -33,6 +33,11 @@ class TopicBook:
         self.names = {topic_id: row["topic"] for topic_id, row in self.rows.items()}
         self._written_at = datetime.min.replace(tzinfo=UTC)
 
+    def id_of(self, topic: str) -> str | None:
+        """Return the id that the topic had when it was last seen."""
+        seen = [row for row in self.rows.values() if row["topic"] == topic]
+        return max(seen, key=lambda row: row["last_seen_at"])["topic_id"] if seen else None
+
     def look(self, cluster: Cluster, batch: BatchId) -> None:
         """Ask for the topics that the cluster has now, and write what is new of them."""
         found = cluster.topics()

@@ -1,26 +1,19 @@
 """Loads and maintenance beside the running job: loads as asked for, seen by a reader, after the broker lost its log."""
 
 import json
-import shutil
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
@@ -29,10 +22,17 @@ from offsetstream.stream.small_state import SmallState
 from offsetstream.tables.lookup import Lookup
 from tests.delta import append_rows
 from tests.kafka.jobs import JobRunner
-
-SECONDS = 120.0  # no assertion on time: only so that a failing test ends
-GROUPS = [f"group-{number}" for number in range(400) if partition_for(f"group-{number}", 50) == 7]
-COMMIT = ("group_id", "partition", "committed_offset")
+from tests.kafka.partition_seven import (
+    GROUPS,
+    all_at,
+    await_,
+    commit,
+    commits,
+    is_loaded,
+    load_ids,
+    lose_the_log,
+    set_topic_config,
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,46 +41,9 @@ def runner(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pyte
     return JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
 
 
-def commit(kafka: EmbeddedKafka, offset: int) -> None:
-    places = [TopicPartition("orders", number, offset) for number in (0, 1)]
-    commit_plainly(kafka.bootstrap_server, dict.fromkeys(GROUPS, places))
-
-
-def await_(condition: Callable[[], bool], runner: JobRunner) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, runner.said.getvalue()
-        time.sleep(0.1)
-
-
-def commits(runner: JobRunner) -> dict[tuple[str, int], int]:
-    found = Lookup(runner.tables).rows("committed_offsets", COMMIT, {"offsets_partition": [7]})
-    return {(row["group_id"], row["partition"]): row["committed_offset"] for row in found}
-
-
-def all_at(offset: int) -> dict[tuple[str, int], int]:
-    return {(group, number): offset for group in GROUPS for number in (0, 1)}
-
-
-def is_loaded(runner: JobRunner) -> bool:
-    # The tables are there once the job has begun.
-    return "Starting checkpoint" in runner.said.getvalue() and {
-        row[0] for row in runner.rows("offsets_partitions", "load_state")
-    } == {"OWNED"}
-
-
 def reload(runner: JobRunner, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "offsetstream", "reload", "--tables", runner.tables.root, *options]
     return subprocess.run(command, capture_output=True, text=True, check=True)
-
-
-def lose_the_log(kafka: EmbeddedKafka) -> None:
-    (log,) = kafka.folder.rglob("__consumer_offsets-7")
-    kafka.stop_broker(1)
-    for file in log.iterdir():
-        if file.name != "partition.metadata":
-            shutil.rmtree(file) if file.is_dir() else file.unlink()
-    kafka.start_broker(1)
 
 
 class Reader:
@@ -154,22 +117,11 @@ def test_without_a_job_the_next_one_does_it(runner: JobRunner, own_kafka: Embedd
     assert runner.rows("job_lease", "reload_requested") == [(None,)]
 
 
-def load_ids(runner: JobRunner) -> dict[int, int]:
-    return dict(runner.rows("offsets_partitions", "offsets_partition", "load_id"))
-
-
-def set_delete_retention(kafka: EmbeddedKafka, milliseconds: int) -> None:
-    entry = ConfigEntry("delete.retention.ms", str(milliseconds), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=[entry])
-    admin = admin_client(kafka.bootstrap_server)  # it must outlive its answer
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
 @pytest.fixture
 def short_retention(own_kafka: EmbeddedKafka) -> Iterator[None]:
-    set_delete_retention(own_kafka, 100)
+    set_topic_config(own_kafka, delete_retention_ms="100")
     yield
-    set_delete_retention(own_kafka, 86_400_000)
+    set_topic_config(own_kafka, delete_retention_ms="86400000")
 
 
 def test_a_partition_that_was_behind_for_too_long_is_loaded_anew(

@@ -29,7 +29,7 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypa
     nobody = Cluster("127.0.0.1:1")
     progress = Progress(Console(file=said, soft_wrap=True))
     hanging = HangingTransactions(timedelta(0), progress.say)
-    rewritten = RewrittenLogs(tables, book, partial(records_at, nobody.bootstrap_server, {}))
+    rewritten = RewrittenLogs(tables, book, None, nobody.topic_id, partial(records_at, nobody.bootstrap_server, {}))
     observer = Observer(nobody, book, topics, rewritten, progress, hanging)
     for _ in range(2):
         assert observer.look() == {}

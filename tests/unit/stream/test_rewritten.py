@@ -64,7 +64,7 @@ def book_with_a_raised_epoch(tables: TablesLocation, stable: int = END, start: i
 
 
 def begun(tables: TablesLocation, book: PartitionBook, log: Log) -> list[int]:
-    return RewrittenLogs(tables, book, log.at).begin()
+    return RewrittenLogs(tables, book, None, lambda: "fc7eX-5oQtGa1Yl2yq1bQA", log.at).begin()
 
 
 def test_without_a_raised_epoch_nothing_is_asked(tables: TablesLocation) -> None:
@@ -134,3 +134,14 @@ def test_a_cluster_that_does_not_answer_is_asked_again(tables: TablesLocation) -
     assert book.epochs_raised == {1}
     log.records = {1: commit("another")}
     assert begun(tables, book, log) == [1]
+
+
+def test_every_log_of_a_recreated_topic_is_new(tables: TablesLocation) -> None:
+    book, log = book_with_a_raised_epoch(tables), Log()
+    present = ["old"]
+    logs = RewrittenLogs(tables, book, "old", lambda: present[0], log.at)
+    assert logs.begin() == []
+    present[0] = "new"
+    assert logs.begin() == [0, 1, 2]
+    assert {row["log_id"] for row in book.rows.values()} == {1}
+    assert logs.begin() == []

@@ -1,0 +1,166 @@
+"""One attempt of the job at its work: from the tables' positions, by loads and one query after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.log_records import records_at
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.stream.batch import BatchWriter
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.failures import explain_failure
+from offsetstream.stream.hanging import HangingTransactions
+from offsetstream.stream.history import History
+from offsetstream.stream.live import LiveStream, Signals
+from offsetstream.stream.load import Loader
+from offsetstream.stream.lost_tables import mend_lost_tables
+from offsetstream.stream.observer import Observer
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.rewritten import RewrittenLogs
+from offsetstream.stream.session import keep_few_consumers
+from offsetstream.stream.settings import JobSettings
+from offsetstream.stream.source import KafkaSource
+from offsetstream.stream.start import (
+    delete_retention,
+    largest_batch,
+    last_checkpoint,
+    next_checkpoint,
+    partitions_to_load,
+)
+from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.upkeep import Upkeep
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.write import TableWriter
+
+
+class Attempt:
+    """What one attempt knows, read from the tables when it begins; the next one begins with nothing of it."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        cluster: Cluster,
+        spark: SparkSession,
+        lease: Lease,
+        signals: Signals,
+        progress: Progress,
+        partitions: list[int],
+        coordinator: str,
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._lease = lease
+        self._signals = signals
+        self._progress = progress
+        self._coordinator = coordinator
+        self._writer = TableWriter(spark, settings.tables, settings.state_writes)
+        self._book = PartitionBook(settings.tables, partitions, keeps_history=settings.keeps_history)
+        self._book.keep_history_from(lease.found.history_kept_from)
+        self._topics = TopicBook(settings.tables)
+        if lost_tables := mend_lost_tables(self._book, settings.tables):
+            progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
+        self._source = KafkaSource(settings.bootstrap_server, settings.properties)
+        read = partial(records_at, settings.bootstrap_server, settings.properties)
+        known_id = self._topics.id_of(OFFSETS_TOPIC)
+        self._rewritten = RewrittenLogs(settings.tables, self._book, known_id, cluster.topic_id, read)
+        self._loader = Loader(
+            self._writer,
+            self._source,
+            cluster,
+            self._book,
+            self._topics,
+            self._rewritten,
+            coordinator,
+            keeps_history=settings.keeps_history,
+        )
+        self._upkeep = Upkeep(self._writer)
+        hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
+        self._observer = Observer(cluster, self._book, self._topics, self._rewritten, progress, hanging)
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """How far each partition is applied now."""
+        return self._book.next_offsets
+
+    def run(self, *, goes_on: bool) -> None:
+        """Work until the job is to stop or, with ``once``, until everything is applied.
+
+        ``goes_on``: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError.
+        """
+        keep_few_consumers(self._writer.spark, largest_batch(self._cluster))
+        retention, warning = delete_retention(self._cluster)
+        if warning:
+            self._progress.say(warning)
+        ends = self._cluster.partition_ends(self._book.partitions)
+        self._book.observe(ends)
+        self._rewritten.begin()
+        to_load = partitions_to_load(self._book.rows, ends, retention)
+        if self._book.without_history:
+            self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
+            to_load = sorted({*to_load, *self._book.without_history})
+        checkpoint = self._start(to_load, goes_on=goes_on)
+        while not self._signals.stop.is_set():
+            live = LiveStream(
+                self._batches(checkpoint),
+                self._book,
+                self._observer,
+                self._loader,
+                self._lease,
+                self._signals,
+                self._progress,
+                self._upkeep,
+                checkpoint.checkpoint_id,
+                retention,
+            )
+            with explain_failure(self._cluster):
+                lost = live.run(self._query(checkpoint))
+            if not lost:
+                if self._settings.once and not self._signals.stop.is_set():  # too short, maybe, for the main loop
+                    self._upkeep.tend(nullcontext(), self._progress)
+                return
+            self._progress.say(f"The log of {len(lost)} offsets partitions lost records that were not read, or is new")
+            checkpoint = self._load(lost)
+
+    def _batches(self, checkpoint: Checkpoint) -> BatchWriter:
+        above = min(self._book.next_offsets.values(), default=0)
+        history = History.open(self._writer, self._book.log_ids, above, keeps_records=self._settings.keeps_history)
+        return BatchWriter(
+            self._writer, self._cluster, self._book, self._topics, history, self._coordinator, checkpoint
+        )
+
+    def _start(self, to_load: list[int], *, goes_on: bool) -> Checkpoint:
+        root, tables = self._settings.checkpoint, self._settings.tables
+        last = last_checkpoint(self._writer.spark, root, self._lease, tables) if goes_on else None
+        if last is None or to_load:
+            return self._load(to_load)
+        self._progress.say(f"Going on with checkpoint {last.location}")
+        self._load_requested(last, [])
+        return last
+
+    def _load(self, partitions: list[int]) -> Checkpoint:
+        """Load the partitions, and begin a new checkpoint behind them."""
+        root, tables = self._settings.checkpoint, self._settings.tables
+        checkpoint = next_checkpoint(self._writer.spark, root, self._lease, tables)
+        self._load_requested(checkpoint, partitions)
+        self._progress.say(f"Starting checkpoint {checkpoint.location}")
+        return checkpoint
+
+    def _load_requested(self, checkpoint: Checkpoint, also: list[int]) -> None:
+        stopping = self._signals.stop.is_set
+        self._loader.load_requested(self._lease, checkpoint.checkpoint_id, self._progress, stopping, also=also)
+
+    def _query(self, checkpoint: Checkpoint) -> DataStreamWriter:
+        most = self._settings.max_offsets_per_trigger
+        frame = self._source.stream(self._writer.spark, self._book.next_offsets, most)
+        name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
+        writer = frame.writeStream.queryName(name).option("checkpointLocation", checkpoint.location)
+        if self._settings.once:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=self._settings.trigger)

@@ -1,0 +1,50 @@
+"""Waiting for a cluster that does not answer: with growing pauses, in words, and not for ever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_delay,
+    stop_any,
+    stop_when_event_set,
+    wait_exponential,
+)
+
+from offsetstream.errors import UnreachableError
+
+LONGEST_PAUSE = 30.0  # seconds
+Answer = TypeVar("Answer")
+
+
+class Patience:
+    """Asks again where no broker answers, for at most ``limit``, or until ``stop`` is set; then the error is raised."""
+
+    def __init__(self, limit: timedelta, stop: threading.Event, say: Callable[[str], None]) -> None:
+        self.limit = limit
+        self._say = say
+        self._stop = stop
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Return the answer; UnreachableError if none came in time."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(UnreachableError),
+            wait=wait_exponential(max=LONGEST_PAUSE),
+            stop=stop_any(stop_after_delay(self.limit), stop_when_event_set(self._stop)),
+            sleep=sleep_using_event(self._stop),
+            before_sleep=self._tell,
+            reraise=True,
+        )
+        return retrying(question)
+
+    def _tell(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        pause = state.next_action.sleep if state.next_action else 0.0
+        self._say(f"{error}; asking again in {pause:.0f} s")

@@ -1,0 +1,71 @@
+"""Commits of groups that all lie in offsets partition 7, and what a job's tables have of them."""
+
+import shutil
+import time
+from collections.abc import Callable
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.tables.lookup import Lookup
+from tests.kafka.jobs import JobRunner
+
+SECONDS = 120.0  # no assertion on time: only so that a failing test ends
+GROUPS = [f"group-{number}" for number in range(400) if partition_for(f"group-{number}", 50) == 7]
+COMMIT = ("group_id", "partition", "committed_offset")
+
+
+def commit(kafka: EmbeddedKafka, offset: int) -> None:
+    places = [TopicPartition("orders", number, offset) for number in (0, 1)]
+    commit_plainly(kafka.bootstrap_server, dict.fromkeys(GROUPS, places))
+
+
+def await_(condition: Callable[[], bool], runner: JobRunner) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, runner.said.getvalue()
+        time.sleep(0.1)
+
+
+def commits(runner: JobRunner) -> dict[tuple[str, int], int]:
+    found = Lookup(runner.tables).rows("committed_offsets", COMMIT, {"offsets_partition": [7]})
+    return {(row["group_id"], row["partition"]): row["committed_offset"] for row in found}
+
+
+def all_at(offset: int) -> dict[tuple[str, int], int]:
+    return {(group, number): offset for group in GROUPS for number in (0, 1)}
+
+
+def is_loaded(runner: JobRunner) -> bool:
+    # The tables are there once the job has begun.
+    return "Starting checkpoint" in runner.said.getvalue() and {
+        row[0] for row in runner.rows("offsets_partitions", "load_state")
+    } == {"OWNED"}
+
+
+def load_ids(runner: JobRunner) -> dict[int, int]:
+    return dict(runner.rows("offsets_partitions", "offsets_partition", "load_id"))
+
+
+def set_topic_config(kafka: EmbeddedKafka, **config: str) -> None:
+    entries = [
+        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=entries)
+    admin = admin_client(kafka.bootstrap_server)  # it must outlive its answer
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def lose_the_log(kafka: EmbeddedKafka) -> None:
+    (log,) = kafka.folder.rglob("__consumer_offsets-7")
+    kafka.stop_broker(1)
+    for file in log.iterdir():
+        if file.name != "partition.metadata":
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    kafka.start_broker(1)

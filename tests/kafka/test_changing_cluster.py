@@ -1,0 +1,179 @@
+"""The job while its cluster changes: away, compacted, cut, made anew, another one (design, rule 5; reference 10)."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster import connection
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.ports import free_ports
+from offsetstream.errors import OtherClusterError, UnreachableError
+from offsetstream.stream import live, patience
+from offsetstream.tables.lease import request_reload
+from tests.kafka.jobs import JobRunner
+from tests.kafka.partition_seven import all_at, await_, commit, commits, is_loaded, load_ids, set_topic_config
+
+CLEANER = {
+    "log.roll.ms": "200",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "500",
+}
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture(scope="module")
+def kafka(port: int) -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(port=port, properties=CLEANER) as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        commit(kafka, 0)
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
+    return JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "TIMEOUT", 5.0)
+    monkeypatch.setattr(patience, "LONGEST_PAUSE", 2.0)
+
+
+def said(runner: JobRunner, words: str) -> bool:
+    return words in runner.said.getvalue()
+
+
+def log_ids(runner: JobRunner) -> dict[int, int]:
+    return dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))
+
+
+def offsets_in_log(kafka: EmbeddedKafka) -> list[int]:
+    """What a consumer gets of partition 7, by offset."""
+    settings = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "reader", "enable.partition.eof": True}
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(OFFSETS_TOPIC, 7, 0)])
+    found = []
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        found.append(message.offset())
+    consumer.close()
+    return found
+
+
+def offsets_in_history(runner: JobRunner, log_id: int = 0) -> set[int]:
+    found = runner.rows("offset_commits", "log_id", "offsets_partition", "record_offset")
+    assert len(found) == len(set(found))
+    return {offset for log, partition, offset in found if (log, partition) == (log_id, 7)}
+
+
+def applied(runner: JobRunner) -> int:
+    offset: int = dict(runner.rows("offsets_partitions", "offsets_partition", "next_offset"))[7]
+    return offset
+
+
+def has_all(runner: JobRunner, kafka: EmbeddedKafka) -> bool:
+    return applied(runner) >= Cluster(kafka.bootstrap_server).partition_ends([7])[7].last_stable_offset
+
+
+def test_a_cluster_that_is_away_is_waited_for_at_the_start_and_later(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    kafka.stop_broker(1)
+    with runner.running():
+        await_(lambda: said(runner, "asking again in"), runner)
+        kafka.start_broker(1)
+        await_(lambda: is_loaded(runner) and commits(runner) == all_at(0), runner)
+
+        kafka.stop_broker(1)  # Spark's query only waits
+        await_(lambda: said(runner, "cannot be observed for now"), runner)
+        kafka.start_broker(1)
+        commit(kafka, 1)
+        await_(lambda: commits(runner) == all_at(1), runner)
+        assert set(load_ids(runner).values()) == {1}
+
+        await_(lambda: has_all(runner, kafka), runner)  # a batch that reads would wait for longer than this test
+        kafka.stop_broker(1)
+        request_reload(runner.tables, [7])  # a load cannot wait: the job begins anew when it can
+        await_(lambda: said(runner, "going on when it answers"), runner)
+        kafka.start_broker(1)
+        commit(kafka, 2)
+        await_(lambda: commits(runner) == all_at(2), runner)
+
+        kafka.stop_broker(1)
+    kafka.start_broker(1)  # the job has ended without it
+    assert set(log_ids(runner).values()) == {0}
+    assert set(offsets_in_log(kafka)) <= offsets_in_history(runner)
+
+
+def test_a_job_gives_up_after_the_set_time(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    kafka.stop_broker(1, kill=True)
+    with pytest.raises(UnreachableError, match="no broker answers at"):
+        runner.job(max_silence=timedelta(0)).run()
+    kafka.start_broker(1)
+
+
+def test_compaction_while_the_job_reads(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    with runner.running():
+        for offset in range(3, 30):
+            commit(kafka, offset)
+        await_(lambda: commits(runner) == all_at(29), runner)
+    assert len(offsets_in_log(kafka)) < applied(runner)
+    assert set(log_ids(runner).values()) == {0}
+    assert set(offsets_in_log(kafka)) <= offsets_in_history(runner)
+
+
+def test_records_deleted_before_they_were_read(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """By a wrong policy: Kafka refuses DeleteRecords of this topic."""
+    commit(kafka, 40)
+    set_topic_config(kafka, cleanup_policy="compact,delete", retention_ms="1")
+    cluster = Cluster(kafka.bootstrap_server)
+    await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner), runner)
+    set_topic_config(kafka, cleanup_policy="compact", retention_ms="-1")
+    before = load_ids(runner)
+    runner.run_once()
+    assert load_ids(runner) == before | {7: before[7] + 1}
+    assert commits(runner) == {}  # what a broker would load now
+    assert log_ids(runner)[7] == 0  # offsets still mean the same records
+    commit(kafka, 41)
+    runner.run_once()
+    assert commits(runner) == all_at(41)
+
+
+def test_a_topic_that_was_recreated(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """It has grown past what was applied, and its leader epochs begin anew: only the topic's id tells."""
+    enough = 2 + applied(runner) // len(all_at(0))
+    admin = admin_client(kafka.bootstrap_server)
+    admin.delete_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].result(30)
+    kafka.restart()  # else the coordinator goes on with what it has in memory
+    for offset in range(enough):
+        commit(kafka, 100 + offset)
+    runner.run_once()
+    assert set(log_ids(runner).values()) == {1}
+    assert commits(runner) == all_at(100 + enough - 1)
+    assert set(offsets_in_log(kafka)) <= offsets_in_history(runner, log_id=1)
+
+
+def test_another_cluster_at_the_same_address_ends_the_job(runner: JobRunner, kafka: EmbeddedKafka, port: int) -> None:
+    before = commits(runner)
+    with pytest.raises(OtherClusterError, match="there is now the cluster"), runner.running() as job:
+        await_(lambda: runner.rows("job_lease", "owner") != [(None,)], runner)
+        await_(lambda: said(runner, "Going on with checkpoint"), runner)
+        kafka.close()
+        with EmbeddedKafka(port=port) as other:
+            create_topics(admin_client(other.bootstrap_server))
+            commit(other, 999)
+            await_(lambda: runner.rows("job_lease", "owner") == [(None,)], runner)
+        job.stop()
+    assert commits(runner) == before

@@ -1,0 +1,59 @@
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from offsetstream.errors import UnauthorisedError, UnreachableError
+from offsetstream.stream import patience
+from offsetstream.stream.patience import Patience
+
+SILENCE = UnreachableError("no broker answers at a:1")
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "LONGEST_PAUSE", 0.01)
+
+
+def question(*answers: Exception | int) -> Callable[[], int]:
+    left = iter(answers)
+
+    def ask() -> int:
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return ask
+
+
+def test_it_asks_until_there_is_an_answer_and_says_so() -> None:
+    said: list[str] = []
+    asked = Patience(timedelta(seconds=60), threading.Event(), said.append)
+    assert asked.ask(question(SILENCE, SILENCE, 7)) == 7
+    assert said == 2 * ["no broker answers at a:1; asking again in 0 s"]
+
+
+def test_it_gives_up_after_the_set_time() -> None:
+    asked = Patience(timedelta(0), threading.Event(), print)
+    with pytest.raises(UnreachableError):
+        asked.ask(question(SILENCE, 7))
+
+
+def test_a_refusal_is_an_answer() -> None:
+    asked = Patience(timedelta(seconds=60), threading.Event(), print)
+    with pytest.raises(UnauthorisedError):
+        asked.ask(question(UnauthorisedError("no"), 7))
+
+
+def test_a_stop_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "LONGEST_PAUSE", 600.0)
+    stop = threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    started = time.monotonic()
+    with pytest.raises(UnreachableError):
+        Patience(timedelta(hours=1), stop, print).ask(question(SILENCE, SILENCE, SILENCE))
+    assert stop.is_set()
+    assert time.monotonic() - started < 600
