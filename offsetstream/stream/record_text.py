@@ -80,7 +80,7 @@ def _records(raw: pa.RecordBatch) -> Lines:
 
 def _json(raw: pa.RecordBatch) -> Lines:
     decoded = decode_records(raw["key"], raw["value"])
-    lines = _with_place(raw, *_json_columns(decoded))
+    lines = _with_place(raw, *_json_columns(raw, decoded))
     rows = pc.indices_nonzero(decoded["error"].is_valid())
     originals, _ = _records(raw.select(RAW_SCHEMA.names).take(rows))
     return _replace(lines, rows, [decode_line(line) + "\n" for line in originals.to_pylist()]), {}
@@ -88,7 +88,7 @@ def _json(raw: pa.RecordBatch) -> Lines:
 
 def _kafka(raw: pa.RecordBatch) -> Lines:
     decoded = decode_records(raw["key"], raw["value"])
-    key, value = _json_columns(decoded)
+    key, value = _json_columns(raw, decoded)
     printed = pc.is_in(decoded["key_type"], pa.array([*OFFSETS_FORMATTER, *GROUP_METADATA_FORMATTER], pa.int16()))
     lines = _join('{"key":', pc.if_else(printed, key, None), ',"value":', value, "}\n")
     return _by_record(raw, lines, pc.indices_nonzero(decoded["error"].is_valid()), _kafka_json_line)
@@ -126,12 +126,13 @@ _FORMATS: dict[str, Callable[[pa.RecordBatch], Lines]] = {
 LINE_FORMATS = tuple(_FORMATS)
 
 
-def _json_columns(decoded: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+def _json_columns(raw: pa.RecordBatch, decoded: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     """Return Kafka's JSON of key and value, null where a record could not be decoded."""
-    key = _join(
-        *('{"type":', _texts(decoded["key_type"]), ',"data":{"group":', _quoted(decoded["group_id"]), ',"topic":'),
-        *(_quoted(decoded["topic"]), ',"partition":', _texts(decoded["partition"]), "}}"),
-    )
+    keys = raw["key"].dictionary_encode("encode")  # most repeat in a batch, and so does their JSON
+    good = np.flatnonzero(decoded["error"].is_null())
+    one_of_each = np.zeros(len(keys.dictionary), np.int64)
+    one_of_each[keys.indices.to_numpy()[good]] = good  # of a broken record nothing is decoded, not even its key
+    key = _key_json(decoded.take(pa.array(one_of_each))).take(keys.indices)
     version = decoded["value_version"]
     value = _join(
         *('{"version":', _texts(version), ',"data":{"offset":', _texts(decoded["committed_offset"])),
@@ -142,6 +143,13 @@ def _json_columns(decoded: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     )
     either = pc.coalesce(value, decoded["value_json"])
     return pc.coalesce(key, decoded["key_json"]), pc.if_else(decoded["is_tombstone"], "null", either)
+
+
+def _key_json(decoded: pa.RecordBatch) -> pa.Array:
+    return _join(
+        *('{"type":', _texts(decoded["key_type"]), ',"data":{"group":', _quoted(decoded["group_id"]), ',"topic":'),
+        *(_quoted(decoded["topic"]), ',"partition":', _texts(decoded["partition"]), "}}"),
+    )
 
 
 def _with_place(raw: pa.RecordBatch, key: pa.Array, value: pa.Array, more: pa.Array | str = "") -> pa.Array:

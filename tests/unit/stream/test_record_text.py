@@ -23,7 +23,7 @@ def random_records(count: int, seed: int) -> list[Record]:
     layouts = [*present_layouts(), *older_layouts()]
     commits = [layout for layout in layouts if layout.type < 2]
     records: list[Record] = [(None, None), (None, b"\0\0"), (b"", b""), (b"\0\1", None), (b"\0\x12\0\1g", b"\0\0")]
-    for _ in range(count):
+    while len(records) < count:
         layout = rng.choice(commits if rng.random() < 0.5 else layouts)
         key, value = encode_record(layout.random_key(rng), layout.random_value(rng))
         fate = rng.random()
@@ -36,6 +36,8 @@ def random_records(count: int, seed: int) -> list[Record]:
         elif fate < 0.25 and value:
             value = bytes([0, rng.randrange(7)]) + value[2:]
         records.append((key, value))
+        if fate < 0.1:  # the same key again, broken and whole
+            records += [(key, encode_record(layout.random_key(rng), layout.random_value(rng))[1]), (key, b"\0")]
     return records
 
 
