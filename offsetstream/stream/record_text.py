@@ -90,7 +90,9 @@ def _kafka(raw: pa.RecordBatch) -> Lines:
     decoded = decode_records(raw["key"], raw["value"])
     key, value = _json_columns(raw, decoded)
     printed = pc.is_in(decoded["key_type"], pa.array([*OFFSETS_FORMATTER, *GROUP_METADATA_FORMATTER], pa.int16()))
-    lines = _join('{"key":', pc.if_else(printed, key, None), ',"value":', value, "}\n")
+    if not pc.all(printed).as_py():
+        key = pc.if_else(printed, key, None)
+    lines = _join('{"key":', key, ',"value":', value, "}\n")
     return _by_record(raw, lines, pc.indices_nonzero(decoded["error"].is_valid()), _kafka_json_line)
 
 
@@ -136,13 +138,16 @@ def _json_columns(raw: pa.RecordBatch, decoded: pa.RecordBatch) -> tuple[pa.Arra
     version = decoded["value_version"]
     value = _join(
         *('{"version":', _texts(version), ',"data":{"offset":', _texts(decoded["committed_offset"])),
-        *(_if_in(version, _HAS_EPOCH, ',"leaderEpoch":', decoded["leader_epoch"]), ',"metadata":'),
-        *(_quoted(decoded["metadata"]), ',"commitTimestamp":', _texts(decoded["commit_timestamp_ms"])),
-        _if_in(version, _EXPIRES, ',"expireTimestamp":', decoded["expire_timestamp_ms"]),
-        *(_or(_join(',"topicId":"', decoded["topic_id"], '"'), ""), "}}"),  # a tagged field: absent where zero
+        *_if_in(version, _HAS_EPOCH, ',"leaderEpoch":', decoded["leader_epoch"]),
+        *(',"metadata":', _quoted(decoded["metadata"]), ',"commitTimestamp":', _texts(decoded["commit_timestamp_ms"])),
+        *_if_in(version, _EXPIRES, ',"expireTimestamp":', decoded["expire_timestamp_ms"]),
+        *_if_valid(',"topicId":"', decoded["topic_id"], '"'),  # a tagged field: absent where zero
+        "}}",
     )
-    either = pc.coalesce(value, decoded["value_json"])
-    return pc.coalesce(key, decoded["key_json"]), pc.if_else(decoded["is_tombstone"], "null", either)
+    either = _coalesce(value, decoded["value_json"])
+    if pc.any(decoded["is_tombstone"]).as_py():
+        either = pc.if_else(decoded["is_tombstone"], "null", either)
+    return _coalesce(key, decoded["key_json"]), either
 
 
 def _key_json(decoded: pa.RecordBatch) -> pa.Array:
@@ -191,9 +196,23 @@ def _or(column: pa.Array, text: str) -> pa.Array:
     return pc.fill_null(column, text)
 
 
-def _if_in(version: pa.Array, versions: tuple[int, ...], name: str, numbers: pa.Array) -> pa.Array:
+def _coalesce(column: pa.Array, other: pa.Array) -> pa.Array:
+    """As Arrow's, which copies all texts even where nothing is to be filled in."""
+    return column if column.null_count == 0 or other.null_count == len(other) else pc.coalesce(column, other)
+
+
+def _if_in(version: pa.Array, versions: tuple[int, ...], name: str, numbers: pa.Array) -> tuple[Any, ...]:
+    """Return the pieces of a field that only these versions have: most batches have one version."""
     present = pc.is_in(version, pa.array(versions, pa.int16()))
-    return pc.if_else(present, _join(name, _texts(pc.fill_null(numbers, _NONE))), "")
+    if not pc.any(present).as_py():
+        return ()
+    pieces = (name, _texts(pc.fill_null(numbers, _NONE)))
+    return pieces if pc.all(present).as_py() else (pc.if_else(present, _join(*pieces), ""),)
+
+
+def _if_valid(before: str, column: pa.Array, after: str) -> tuple[Any, ...]:
+    """Return the pieces of a field that is left out where it is null."""
+    return () if column.null_count == len(column) else (_or(_join(before, column, after), ""),)
 
 
 def _json_null(column: pa.Array) -> pa.Array:
