@@ -11,19 +11,8 @@ from tests.brokers import BrokerUnderTest, broker_for_tests, origin
 TIERS = ("unit", "oracle", "kafka", "spark")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_place)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_process(item)))
-
-
-def _process(item: pytest.Item) -> str:
-    """What must run in one process and in order, where pytest runs several: for its brokers, or its JVM."""
-    if _tier(item) != "kafka":
-        return "local"
-    shares = {"spark", "every_group"} & set(getattr(item, "fixturenames", ()))
-    return "brokers" if shares else "processes"
 
 
 def _tier(item: pytest.Item) -> str:
