@@ -10,24 +10,17 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
-from offsetstream.cluster.connection import NO_RIGHT, TIMEOUT, Connection
+from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT, Connection
 from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right, describe_each
 from offsetstream.errors import NoOffsetsTopicError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds
 _NO_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
-_LEADER_MOVES = {
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-}
 
 
 def _passes(error: BaseException) -> bool:
     reason = error.__cause__
-    return isinstance(reason, KafkaException) and reason.args[0].code() in _LEADER_MOVES
+    return isinstance(reason, KafkaException) and reason.args[0].code() in LEADER_MOVES
 
 
 # Meanwhile the client has an older idea of the leaders than the brokers, or a newer one.

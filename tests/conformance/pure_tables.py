@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,10 +10,10 @@ import pyarrow as pa
 from offsetstream.codec import decode_records
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import GroupRows, derive_group
 from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, group_facts, last_of_cells
 from offsetstream.coordinator.rows import name_topics
+from offsetstream.tables.derived import cell_of
 from tests.conformance.case import Coordinator
 from tests.conformance.state_rows import snapshot
 
@@ -53,7 +52,7 @@ class PureTables:
                 self._derive(group_id, exists=exists)
 
     def _derive(self, group_id: str, *, exists: bool) -> None:
-        cells = [_cell(row) for row in self._cells.values() if row["group_id"] == group_id]
+        cells = [cell_of(row) for row in self._cells.values() if row["group_id"] == group_id]
         rows = derive_group(cells, group_id=group_id, exists=exists)
         self._groups.pop(group_id, None)
         if rows is not None:
@@ -95,14 +94,3 @@ def _merge(cells: dict[CellKey, dict[str, Any]], last: pa.Table, cell: tuple[str
         cells.pop(tuple(row[name] for name in cell), None)
         if not row["is_tombstone"]:
             cells[tuple(row[name] for name in cell)] = row
-
-
-def _cell(row: dict[str, Any]) -> Cell:
-    return Cell(
-        key_type=row["key_type"],
-        key=json.loads(row["key_json"])["data"],
-        value_version=row["value_version"],
-        value=json.loads(row["value_json"])["data"],
-        record_offset=row["record_offset"],
-        record_timestamp_ms=row["record_timestamp_ms"],
-    )
