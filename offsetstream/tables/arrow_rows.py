@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
 from offsetstream.tables.schema import TableSchema, load_schema
@@ -23,6 +24,8 @@ _IN_A_CONDITION = 500  # groups; of more the rows are read and then looked throu
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
+# delta-rs (1.6) takes an append for a reader of the whole table: it loses to whoever deletes a row of it.
+@again_on_conflict
 def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchId) -> None:
     """Append rows to a history table, once per batch; ``rows`` has its columns but the three that say who wrote."""
     table = DeltaTable(tables.table(name))
