@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
-from tenacity import RetryCallState, retry, retry_if_exception, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT, Connection
 from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right, describe_each
@@ -23,18 +23,9 @@ def _passes(error: BaseException) -> bool:
     return isinstance(reason, KafkaException) and reason.args[0].code() in LEADER_MOVES
 
 
-def _renew_leaders(state: RetryCallState) -> None:
-    """Else librdkafka may ask by older leader epochs, and be refused, for minutes."""
-    state.args[0].leaders(*state.args[2:])
-
-
 # Meanwhile the client has an older idea of the leaders than the brokers, or a newer one.
 _again_while_leaders_move = retry(
-    retry=retry_if_exception(_passes),
-    stop=stop_after_delay(10),
-    wait=wait_fixed(0.2),
-    before_sleep=_renew_leaders,
-    reraise=True,
+    retry=retry_if_exception(_passes), stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True
 )
 
 
@@ -150,6 +141,7 @@ class Cluster(Connection):
     def partition_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
         """Return the start, the ends and the leader of the given partitions of the topic."""
         asked = [(topic, partition) for partition in partitions]
+        self.leaders(topic)  # else librdkafka may ask by older leader epochs, and be refused, for minutes
         start = self._list_offsets(asked, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
         stable = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         high = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
