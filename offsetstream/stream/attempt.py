@@ -92,7 +92,8 @@ class Attempt:
     def run(self, *, goes_on: bool) -> None:
         """Work until the job is to stop or, with ``once``, until everything is applied.
 
-        ``goes_on``: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError.
+        ``goes_on``: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError, and
+        PartitionsChangedError if the topic has others than the attempt was made for.
         """
         keep_few_consumers(self._writer.spark, largest_batch(self._cluster))
         retention, warning = delete_retention(self._cluster)
@@ -138,7 +139,7 @@ class Attempt:
     def _start(self, to_load: list[int], *, goes_on: bool) -> Checkpoint:
         root, tables = self._settings.checkpoint, self._settings.tables
         last = last_checkpoint(self._writer.spark, root, self._lease, tables) if goes_on else None
-        if last is None or to_load:
+        if last is None or to_load or self._book.gone:
             return self._load(to_load)
         self._progress.say(f"Going on with checkpoint {last.location}")
         self._load_requested(last, [])
@@ -148,6 +149,7 @@ class Attempt:
         """Load the partitions, and begin a new checkpoint behind them."""
         root, tables = self._settings.checkpoint, self._settings.tables
         checkpoint = next_checkpoint(self._writer.spark, root, self._lease, tables)
+        self._loader.unload_gone(checkpoint.checkpoint_id)
         self._load_requested(checkpoint, partitions)
         self._progress.say(f"Starting checkpoint {checkpoint.location}")
         return checkpoint

@@ -19,6 +19,7 @@ from offsetstream.stream.attempt import Attempt
 from offsetstream.stream.failures import explain_lost_java
 from offsetstream.stream.heartbeat import Heartbeat
 from offsetstream.stream.live import Signals
+from offsetstream.stream.observer import PartitionsChangedError
 from offsetstream.stream.patience import Patience
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.settings import JobSettings
@@ -74,8 +75,6 @@ class Job:
         )
         if not sees_all_topics(self._cluster):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
-        if not sees_all_topics(self._cluster):
-            self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         create_tables(self._settings.tables, cluster_id, coordinator)
         lease = Lease.acquire(self._settings.tables)
         with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
@@ -101,7 +100,10 @@ class Job:
                     raise
                 self._progress.say(f"{error}; going on when it answers")
                 self._patience.ask(partial(self._cluster.partition_ends, partitions))
-                goes_on = False
+            except PartitionsChangedError as error:
+                self._progress.say(f"Beginning anew: {error}")
+                partitions = self._wait_for_topic()
+            goes_on = False
 
     def _wait_for_topic(self) -> list[int]:
         while not self._signals.stop.is_set():

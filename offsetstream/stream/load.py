@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
@@ -26,12 +26,15 @@ from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
 from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
+from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import rows_per_partition
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 
 MAX_OFFSETS_AT_ONCE = 5_000_000
+_MORE_AT_ONCE = 4  # times as many offsets as before, where these were mostly gaps
 
 
 class Loader:
@@ -90,6 +93,16 @@ class Loader:
             self._book.write(batch)
             raise
 
+    def unload_gone(self, checkpoint_id: int) -> None:
+        """Delete what the state tables have of partitions that the topic has no longer: no broker holds it."""
+        if gone := list(self._book.gone):
+            batch = BatchId(checkpoint_id, -1)
+            only = f"target.offsets_partition IN ({', '.join(map(str, gone))})"
+            for name in STATE_TABLES:
+                merge_rows(self._writer.tables, name, load_schema(name).arrow.empty_table(), batch, only=only)
+            self._book.unload_gone()
+            self._book.write(batch)
+
     def _load(
         self, partitions: Sequence[int], batch: BatchId, progress: Progress, should_stop: Callable[[], bool]
     ) -> bool:
@@ -97,13 +110,16 @@ class Loader:
         history = History.open(self._writer, self._book.log_ids, 0, keeps_records=self._keeps_history)
         self._topics.look(self._cluster, batch)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
-            for chunk in _chunks(ends):
-                if should_stop():
-                    return False
+            left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
+            while left and not should_stop():
                 self._writer.merged_by.clear()
-                self._load_chunk(chunk, history, batch)
-                loaded(len(chunk), sum(map(_span, chunk.values())), self._writer.merged_by)
-        return True
+                chunk = _take(left, at_once)
+                offsets, records = sum(map(_span, chunk.values())), self._load_chunk(chunk, history, batch)
+                loaded(len(chunk), offsets, self._writer.merged_by)
+                # Compaction leaves gaps: it is the records that have a cost.
+                like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
+                at_once = max(MAX_OFFSETS_AT_ONCE, min(like_these, _MORE_AT_ONCE * offsets))
+        return not left
 
     def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
         ends = self._cluster.partition_ends(partitions)
@@ -117,7 +133,8 @@ class Loader:
         self._book.write(batch)
         return ends
 
-    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> None:
+    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> int:
+        """Load these partitions together, and return how many records there were."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         records: dict[int, int] = {}
         if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
@@ -135,6 +152,7 @@ class Loader:
                         self._append_history(raw, history, batch)
                     records = self._apply_state(raw, history, batch, sorted(ends))
         self._finish(sorted(ends), records, batch)
+        return sum(records.values())
 
     def _small(self, raw: DataFrame) -> pa.Table | None:
         """Return the decoded records if the driver can hold them, and so write them by itself."""
@@ -220,11 +238,12 @@ def _span(ends: PartitionEnds) -> int:
     return max(0, ends.last_stable_offset - ends.log_start_offset)
 
 
-def _chunks(ends: Mapping[int, PartitionEnds]) -> Iterator[dict[int, PartitionEnds]]:
-    chunk: dict[int, PartitionEnds] = {}
-    for number in sorted(ends):
-        if chunk and sum(map(_span, chunk.values())) + _span(ends[number]) > MAX_OFFSETS_AT_ONCE:
-            yield chunk
-            chunk = {}
-        chunk[number] = ends[number]
-    yield chunk
+def _take(left: dict[int, PartitionEnds], offsets: int) -> dict[int, PartitionEnds]:
+    """Take the first partitions out of those that are left, with at most so many offsets, but at least one."""
+    taken: dict[int, PartitionEnds] = {}
+    for number, end in list(left.items()):
+        offsets -= _span(end)
+        if taken and offsets < 0:
+            break
+        taken[number] = left.pop(number)
+    return taken

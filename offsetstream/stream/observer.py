@@ -17,6 +17,10 @@ from offsetstream.tables.transaction import BatchId
 Answer = TypeVar("Answer")
 
 
+class PartitionsChangedError(Exception):
+    """Raised when the topic has other partitions than the job began with: it begins anew with these."""
+
+
 class Observer:
     """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later."""
 
@@ -40,7 +44,8 @@ class Observer:
     def look(self) -> dict[int, PartitionEnds]:
         """Take in what the cluster says of the partitions, and return it; nothing of those it says nothing of.
 
-        Logs that turn out to be others than those that were read are begun anew in the book.
+        Logs that turn out to be others than those that were read are begun anew in the book. Raises
+        PartitionsChangedError.
         """
         return self._answer(self._look) or {}
 
@@ -50,6 +55,8 @@ class Observer:
 
     def _look(self) -> dict[int, PartitionEnds]:
         leaders = self._cluster.leaders()
+        if leaders.keys() != self._book.rows.keys():
+            raise PartitionsChangedError(f"the topic has {len(leaders)} partitions, not {len(self._book.rows)}")
         led = [number for number in self._book.partitions if leaders.get(number) is not None]
         self._book.lose_coordinators(set(self._book.partitions) - set(led))
         # A leader that changed meanwhile is not known to be the one of the epoch: the next look will tell.

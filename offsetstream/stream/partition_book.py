@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.tables.location import TablesLocation
@@ -47,6 +48,7 @@ class PartitionBook:
     ``has_news``: whether the rows are others than those written last, but for the time of being caught up.
     ``epochs_raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5).
     ``keeps_history``: whether the job writes the history; one that does not ends what was complete of it.
+    ``gone``: the rows of partitions that the topic has no longer, until they are unloaded.
     """
 
     def __init__(self, tables: TablesLocation, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
@@ -57,9 +59,12 @@ class PartitionBook:
         self.epochs_raised: set[int] = set()
         self._seen_at = datetime.now(UTC)
         self.rows = {number: self._empty(number) for number in partitions}
+        self.gone: dict[int, dict[str, Any]] = {}
         for row in read_rows(DeltaTable(tables.table(TABLE))):
             number = row["offsets_partition"]
-            self.rows[number] = self._empty(number) | row
+            where = self.rows if number in self.rows else self.gone
+            where[number] = self._empty(number) | row
+        self._begin_logs_that_are_back()
         self.log_ids = LogIds(self.rows)
         self._keeps_history = keeps_history
         if not keeps_history:
@@ -68,6 +73,17 @@ class PartitionBook:
 
     def _empty(self, partition: int) -> dict[str, Any]:
         return dict.fromkeys(self._columns) | {"offsets_partition": partition, "log_id": 0}
+
+    def _begin_logs_that_are_back(self) -> None:
+        """Give a new log to partitions that were gone, and are there again."""
+        if len(self.gone) == 0 and all(row["load_state"] is None for row in self.rows.values()):
+            return  # a first load, or a book that was lost
+        events = QueryBuilder().register("events", DeltaTable(self._tables.table(EVENTS)))
+        last = events.execute("SELECT offsets_partition, max(log_id) AS log_id FROM events GROUP BY offsets_partition")
+        for seen in pa.table(last).to_pylist():
+            row = self.rows.get(seen["offsets_partition"])
+            if row is not None and row["load_state"] is None:
+                row["log_id"] = seen["log_id"] + 1
 
     @property
     def partitions(self) -> list[int]:
@@ -172,6 +188,12 @@ class PartitionBook:
         row["last_stable_offset_since"] = None
         self.epochs_raised.discard(partition)
 
+    def unload_gone(self) -> None:
+        """Note that the tables hold nothing any more of partitions that are gone."""
+        for row in self.gone.values():
+            self._event(row, "unloaded", event_at=datetime.now(UTC), detail="the topic has no such partition any more")
+        self.gone.clear()
+
     def start_load(self, ends: Mapping[int, int]) -> None:
         """Note that loads up to the given offsets (exclusive) have started."""
         for number, end in ends.items():
@@ -220,7 +242,7 @@ class PartitionBook:
         if self._events:
             insert_rows(self._tables, EVENTS, self._events, batch)
             self._events.clear()
-        overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
+        overwrite_rows(self._tables, TABLE, [*self.rows.values(), *self.gone.values()], batch)
         self.has_news = False
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from offsetstream.cluster.client import Cluster, TopicSeen
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import overwrite_rows, read_rows, sql_text, transaction
@@ -65,6 +66,7 @@ class TopicBook:
             overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
             self._written_at = now
 
+    @again_on_conflict
     def _name_assignments(self, learned: Mapping[str, str], outside: BatchId) -> None:
         """Give the name to assignments that were written before it was known, and so have the id for it."""
         if not learned:

@@ -5,11 +5,14 @@ from datetime import timedelta
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
+from benchmarks.garbage import produce
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.codec.encode import encode_record
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
@@ -151,8 +154,32 @@ def test_records_deleted_before_they_were_read(runner: JobRunner, kafka: Embedde
     assert commits(runner) == all_at(41)
 
 
+def test_partitions_that_are_added(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """Brokers send groups there once they are restarted; what is there already, they load."""
+    admin = admin_client(kafka.bootstrap_server)
+    with runner.running():
+        await_(lambda: runner.rows("job_lease", "owner") != [(None,)], runner)
+        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(30)
+        await_(lambda: said(runner, "Beginning anew: the topic has 52 partitions, not 50"), runner)
+        key, value = encode_record(
+            {"type": 1, "data": {"group": "stray", "topic": "orders", "partition": 0}},
+            {"version": 3, "data": {"offset": 5, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}},
+        )
+        produce(kafka.bootstrap_server, iter([(51, key, value)]))
+        await_(lambda: groups_of(runner, 51) == ["stray"], runner)
+    assert log_ids(runner) == dict.fromkeys(range(52), 0)
+
+
+def groups_of(runner: JobRunner, partition: int) -> list[str]:
+    found = runner.rows("committed_offsets", "offsets_partition", "group_id")
+    return [group_id for number, group_id in found if number == partition]
+
+
 def test_a_topic_that_was_recreated(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    """It has grown past what was applied, and its leader epochs begin anew: only the topic's id tells."""
+    """It has grown past what was applied, and its leader epochs begin anew: only the topic's id tells.
+
+    It has 50 partitions again: what the others held is gone with them.
+    """
     enough = 2 + applied(runner) // len(all_at(0))
     admin = admin_client(kafka.bootstrap_server)
     admin.delete_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].result(30)
@@ -160,9 +187,22 @@ def test_a_topic_that_was_recreated(runner: JobRunner, kafka: EmbeddedKafka) -> 
     for offset in range(enough):
         commit(kafka, 100 + offset)
     runner.run_once()
-    assert set(log_ids(runner).values()) == {1}
+    assert log_ids(runner) == dict.fromkeys(range(50), 1)
+    assert groups_of(runner, 51) == []
+    assert [number for number, _, event in events(runner) if event == "unloaded"] == [50, 51]
     assert commits(runner) == all_at(100 + enough - 1)
     assert set(offsets_in_log(kafka)) <= offsets_in_history(runner, log_id=1)
+
+
+def events(runner: JobRunner) -> list[tuple[int, int, str]]:
+    return runner.rows("partition_events", "offsets_partition", "log_id", "event")
+
+
+def test_partitions_that_come_back_have_a_new_log(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    admin = admin_client(kafka.bootstrap_server)
+    admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(30)
+    runner.run_once()
+    assert log_ids(runner) == dict.fromkeys(range(52), 1)
 
 
 def test_another_cluster_at_the_same_address_ends_the_job(runner: JobRunner, kafka: EmbeddedKafka, port: int) -> None:
