@@ -16,7 +16,7 @@ demo: install ## Run the job on an embedded, real Kafka with real clients
 	@$(BIN)/offsetstream demo
 
 test: check ## Run the checks and every test tier
-	@$(BIN)/pytest
+	@$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder
 
 check: install ## Run the checks alone: lint, format, types, import contracts
 	@$(BIN)/ruff check .

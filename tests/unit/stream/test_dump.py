@@ -1,4 +1,4 @@
-"""How a dump is cut and written; that it prints what Kafka prints is shown in tests/kafka/test_dump.py."""
+"""How a dump is cut and written; that it prints what Kafka prints is shown in tests/kafka/every_group/test_dump.py."""
 
 from pathlib import Path
 from random import Random

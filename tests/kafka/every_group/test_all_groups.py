@@ -1,6 +1,6 @@
 """The workload of all group types is what it says, by the answers of Kafka's own Admin client."""
 
-from tests.kafka.all_groups import AllGroups, group_types
+from tests.kafka.every_group.all_groups import AllGroups, group_types
 
 
 def test_there_are_a_hundred_groups_of_every_type(every_group: AllGroups) -> None:

@@ -26,7 +26,7 @@ from offsetstream.verify.explain import Explanations
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.tables import TableRows, read_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
-from tests.kafka.all_groups import AllGroups
+from tests.kafka.every_group.all_groups import AllGroups
 from tests.kafka.jobs import JobRunner
 
 both_releases = pytest.mark.parametrize("every_group", ["3.9.2", "4.3.1"], indirect=True)

@@ -24,7 +24,7 @@ from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from tests.brokers import BrokerUnderTest
-from tests.kafka.all_groups import AllGroups
+from tests.kafka.every_group.all_groups import AllGroups
 
 TOPIC = "dump-topic"
 CONSOLE = "console-consumer-"  # the tool's own groups, one more in each run
@@ -86,7 +86,7 @@ def _without_the_tools_groups(printed: Iterable[str]) -> list[str]:
 
 
 def test_dump_prints_what_the_console_consumer_prints(every_group: AllGroups) -> None:
-    """Of brokers of each release, with groups of every type (tests/kafka/all_groups.py)."""
+    """Of brokers of each release, with groups of every type (tests/kafka/every_group/all_groups.py)."""
     server = every_group.kafka.bootstrap_server
     names = [f"org.apache.kafka.tools.consumer.{name}" for name in (OFFSETS_FORMATTER, GROUPS_FORMATTER)]
     with ThreadPoolExecutor() as pool:

@@ -1,0 +1,18 @@
+"""A broker of each release with groups of every type, which takes a minute to come about."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from offsetstream.embedded.kafka import EmbeddedKafka
+from tests.kafka.every_group.all_groups import AllGroups, all_groups, broker_properties
+
+RELEASES = ("3.9.2", "4.1.2", "4.3.1")
+
+
+@pytest.fixture(scope="session", params=RELEASES)
+def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
+    """The broker and its groups, alive and at rest; only read from it (tests/conftest.py)."""
+    release: str = request.param
+    with EmbeddedKafka(release, properties=broker_properties(release)) as kafka, all_groups(kafka) as groups:
+        yield groups
