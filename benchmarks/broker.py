@@ -15,12 +15,13 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 CLIENT_PARTITIONS = 20
 # The cleaner leaves a log's last segment alone, so that every measurement finds what was written.
 _ONE_SEGMENT = {"offsets.topic.segment.bytes": str(2**30)}
+_AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
 
 
 @contextmanager
 def empty_broker(properties: Mapping[str, str] | None = None) -> Iterator[EmbeddedKafka]:
     """Start a broker whose offsets topic has one commit, and no compaction; ``properties`` are the server's."""
-    with EmbeddedKafka(properties={**_ONE_SEGMENT, **(properties or {})}) as kafka:
+    with EmbeddedKafka(properties={**_ONE_SEGMENT, **(properties or {})}, jvm_options=_AS_IN_PRODUCTION) as kafka:
         _make_offsets_topic(kafka.bootstrap_server)
         yield kafka
 
