@@ -211,11 +211,13 @@ class Loader:
         rest = raw.where(~is_commit) if not decoded.get["errors"] else raw
         if seen.get["others"] or decoded.get["errors"]:
             others = decode(rest, partitions)
-            others = others.where(F.col("error").isNotNull() | ~F.col("key_type").isin(*COMMIT_KEY_TYPES)).persist(
-                ON_DISK
-            )
+            others = others.where(F.col("error").isNotNull() | ~F.col("key_type").isin(*COMMIT_KEY_TYPES))
+            others = with_own_offsets(others).persist(ON_DISK)
             # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
-            history.append(others, batch, ("group_records", UNDECODABLE))
+            if self._is_for_driver(others):
+                history.append_small(collect(others), batch)
+            else:
+                history.append(others, batch, ("group_records", UNDECODABLE))
             others.unpersist()
 
     def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
