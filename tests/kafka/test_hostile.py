@@ -1,22 +1,41 @@
-"""Ids that nobody would choose, on a real broker: the tables, every output and the comparison with it take them."""
+"""Hostile input on a real broker: ids nobody would choose, garbage, records of 10 MB, a transaction that never ends.
+
+The millions of records, and the memory that they take, are measured by `python -m benchmarks.hostile`.
+"""
 
 import csv
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from benchmarks.garbage import TOPIC, garbage, produce
+from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.stream import live
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.small import read_rows
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner
 
+SECONDS = 120.0  # no assertion on time: only so that a failing test ends
+BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}
 IDS = (
     "a,b",
     "line\nfeed",
@@ -29,11 +48,18 @@ IDS = (
     "it's; --",
     "g" * 32_000,
 )
+GARBAGE, LARGE, LARGE_BYTES, NULL_KEYS = 20_000, 3, 10_000_000, 1
+# With records in a partition that are not its own, a coordinator fails to load it, and serves its groups no more.
+LITTERED = 40
+PARTITIONS = 100_000
+BIG = "big"
+SERVED = [f"served-{number}" for number in range(999) if partition_for(f"served-{number}", 50) >= LITTERED]
+BIG_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka() as kafka:
+    with EmbeddedKafka(properties=BROKER) as kafka:
         create_topics(admin_client(kafka.bootstrap_server))
         yield kafka
 
@@ -79,3 +105,133 @@ def test_ids_that_nobody_would_choose(kafka: EmbeddedKafka, clients: JavaClients
     found = json.loads(run("coordinator", *wanted, *tables, *server, "--output", "json"))
     assert [row["group"] for row in found] == wanted[1::2]
     assert not any(row["differs"] for row in found)
+
+
+def big_group() -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Yield the records of a group whose one member has 100,000 partitions."""
+    member, assigned = {"groupId": BIG, "memberId": "m"}, [{"topicId": BIG_ID, "partitions": list(range(PARTITIONS))}]
+    about: dict[str, Any] = {"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h"}
+    about |= {
+        "subscribedTopicNames": ["t"],
+        "subscribedTopicRegex": None,
+        "rebalanceTimeoutMs": 1,
+        "serverAssignor": None,
+    }
+    current = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": assigned}
+    values: tuple[tuple[int, dict[str, Any], dict[str, Any]], ...] = (
+        (3, {"groupId": BIG}, {"epoch": 1}),
+        (5, member, about | {"classicMemberMetadata": None}),
+        (6, {"groupId": BIG}, {"assignmentEpoch": 1}),
+        (7, member, {"topicPartitions": assigned}),
+        (8, member, current | {"partitionsPendingRevocation": []}),
+    )
+    for key_type, key, value in values:
+        yield partition_for(BIG, 50), *encode_record({"type": key_type, "data": key}, {"version": 0, "data": value})
+
+
+def set_cleanup_policy(kafka: EmbeddedKafka, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin = admin_client(kafka.bootstrap_server)  # without a name it would be closed before it answers
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def write_garbage(kafka: EmbeddedKafka, seed: int) -> None:
+    small = garbage(GARBAGE, 10, 300, seed)
+    produce(kafka.bootstrap_server, ((number % LITTERED, *record) for number, record in enumerate(small)))
+    large = garbage(LARGE, LARGE_BYTES, LARGE_BYTES, seed)
+    produce(kafka.bootstrap_server, ((7, *record) for record in large), LARGE_BYTES)
+    # A compacted topic refuses null keys; it may have some from before it was one.
+    set_cleanup_policy(kafka, "delete")
+    once_taken = retry(retry=retry_if_exception_type(RuntimeError), stop=stop_after_delay(30), wait=wait_fixed(0.2))
+    once_taken(lambda: produce(kafka.bootstrap_server, iter([(8, None, b"\0")] * NULL_KEYS)))()
+    set_cleanup_policy(kafka, "compact")
+
+
+def assert_garbage_is_kept(runner: JobRunner, seeds: int) -> None:
+    found = runner.rows("undecodable_records", "offsets_partition", "record_offset", "reason")
+    assert len(found) == len({row[:2] for row in found}) == seeds * (GARBAGE + LARGE + NULL_KEYS)
+    assert Counter(row[2] for row in found)["null key"] == seeds * NULL_KEYS
+    table = DeltaTable(runner.tables.table("undecodable_records"))
+    kept = {(row["key_bytes"], row["value_bytes"]) for row in read_rows(table, "offsets_partition = 7")}
+    assert kept >= {record for seed in range(seeds) for record in garbage(LARGE, LARGE_BYTES, LARGE_BYTES, seed)}
+
+
+def test_garbage_is_kept_and_hides_nothing(spark: SparkSession, kafka: EmbeddedKafka, runner: JobRunner) -> None:
+    before = runner.rows("committed_offsets")
+    write_garbage(kafka, 0)
+    produce(kafka.bootstrap_server, big_group(), 2_000_000)
+    runner.run_once()
+    assert "Going on with checkpoint" in runner.said.getvalue()
+    assert runner.rows("committed_offsets") == before
+    assert_garbage_is_kept(runner, 1)
+    described = run(
+        "groups", "describe", "--group", BIG, "--members", "--tables", runner.tables.root, "--output", "json"
+    )
+    (member,) = json.loads(described)
+    assert member["partitions"] == PARTITIONS
+    assert member["target_assignment"] == member["current_assignment"]
+    assert member["current_assignment"].endswith(f",{PARTITIONS - 2},{PARTITIONS - 1}")
+
+
+def test_a_load_comes_to_the_same(
+    spark: SparkSession, kafka: EmbeddedKafka, runner: JobRunner, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write_garbage(kafka, 1)
+    runner.run_once()
+    loaded = JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("load"))
+    loaded.run_once()
+    for either in (runner, loaded):
+        assert_garbage_is_kept(either, 2)
+    for table in ("committed_offsets", "groups", "group_members", "member_assignments", "group_cells"):
+        assert loaded.rows(table) == runner.rows(table)
+
+
+def await_(condition: Callable[[], bool], runner: JobRunner) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, runner.said.getvalue()
+        time.sleep(0.1)
+
+
+def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
+    clients: JavaClients, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
+    runner.settings = replace(runner.settings, max_transaction_timeout=timedelta(seconds=2))
+    admin, (hanging, *others) = JavaAdmin(clients), SERVED
+    partition = partition_for(hanging, 50)
+    behind = next(group_id for group_id in others if partition_for(group_id, 50) == partition)
+    other = next(group_id for group_id in others if partition_for(group_id, 50) != partition)
+
+    def row() -> dict[str, Any]:
+        columns = ("last_stable_offset", "high_watermark", "last_stable_offset_since_ms", "load_state")
+        (found,) = Lookup(runner.tables).rows("offsets_partitions", columns, {"offsets_partition": [partition]})
+        return found
+
+    def has(group_id: str) -> bool:
+        return bool(Lookup(runner.tables).rows("committed_offsets", ("group_id",), {"group_id": [group_id]}))
+
+    def told(words: str) -> list[str]:
+        lines = runner.said.getvalue().splitlines()
+        return [line for line in lines if line.startswith(f"Offsets partition {partition} {words}")]
+
+    with runner.running():
+        await_(lambda: runner.said.getvalue().count("Going on with checkpoint") >= 3, runner)
+        clients.transaction(hanging, {("orders", 0): 5}, None)
+        await_(lambda: row()["last_stable_offset_since_ms"] is not None, runner)
+        admin.alter_offsets(behind, {("orders", 0): 6})
+        admin.alter_offsets(other, {("orders", 0): 7})
+        await_(lambda: has(other), runner)  # everything else goes on
+        await_(lambda: bool(told("is held back")), runner)
+        await_(lambda: row()["high_watermark"] - row()["last_stable_offset"] >= 2, runner)
+        held = row()
+        assert not has(hanging)
+        assert not has(behind)
+        assert f"is held back at offset {held['last_stable_offset']:,} by a transaction" in told("is held back")[0]
+        clients.transaction(hanging, {("orders", 0): 8}, "commitTransaction")  # a new producer ends the old one's
+        await_(lambda: row()["last_stable_offset_since_ms"] is None, runner)
+        await_(lambda: has(behind) and has(hanging), runner)
+    assert (len(told("is held back")), len(told("goes on after"))) == (1, 1)
+    commits = runner.rows("committed_offsets", "group_id", "committed_offset")
+    assert {(hanging, 8), (behind, 6), (other, 7)} <= set(commits)
