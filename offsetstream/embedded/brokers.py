@@ -11,15 +11,14 @@ from confluent_kafka.admin import AdminClient
 from offsetstream.embedded.artifacts import cache_folder
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.guarded import GuardedProcesses
-from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.jvm import SHORT_LIVED, kafka_command
 from offsetstream.embedded.ports import accepts_connections
 from offsetstream.embedded.properties import features
 from offsetstream.errors import EnvironmentNotReadyError
 
-# Small and soon there; two cores are shared with Spark. Most live for a minute: the optimising compiler and G1's helper
-# threads would take half of the processor time of that minute.
-_BROKER_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_FORMAT_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# Small and soon there; two cores are shared with Spark.
+_BROKER_OPTIONS = ("-Xmx512m", *SHORT_LIVED)
+_FORMAT_OPTIONS = ("-Xmx128m", *SHORT_LIVED)
 _START_SECONDS = 90.0  # a machine that is busy with other things still gets there; an idle one needs 3
 _LOOK_SECONDS = 0.05
 _TAIL_LINES = 30

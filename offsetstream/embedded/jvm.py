@@ -7,6 +7,8 @@ from offsetstream.embedded.java import java_executable
 
 # Every Kafka of 2.0 to 4.3 speaks slf4j 1.7; this writes its log to standard error, without a file of settings.
 _LOGGING = "org.slf4j:slf4j-simple:1.7.36"
+# Of a JVM that ends within minutes: the optimising compiler and G1's threads would take half of its processor time.
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",

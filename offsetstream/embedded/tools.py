@@ -4,18 +4,12 @@ import re
 import subprocess
 from collections.abc import Sequence
 
-from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.jvm import SHORT_LIVED, kafka_command
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.errors import ClusterError, UnreachableError
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-_OPTIONS = (
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-)
+_OPTIONS = ("-Xmx256m", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
 def run_tool(

@@ -28,6 +28,7 @@ from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
+from offsetstream.tables.merge import of_partitions
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import rows_per_partition
 from offsetstream.tables.transaction import BatchId
@@ -95,9 +96,8 @@ class Loader:
 
     def unload_gone(self, checkpoint_id: int) -> None:
         """Delete what the state tables have of partitions that the topic has no longer: no broker holds it."""
-        if gone := list(self._book.gone):
-            batch = BatchId(checkpoint_id, -1)
-            only = f"target.offsets_partition IN ({', '.join(map(str, gone))})"
+        if self._book.gone:
+            batch, only = BatchId(checkpoint_id, -1), of_partitions(self._book.gone)
             for name in STATE_TABLES:
                 merge_rows(self._writer.tables, name, load_schema(name).arrow.empty_table(), batch, only=only)
             self._book.unload_gone()
@@ -212,7 +212,7 @@ class Loader:
         if seen.get["others"] or decoded.get["errors"]:
             others = decode(rest, partitions)
             others = others.where(F.col("error").isNotNull() | ~F.col("key_type").isin(*COMMIT_KEY_TYPES))
-            others = with_own_offsets(others).persist(ON_DISK)
+            others.persist(ON_DISK)
             # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
             if self._is_for_driver(others):
                 history.append_small(collect(others), batch)

@@ -57,7 +57,7 @@ class Observer:
         leaders = self._cluster.leaders()
         if leaders.keys() != self._book.rows.keys():
             raise PartitionsChangedError(f"the topic has {len(leaders)} partitions, not {len(self._book.rows)}")
-        led = [number for number in self._book.partitions if leaders.get(number) is not None]
+        led = [number for number in self._book.partitions if leaders[number] is not None]
         self._book.lose_coordinators(set(self._book.partitions) - set(led))
         # A leader that changed meanwhile is not known to be the one of the epoch: the next look will tell.
         ends = {

@@ -76,14 +76,14 @@ class PartitionBook:
 
     def _begin_logs_that_are_back(self) -> None:
         """Give a new log to partitions that were gone, and are there again."""
-        if len(self.gone) == 0 and all(row["load_state"] is None for row in self.rows.values()):
-            return  # a first load, or a book that was lost
+        new = {number: row for number, row in self.rows.items() if row["load_state"] is None}
+        if not new or (len(new) == len(self.rows) and not self.gone):
+            return  # all are known; or it is a first load, or a book that was lost
         events = QueryBuilder().register("events", DeltaTable(self._tables.table(EVENTS)))
         last = events.execute("SELECT offsets_partition, max(log_id) AS log_id FROM events GROUP BY offsets_partition")
         for seen in pa.table(last).to_pylist():
-            row = self.rows.get(seen["offsets_partition"])
-            if row is not None and row["load_state"] is None:
-                row["log_id"] = seen["log_id"] + 1
+            if seen["offsets_partition"] in new:
+                new[seen["offsets_partition"]]["log_id"] = seen["log_id"] + 1
 
     @property
     def partitions(self) -> list[int]:

@@ -24,7 +24,7 @@ from offsetstream.tables.arrow_rows import (
 )
 from offsetstream.tables.derived import DERIVED_TABLES, Rows, cell_of, rows_of_group
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.merge import DELETED
+from offsetstream.tables.merge import DELETED, of_partitions
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId
 
@@ -45,7 +45,7 @@ class SmallState:
 
     def apply(self, decoded: pa.Table, batch: BatchId, *, loaded: Sequence[int] = ()) -> None:
         """Apply decoded records; ``loaded`` names the partitions of which they are everything (see ``State.apply``)."""
-        only = f"target.offsets_partition IN ({', '.join(map(str, loaded))})" if loaded else None
+        only = of_partitions(loaded) if loaded else None
         commits, cells = last_of_cells(_placed(decoded, self._log_ids))
         merge = partial(merge_rows, self._tables, batch=batch, in_log_order=True, only=only)
         columns = {"value_bytes": "value_size", DELETED: "is_tombstone"}

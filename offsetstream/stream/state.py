@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from offsetstream.stream.cells import group_facts, last_of_cell
 from offsetstream.stream.derive import derived_groups
 from offsetstream.stream.positions import number_of
-from offsetstream.tables.merge import DELETED
+from offsetstream.tables.merge import DELETED, of_partitions
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId, in_parallel
 from offsetstream.tables.write import TableWriter
@@ -41,7 +41,7 @@ class State:
         ``loaded`` names the partitions of which ``decoded`` has everything: what it does not name there is deleted,
         and all their groups are derived anew. Without it only the groups that the records touch are.
         """
-        only = f"target.offsets_partition IN ({', '.join(map(str, loaded))})" if loaded else None
+        only = of_partitions(loaded) if loaded else None
         placed = decoded.drop("key", "value", "key_bytes").withColumn("log_id", number_of(self._log_ids, 0))
         commits, cells = (frame.persist() for frame in last_of_cell(placed))
         merge = partial(self._writer.merge, batch=batch, in_log_order=True, only=only)

@@ -6,6 +6,7 @@ write the same application transactions, so that either can repeat what the othe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,11 @@ _NEWER = (
     "(source.log_id > target.log_id OR "
     "(source.log_id = target.log_id AND source.record_offset >= target.record_offset))"
 )
+
+
+def of_partitions(partitions: Iterable[int]) -> str:
+    """Return the condition on the target that a row is of one of the offsets partitions."""
+    return f"target.offsets_partition IN ({', '.join(map(str, partitions))})"
 
 
 @dataclass(frozen=True)

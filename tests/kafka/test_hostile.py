@@ -8,20 +8,18 @@ import io
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from benchmarks.garbage import TOPIC, garbage, produce
+from benchmarks.garbage import garbage, produce
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import create_topics
@@ -33,8 +31,8 @@ from offsetstream.tables.small import read_rows
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner
+from tests.kafka.partition_seven import await_, set_topic_config
 
-SECONDS = 120.0  # no assertion on time: only so that a failing test ends
 BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}
 IDS = (
     "a,b",
@@ -129,23 +127,16 @@ def big_group() -> Iterator[tuple[int, bytes, bytes | None]]:
         yield partition_for(BIG, 50), *encode_record({"type": key_type, "data": key}, {"version": 0, "data": value})
 
 
-def set_cleanup_policy(kafka: EmbeddedKafka, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
-    admin = admin_client(kafka.bootstrap_server)  # without a name it would be closed before it answers
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
 def write_garbage(kafka: EmbeddedKafka, seed: int) -> None:
     small = garbage(GARBAGE, 10, 300, seed)
     produce(kafka.bootstrap_server, ((number % LITTERED, *record) for number, record in enumerate(small)))
     large = garbage(LARGE, LARGE_BYTES, LARGE_BYTES, seed)
     produce(kafka.bootstrap_server, ((7, *record) for record in large), LARGE_BYTES)
     # A compacted topic refuses null keys; it may have some from before it was one.
-    set_cleanup_policy(kafka, "delete")
+    set_topic_config(kafka, cleanup_policy="delete")
     once_taken = retry(retry=retry_if_exception_type(RuntimeError), stop=stop_after_delay(30), wait=wait_fixed(0.2))
     once_taken(lambda: produce(kafka.bootstrap_server, iter([(8, None, b"\0")] * NULL_KEYS)))()
-    set_cleanup_policy(kafka, "compact")
+    set_topic_config(kafka, cleanup_policy="compact")
 
 
 def assert_garbage_is_kept(runner: JobRunner, seeds: int) -> None:
@@ -185,13 +176,6 @@ def test_a_load_comes_to_the_same(
         assert_garbage_is_kept(either, 2)
     for table in ("committed_offsets", "groups", "group_members", "member_assignments", "group_cells"):
         assert loaded.rows(table) == runner.rows(table)
-
-
-def await_(condition: Callable[[], bool], runner: JobRunner) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, runner.said.getvalue()
-        time.sleep(0.1)
 
 
 def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
