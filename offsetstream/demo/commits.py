@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from offsetstream.demo.topics import LEDGER
-from offsetstream.embedded.clients import QUIET, coordinator_is_away
+from offsetstream.embedded.clients import QUIET, close, coordinator_is_away
 
 _AT_ONCE = 8  # each is a short wait for the broker
 _TIMEOUT = 30.0
@@ -36,7 +36,7 @@ def commit_in_transaction(
         else:
             producer.commit_transaction(_TIMEOUT)
     finally:
-        consumer.close()
+        close(consumer)
 
 
 @retry(
@@ -51,7 +51,7 @@ def _commit_one(bootstrap_server: str, group_id: str, offsets: Sequence[TopicPar
         consumer.assign([TopicPartition(place.topic, place.partition) for place in offsets])
         consumer.commit(offsets=list(offsets), asynchronous=False)
     finally:
-        consumer.close()
+        close(consumer)
 
 
 def _consumer(bootstrap_server: str, group_id: str) -> Consumer:

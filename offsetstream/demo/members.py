@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from offsetstream.embedded.clients import QUIET
+from offsetstream.embedded.clients import QUIET, close
 
 _POLL_SECONDS = 0.2
 _BATCH = 500
@@ -75,7 +75,7 @@ class Member:
                 self._read()
                 self._commit()
         finally:
-            self._consumer.close()
+            close(self._consumer)
 
     def _read(self) -> None:
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):

@@ -14,7 +14,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.encode import encode_record
 from offsetstream.demo.topics import create_topics
-from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.clients import admin_client, close
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import OtherClusterError, UnreachableError
@@ -73,7 +73,7 @@ def offsets_in_log(kafka: EmbeddedKafka) -> list[int]:
     found = []
     while (message := consumer.poll(30)) is not None and message.error() is None:
         found.append(message.offset())
-    consumer.close()
+    close(consumer)
     return found
 
 
