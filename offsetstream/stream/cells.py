@@ -9,29 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, GROUP_KEY_TYPES
-from offsetstream.stream.decode import UNDECODABLE_OFFSET, is_commit
-
-
-def last_of_raw_key(raw: DataFrame) -> DataFrame:
-    """Reduce raw records to the last one of each key, before decoding: a load decodes cells, not records.
-
-    Keeps, beside it, the offsets of the key's last value and last tombstone, and the number of its records. A record
-    with an ``undecodable_offset`` (see ``decode.with_undecodable_offset``) stays by itself, and hides none.
-    """
-    keys = [name for name in ("offsets_partition", "key", UNDECODABLE_OFFSET) if name in raw.columns]
-    columns = [name for name in raw.columns if name not in keys]
-    offset, is_tombstone = F.col("record_offset"), F.col("value").isNull()
-    reduced = raw.groupBy(*keys).agg(
-        _last(columns),
-        F.max(F.when(~is_tombstone, offset)).alias("value_offset"),
-        F.max(F.when(is_tombstone, offset)).alias("tombstone_offset"),
-        F.count(F.lit(1)).alias("records"),
-    )
-    return reduced.select("offsets_partition", "key", "last.*", "value_offset", "tombstone_offset", "records")
+from offsetstream.stream.decode import is_commit
 
 
 def with_own_offsets(decoded: DataFrame) -> DataFrame:
-    """Give each decoded record the two columns that :func:`last_of_raw_key` keeps, from itself alone."""
+    """Give each decoded record the two columns that a pass over the log keeps (log_pass.py), from itself alone."""
     return decoded.withColumns(
         {
             "value_offset": F.when(~F.col("is_tombstone"), F.col("record_offset")),

@@ -19,8 +19,6 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 
-UNDECODABLE_OFFSET = "undecodable_offset"
-
 
 def decode(raw: DataFrame, partitions: int) -> DataFrame:
     """Return the raw records with every column of the codec beside ``in_coordinator_partition`` and timestamps.
@@ -41,18 +39,6 @@ def decode(raw: DataFrame, partitions: int) -> DataFrame:
             }
         )
     )
-
-
-def with_undecodable_offset(raw: DataFrame) -> DataFrame:
-    """Give each raw record that cannot be decoded its offset once more, all others null: they stay undecoded."""
-
-    def errors(key: pd.Series, value: pd.Series) -> pd.Series:
-        found: pd.Series = decode_series(key, value)["error"]
-        return found
-
-    error: Any = pandas_udf(errors, returnType="string")  # type: ignore[call-overload]  # as in codec.udf
-    is_bad = error.asNondeterministic()("key", "value").isNotNull()
-    return as_few_tasks(raw).withColumn(UNDECODABLE_OFFSET, F.when(is_bad, F.col("record_offset")))
 
 
 def as_few_tasks(records: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from functools import partial
 
 import pyarrow as pa
@@ -12,10 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.stream.decode import is_commit
+from offsetstream.stream.cells import with_own_offsets
+from offsetstream.stream.decode import decode, is_commit
+from offsetstream.stream.log_pass import COMMITS, CommitHistory, LogPass
 from offsetstream.stream.positions import number_of
+from offsetstream.stream.size import ON_DISK, collect, measure
 from offsetstream.tables.arrow_rows import append_rows, is_null, renamed, side_by_side
 from offsetstream.tables.arrow_rows import number_of as number_of_arrow
+from offsetstream.tables.files import FileWriter, append_files
 from offsetstream.tables.transaction import BatchId, in_parallel
 from offsetstream.tables.write import TableWriter
 
@@ -83,6 +88,22 @@ class History:
         """Append a small batch that the driver holds, as :meth:`append` does."""
         log_ids = decoded.append_column("log_id", number_of_arrow(decoded, self._log_ids, 0))
         side_by_side([partial(self._append_rows, table, log_ids, batch) for table in self._kept])
+
+    def of_commits(self, batch: BatchId) -> CommitHistory:
+        """Return where a pass over the log writes the commits, each that is not there yet."""
+        writer = FileWriter(self._writer.tables, COMMITS, batch, datetime.now(UTC).date())
+        return CommitHistory(writer, dict(self._log_ids), dict(self._written.get(COMMITS, {})))
+
+    def append_passed(self, passed: LogPass, batch: BatchId, partitions: int) -> None:
+        """Append what came of a pass over the log, which wrote the commits to files; ``partitions`` has the topic."""
+        append_files(self._writer.tables, COMMITS, passed.files(), batch)
+        others = with_own_offsets(decode(passed.others(), partitions)).persist(ON_DISK)
+        # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
+        if measure(others).is_small:
+            self.append_small(collect(others), batch)
+        else:
+            self.append(others, batch, RECORD_TABLES[1:])
+        others.unpersist()
 
     def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId) -> None:
         written = number_of_arrow(decoded, self._written.get(table, {}), -1)

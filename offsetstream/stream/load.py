@@ -6,18 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.stream.cells import last_of_raw_key, with_own_offsets
-from offsetstream.stream.decode import as_few_tasks, decode, with_undecodable_offset
+from offsetstream.stream.cells import with_own_offsets
+from offsetstream.stream.decode import decode
 from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.failures import explain_failure
-from offsetstream.stream.history import UNDECODABLE, History
+from offsetstream.stream.history import History
+from offsetstream.stream.log_pass import pass_over
 from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.positions import number_of
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.size import ON_DISK, SMALL_RECORDS, collect, measure
@@ -147,10 +145,7 @@ class Loader:
                 self._apply_small(small, batch, sorted(ends))
                 records = dict(Counter(small["offsets_partition"].to_pylist()))
             else:
-                with self._writer.bulk():
-                    if self._keeps_history:
-                        self._append_history(raw, history, batch)
-                    records = self._apply_state(raw, history, batch, sorted(ends))
+                records = self._load_large(raw, history, batch, sorted(ends))
         self._finish(sorted(ends), records, batch)
         return sum(records.values())
 
@@ -170,55 +165,26 @@ class Loader:
     def _is_for_driver(self, decoded: DataFrame) -> bool:
         return self._writer.state_writes is not StateWrites.SPARK and measure(decoded).is_small
 
-    def _cells(self, raw: DataFrame) -> DataFrame:
-        """Return the last record of each key, decoded; without a history also each record that cannot be decoded."""
-        if self._keeps_history:
-            raw = decodable(self._writer, as_few_tasks(raw), self._book.log_ids)
-        else:
-            raw = with_undecodable_offset(raw)
-        return decode(last_of_raw_key(raw), len(self._book.rows))
+    def _load_large(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, int]:
+        """Load any number of records in one pass over the log; returns how many there are of each partition."""
+        passed = pass_over(raw, history.of_commits(batch) if self._keeps_history else None)
+        passed.rows.persist(ON_DISK)
+        try:
+            with self._writer.bulk():
+                history.append_passed(passed, batch, len(self._book.rows))
+                self._apply_state(passed.cells(), batch, partitions)
+            return passed.records()
+        finally:
+            passed.rows.unpersist()
 
-    def _apply_state(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, int]:
-        """Apply the last record of each cell; returns the number of records of each partition."""
-        cells = self._cells(raw).persist(ON_DISK)
+    def _apply_state(self, raw: DataFrame, batch: BatchId, partitions: list[int]) -> None:
+        cells = decode(raw, len(self._book.rows)).persist(ON_DISK)
         if self._is_for_driver(cells):
-            collected = collect(cells)
-            if not self._keeps_history:
-                history.append_small(collected, batch)
-            self._apply_small(collected, batch, partitions)
+            self._apply_small(collect(cells), batch, partitions)
         else:
-            if not self._keeps_history:
-                history.append(cells, batch)
             state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
             state.apply(cells, batch, loaded=partitions)
-        counted = cells.groupBy("offsets_partition").agg(F.sum("records").alias("records")).collect()
         cells.unpersist()
-        return {row.offsets_partition: row.records for row in counted}
-
-    def _append_history(self, raw: DataFrame, history: History, batch: BatchId) -> None:
-        """Append each record to its table.
-
-        Nearly all are commits, known by the key's first two bytes, and go to their table without a second look; the
-        topic is read once more for the few others: that takes less than keeping what was read.
-        """
-        partitions = len(self._book.rows)
-        is_commit = F.coalesce(F.substring("key", 1, 2).isin(bytes(2), b"\x00\x01"), F.lit(False))
-        seen, decoded = Observation(), Observation()
-        raw_seen = raw.observe(seen, F.count(F.when(~is_commit, True)).alias("others"))
-        commits = decode(raw_seen.where(is_commit), partitions)
-        errors = F.count(F.when(F.col("error").isNotNull(), True)).alias("errors")
-        history.append(commits.observe(decoded, errors), batch, ("offset_commits",))
-        rest = raw.where(~is_commit) if not decoded.get["errors"] else raw
-        if seen.get["others"] or decoded.get["errors"]:
-            others = decode(rest, partitions)
-            others = others.where(F.col("error").isNotNull() | ~F.col("key_type").isin(*COMMIT_KEY_TYPES))
-            others.persist(ON_DISK)
-            # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
-            if self._is_for_driver(others):
-                history.append_small(collect(others), batch)
-            else:
-                history.append(others, batch, ("group_records", UNDECODABLE))
-            others.unpersist()
 
     def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
         groups, offsets = (rows_per_partition(self._writer.tables, table) for table in ("groups", "committed_offsets"))
@@ -226,14 +192,6 @@ class Loader:
             counts = (counted.get(number, 0) for counted in (records, groups, offsets))
             self._book.finish_load(number, *counts)
         self._book.write(batch)
-
-
-def decodable(writer: TableWriter, raw: DataFrame, log_ids: Mapping[int, int]) -> DataFrame:
-    """Leave out raw records that the history has as undecodable: none may hide the one before it of its key."""
-    if writer.is_empty(UNDECODABLE):
-        return raw
-    present = writer.rows(UNDECODABLE).where(F.col("log_id") == number_of(log_ids, 0))
-    return raw.join(present, ["offsets_partition", "record_offset"], "left_anti")
 
 
 def _span(ends: PartitionEnds) -> int:

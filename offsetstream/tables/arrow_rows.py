@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -99,8 +100,14 @@ def from_rows(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Tabl
 
 def timestamps(milliseconds: Iterable[int | None]) -> pa.Array:
     """Return milliseconds since 1970 as timestamps; null for a time that no engine can hold."""
-    held = [ms if ms is not None and FIRST_MS <= ms <= LAST_MS else None for ms in milliseconds]
-    return pa.array(held, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    return timestamps_of(pa.array(milliseconds, pa.int64()))
+
+
+def timestamps_of(milliseconds: pa.Array) -> pa.Array:
+    """Return the same of a column of 64-bit numbers."""
+    is_held = pc.and_(pc.greater_equal(milliseconds, FIRST_MS), pc.less_equal(milliseconds, LAST_MS))
+    held = pc.if_else(is_held, milliseconds, pa.scalar(None, pa.int64()))
+    return held.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
 def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
@@ -112,8 +119,11 @@ def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
 
 def number_of(rows: pa.Table, values: Mapping[int, int], default: int) -> pa.Array:
     """Return, for each row, the value of its offsets partition; ``default`` where there is none."""
-    partitions = rows["offsets_partition"].to_pylist()
-    return pa.array([values.get(partition, default) for partition in partitions], pa.int64())
+    partitions = rows["offsets_partition"].to_numpy()
+    numbers = np.full(max([partitions.max(initial=-1), *values]) + 1, default, np.int64)
+    for partition, number in values.items():
+        numbers[partition] = number
+    return pa.array(numbers[partitions])
 
 
 def renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:

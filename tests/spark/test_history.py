@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from offsetstream.codec import decode_records
 from offsetstream.stream.decode import decode
 from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.stream.log_pass import pass_over
 from offsetstream.stream.size import collect
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows
@@ -23,8 +24,8 @@ from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
-Way = Literal["small", "large"]  # by the driver alone, or by Spark
-both_ways = pytest.mark.parametrize("way", ["small", "large"])
+Way = Literal["small", "large", "pass"]  # by the driver alone, by Spark, or in a pass over the log
+every_way = pytest.mark.parametrize("way", ["small", "large", "pass"])
 LOG_IDS = {0: 0, 1: 3, 2: 1, 3: 0}
 BEFORE = datetime.now(UTC).date()
 
@@ -66,13 +67,18 @@ def append(
     way: Way = "large",
 ) -> None:
     decoded = decode(frame(spark, log), PARTITIONS)
-    if way == "small":
+    if way == "pass":
+        passed = pass_over(frame(spark, log), history.of_commits(batch))
+        passed.rows.persist()
+        history.append_passed(passed, batch, PARTITIONS)
+        passed.rows.unpersist()
+    elif way == "small":
         history.append_small(collect(decoded), batch)
     else:
         history.append(decoded, batch)
 
 
-@both_ways
+@every_way
 def test_a_record_is_appended_once_whatever_is_repeated(
     spark: SparkSession, writer: TableWriter, tables: TablesLocation, way: Way
 ) -> None:
@@ -116,7 +122,7 @@ def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: Spark
     assert ids == {(0, 0): count[0], (1, 3): count[1], (1, 4): count[1], (2, 1): count[2], (3, 0): count[3]}
 
 
-@both_ways
+@every_way
 def test_a_row_says_what_the_record_said(
     spark: SparkSession, writer: TableWriter, tables: TablesLocation, way: Way
 ) -> None:

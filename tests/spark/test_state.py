@@ -14,10 +14,9 @@ from deltalake import DeltaTable
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream import small_state
-from offsetstream.stream.cells import last_of_raw_key, with_own_offsets
+from offsetstream.stream.cells import with_own_offsets
 from offsetstream.stream.decode import decode
-from offsetstream.stream.history import History
-from offsetstream.stream.load import decodable
+from offsetstream.stream.log_pass import pass_over
 from offsetstream.stream.size import collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.state import State
@@ -69,9 +68,8 @@ def load(
     log_ids: Mapping[int, int] = LOGS,
     way: Way = "small",
 ) -> None:
-    raw = frame(writer.spark, records)
-    History(writer, log_ids, {}).append(decode(raw, PARTITIONS), LOAD, ("undecodable_records",))
-    cells = decode(last_of_raw_key(decodable(writer, raw, log_ids)), PARTITIONS).persist()
+    passed = pass_over(frame(writer.spark, records), None)
+    cells = decode(passed.cells(), PARTITIONS).persist()
     if way == "small":
         SmallState(writer.tables, coordinator, log_ids, {}).apply(collect(cells), LOAD, loaded=sorted(partitions))
     else:

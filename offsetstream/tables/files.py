@@ -1,0 +1,111 @@
+"""Rows of a history that Spark's Python workers write as files, and the commit that makes these the table's.
+
+Spark's own write takes each value through rows of the JVM: for millions of commits that would be most of a load's time.
+A file that is never committed, as of a task that failed, is none of the table's; VACUUM removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, RemoveAction
+
+from offsetstream.tables.arrow_rows import conform
+from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import HISTORY_DAY, load_schema
+from offsetstream.tables.small import is_done, transaction
+from offsetstream.tables.transaction import BatchId
+
+_STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id")  # what readers skip files by
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file of rows that is not the table's yet; ``path`` is within the table's folder."""
+
+    path: str
+    day: str
+    size: int
+    statistics: str
+
+
+@dataclass
+class FileWriter:
+    """Writes rows of a history table to one file of a day, which is made with the first of them."""
+
+    tables: TablesLocation
+    name: str
+    batch: BatchId
+    day: date
+    _path: str = ""
+    _file: Any = None
+    _writer: pq.ParquetWriter | None = None
+    _rows: int = 0
+    _ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows, as a row group of their own; they have all columns but the three that say who wrote them."""
+        if not rows.num_rows:
+            return
+        schema = load_schema(self.name)
+        signature = {"checkpoint_id": self.batch.checkpoint_id, "batch_id": self.batch.batch_id, HISTORY_DAY: self.day}
+        for name, value in signature.items():
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+        rows = conform(rows, schema).drop_columns([HISTORY_DAY])
+        if self._writer is None:
+            self._path = f"{HISTORY_DAY}={self.day}/part-{uuid4()}.snappy.parquet"
+            store = pafs.PyFileSystem(DeltaStorageHandler(self.tables.table(self.name)))
+            self._file = store.open_output_stream(self._path)
+            self._writer = pq.ParquetWriter(self._file, rows.schema)
+        self._writer.write_table(rows)
+        self._rows += rows.num_rows
+        for name in _STATISTICS:
+            least, most = pc.min_max(rows[name]).as_py().values()
+            before = self._ranges.get(name, (least, most))
+            self._ranges[name] = (min(least, before[0]), max(most, before[1]))
+
+    def close(self) -> NewFile | None:
+        """Finish the file; None if there were no rows."""
+        if self._writer is None:
+            return None
+        self._writer.close()
+        size = self._file.tell()
+        self._file.close()
+        statistics = {
+            "numRecords": self._rows,
+            "minValues": {name: least for name, (least, _) in self._ranges.items()},
+            "maxValues": {name: most for name, (_, most) in self._ranges.items()},
+            "nullCount": dict.fromkeys(self._ranges, 0),
+        }
+        return NewFile(self._path, str(self.day), size, json.dumps(statistics))
+
+
+@again_on_conflict
+def append_files(tables: TablesLocation, name: str, files: Iterable[NewFile], batch: BatchId) -> None:
+    """Give the files to the history table in one commit, once per batch."""
+    table = DeltaTable(tables.table(name))
+    now = int(time.time() * 1000)
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(new.path, new.size, {HISTORY_DAY: new.day}, now, True, new.statistics) for new in files
+    ]
+    if actions and not is_done(table, name, batch):
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            partition_by=[HISTORY_DAY],
+            commit_properties=transaction(table, name, batch),
+        )
