@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
-from offsetstream.cluster.connection import QUIET, TIMEOUT
-from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.connection import TIMEOUT
+from offsetstream.cluster.consumers import log_consumer
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import UnreachableError
 
@@ -34,7 +33,7 @@ def records_at(
     The offsets must lie within the log. Raises UnreachableError if a partition gives nothing for ``timeout`` seconds.
     """
     found: dict[int, LogRecord | None] = {}
-    with _consumer(bootstrap_server, properties) as consumer:
+    with log_consumer(bootstrap_server, properties) as consumer:
         consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, offset) for partition, offset in places.items()])
         deadline = time.monotonic() + timeout
         while len(found) < len(places):
@@ -48,22 +47,6 @@ def records_at(
             found[partition] = _record(message) if message.offset() == places[partition] else None
             consumer.incremental_unassign([TopicPartition(OFFSETS_TOPIC, partition, OFFSET_INVALID)])
     return found
-
-
-@contextmanager
-def _consumer(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
-    config = {
-        "client.id": "offsetstream",
-        **librdkafka_config(properties),
-        "bootstrap.servers": bootstrap_server,
-        "group.id": "offsetstream",  # never joined; its name begins as Spark's do, so it needs no right of its own
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-    }
-    with closing(Consumer(config, logger=QUIET)) as consumer:
-        yield consumer
 
 
 def _tells(message: Message) -> bool:

@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
+from offsetstream.cluster.consumers import close
 from offsetstream.demo.topics import LEDGER
-from offsetstream.embedded.clients import QUIET, close, coordinator_is_away
+from offsetstream.embedded.clients import QUIET, coordinator_is_away
 
 _AT_ONCE = 8  # each is a short wait for the broker
 _TIMEOUT = 30.0

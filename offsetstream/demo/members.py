@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from offsetstream.embedded.clients import QUIET, close
+from offsetstream.cluster.consumers import close
+from offsetstream.embedded.clients import QUIET
 
 _POLL_SECONDS = 0.2
 _BATCH = 500

@@ -1,10 +1,9 @@
 """confluent-kafka clients for the embedded broker and the demo, that keep librdkafka's own words to themselves."""
 
 import logging
-import threading
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 QUIET = logging.getLogger("offsetstream.embedded.librdkafka")  # a broker that is starting refuses many times
@@ -18,7 +17,6 @@ _AWAY = {
     KafkaError._TIMED_OUT,
     KafkaError._WAIT_COORD,
 }
-_CLOSE_SECONDS = 20.0
 
 
 def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = None) -> AdminClient:
@@ -37,13 +35,3 @@ def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = 
 def coordinator_is_away(error: BaseException | None) -> bool:
     """Return whether the error passes by itself: the group's coordinator starts, loads or moves."""
     return isinstance(error, KafkaException) and error.args[0].code() in _AWAY
-
-
-def close(consumer: Consumer) -> None:
-    """Close a consumer; what does not end is left to the end of the process.
-
-    Where a broker was restarted, librdkafka (2.16) now and then waits without end for a thread of its own.
-    """
-    closing = threading.Thread(target=consumer.close, name="close a consumer", daemon=True)
-    closing.start()
-    closing.join(_CLOSE_SECONDS)

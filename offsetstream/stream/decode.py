@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 
+from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
+from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS, timestamps_of
 
 
 def decode(raw: DataFrame, partitions: int) -> DataFrame:
@@ -41,6 +42,26 @@ def decode(raw: DataFrame, partitions: int) -> DataFrame:
     )
 
 
+def decode_here(raw: pa.Table) -> pa.Table:
+    """Return what :func:`decode` does, but ``in_coordinator_partition``, of raw records that this process holds."""
+    decoded = decode_records(raw["key"], raw["value"])
+    derived = {
+        "commit_timestamp": timestamps_of(decoded["commit_timestamp_ms"]),
+        "expire_timestamp": timestamps_of(decoded["expire_timestamp_ms"]),
+        "key_bytes": raw["key"],
+        "value_size": pc.binary_length(raw["value"]),
+    }
+    columns = (dict(zip(rows.schema.names, rows.columns, strict=True)) for rows in (raw, decoded))
+    return pa.table({name: column for of_one in (*columns, derived) for name, column in of_one.items()})
+
+
+def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, partitions: int) -> pa.Array:
+    """Tell whether each record is where its group's coordinator looks for it; null where there is no group."""
+    groups = group_id.dictionary_encode()
+    home = [None if group is None else partition_for(group, partitions) for group in groups.dictionary.to_pylist()]
+    return pc.equal(pa.array(home, pa.int32()).take(groups.indices), offsets_partition)
+
+
 def as_few_tasks(records: DataFrame) -> DataFrame:
     """Return the records in as many tasks as cores: the topic has 50 partitions, and each Python stage its cost."""
     return records.coalesce(os.cpu_count() or 2)
@@ -60,9 +81,8 @@ def timestamp_of(column: str) -> Column:
 def _udf(partitions: int) -> Callable[..., Column]:
     def decode_batch(offsets_partition: pd.Series, key: pd.Series, value: pd.Series) -> pd.DataFrame:
         frame = decode_series(key, value)
-        groups = pa.array(frame["group_id"]).dictionary_encode()
-        home = [None if group is None else partition_for(group, partitions) for group in groups.dictionary.to_pylist()]
-        inside = pc.equal(pa.array(home, pa.int32()).take(groups.indices), pa.array(offsets_partition, pa.int32()))
+        places = pa.array(offsets_partition, pa.int32())
+        inside = in_coordinator_partition(pa.array(frame["group_id"]), places, partitions)
         return frame.assign(in_coordinator_partition=pd.arrays.ArrowExtensionArray(inside))
 
     decoded_type = StructType(list(DECODED_TYPE.fields)).add("in_coordinator_partition", "boolean")

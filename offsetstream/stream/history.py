@@ -13,11 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.stream.cells import with_own_offsets
-from offsetstream.stream.decode import decode, is_commit
+from offsetstream.stream.decode import is_commit
 from offsetstream.stream.log_pass import COMMITS, CommitHistory, LogPass
 from offsetstream.stream.positions import number_of
-from offsetstream.stream.size import ON_DISK, collect, measure
 from offsetstream.tables.arrow_rows import append_rows, is_null, renamed, side_by_side
 from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.files import FileWriter, append_files
@@ -94,16 +92,15 @@ class History:
         writer = FileWriter(self._writer.tables, COMMITS, batch, datetime.now(UTC).date())
         return CommitHistory(writer, dict(self._log_ids), dict(self._written.get(COMMITS, {})))
 
-    def append_passed(self, passed: LogPass, batch: BatchId, partitions: int) -> None:
-        """Append what came of a pass over the log, which wrote the commits to files; ``partitions`` has the topic."""
-        append_files(self._writer.tables, COMMITS, passed.files(), batch)
-        others = with_own_offsets(decode(passed.others(), partitions)).persist(ON_DISK)
+    def append_passed(self, passed: LogPass, batch: BatchId) -> None:
+        """Append what came of a pass over the log, which wrote the commits to files."""
+        append_files(self._writer.tables, COMMITS, passed.files, batch)
+        others = passed.others
         # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
-        if measure(others).is_small:
-            self.append_small(collect(others), batch)
-        else:
-            self.append(others, batch, RECORD_TABLES[1:])
-        others.unpersist()
+        if others.records and others.is_small:
+            self.append_small(others.decoded.toArrow(), batch)
+        elif others.records:
+            self.append(others.decoded, batch, RECORD_TABLES[1:])
 
     def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId) -> None:
         written = number_of_arrow(decoded, self._written.get(table, {}), -1)

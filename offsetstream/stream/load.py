@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
-from offsetstream.stream.cells import with_own_offsets
-from offsetstream.stream.decode import decode
 from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.history import History
@@ -18,7 +14,6 @@ from offsetstream.stream.log_pass import pass_over
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
-from offsetstream.stream.size import ON_DISK, SMALL_RECORDS, collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
@@ -139,52 +134,23 @@ class Loader:
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
             raw = self._source.read(self._writer.spark, start, stable)
-            small = self._small(raw) if sum(map(_span, filled.values())) <= SMALL_RECORDS else None
-            if small is not None:
-                history.append_small(small, batch)
-                self._apply_small(small, batch, sorted(ends))
-                records = dict(Counter(small["offsets_partition"].to_pylist()))
-            else:
-                records = self._load_large(raw, history, batch, sorted(ends))
+            records = self._pass(raw, history, batch, sorted(ends))
         self._finish(sorted(ends), records, batch)
         return sum(records.values())
 
-    def _small(self, raw: DataFrame) -> pa.Table | None:
-        """Return the decoded records if the driver can hold them, and so write them by itself."""
-        decoded = with_own_offsets(decode(raw, len(self._book.rows))).persist(ON_DISK)
-        try:
-            return collect(decoded) if self._is_for_driver(decoded) else None
-        finally:
-            decoded.unpersist()
-
-    def _apply_small(self, decoded: pa.Table, batch: BatchId, partitions: list[int]) -> None:
-        state = SmallState(self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names)
-        state.apply(decoded, batch, loaded=partitions)
-        self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
-
-    def _is_for_driver(self, decoded: DataFrame) -> bool:
-        return self._writer.state_writes is not StateWrites.SPARK and measure(decoded).is_small
-
-    def _load_large(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, int]:
-        """Load any number of records in one pass over the log; returns how many there are of each partition."""
-        passed = pass_over(raw, history.of_commits(batch) if self._keeps_history else None)
-        passed.rows.persist(ON_DISK)
-        try:
-            with self._writer.bulk():
-                history.append_passed(passed, batch, len(self._book.rows))
-                self._apply_state(passed.cells(), batch, partitions)
-            return passed.records()
-        finally:
-            passed.rows.unpersist()
-
-    def _apply_state(self, raw: DataFrame, batch: BatchId, partitions: list[int]) -> None:
-        cells = decode(raw, len(self._book.rows)).persist(ON_DISK)
-        if self._is_for_driver(cells):
-            self._apply_small(collect(cells), batch, partitions)
-        else:
-            state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
-            state.apply(cells, batch, loaded=partitions)
-        cells.unpersist()
+    def _pass(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, int]:
+        """Load raw records in one pass over the log; returns how many there are of each partition."""
+        commits = history.of_commits(batch) if self._keeps_history else None
+        with pass_over(raw, commits, len(self._book.rows)) as passed, self._writer.bulk():
+            history.append_passed(passed, batch)
+            if passed.cells.is_small and self._writer.state_writes is not StateWrites.SPARK:
+                small = SmallState(self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names)
+                small.apply(passed.cells.decoded.toArrow(), batch, loaded=partitions)
+                self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
+            else:
+                state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
+                state.apply(passed.cells.decoded, batch, loaded=partitions)
+            return passed.records
 
     def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
         groups, offsets = (rows_per_partition(self._writer.tables, table) for table in ("groups", "committed_offsets"))

@@ -6,8 +6,10 @@ What goes on to Spark are as many rows as there are keys, not records, and the f
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,29 +17,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from offsetstream.codec.decoding import decode_records
+from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.stream.decode import as_few_tasks
-from offsetstream.stream.source import RAW_TYPE
-from offsetstream.tables.arrow_rows import number_of, timestamps_of
+from offsetstream.stream.decode import as_few_tasks, decode_here, in_coordinator_partition
+from offsetstream.stream.size import ON_DISK, is_small
+from offsetstream.tables.arrow_rows import number_of
 from offsetstream.tables.files import FileWriter, NewFile
 
 COMMITS = "offset_commits"
-_TYPE = f"{RAW_TYPE}, value_offset BIGINT, tombstone_offset BIGINT, records BIGINT, kind STRING, file STRING"
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
-_KEPT = ("value_offset", "tombstone_offset", "records")
-_KIND, _CELL, _OTHER, _FILE = "kind", "cell", "other", "file"
+_KEPT = ("value_offset", "tombstone_offset")
+_KIND, _CELL, _OTHER, _REPORT = "kind", "cell", "other", "report"
+_TEXTS = ("group_id", "topic", "metadata", "key_json", "value_json", "value_decoded_json", "key_bytes", "value")
+_UTC = pa.timestamp("us", "UTC")
 _SCHEMA = pa.schema(
     [
         ("offsets_partition", pa.int32()),
         ("record_offset", pa.int64()),
-        ("record_timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
+        ("record_timestamp", _UTC),
+        *DECODED_SCHEMA,
+        ("in_coordinator_partition", pa.bool_()),
+        ("commit_timestamp", _UTC),
+        ("expire_timestamp", _UTC),
+        ("key_bytes", pa.binary()),
         ("value", pa.binary()),
+        ("value_size", pa.int32()),
         *((name, pa.int64()) for name in _KEPT),
         (_KIND, pa.string()),
-        (_FILE, pa.string()),
+        (_REPORT, pa.string()),
     ]
 )
 # Of what is kept of each key: reduced again after so many rows, and given on after so many bytes.
@@ -54,114 +63,154 @@ class CommitHistory:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Decoded records of one kind, how many they are, and the bytes of their texts."""
+
+    decoded: DataFrame
+    records: int
+    bytes: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the driver can hold them and write them by itself."""
+        return is_small(self.records, self.bytes)
+
+
+@dataclass(frozen=True)
 class LogPass:
-    """What came of a pass; the frame is persisted by who made it."""
+    """What came of a pass.
 
-    rows: DataFrame
+    ``cells`` is the last record of each key, with ``value_offset`` and ``tombstone_offset`` (of the key's last value
+    and last tombstone). ``others`` are the records that cannot be decoded and, where a history is kept, those that are
+    no commits. ``files`` of history were written, and are to be committed. ``records`` counts by offsets partition.
+    """
 
-    def cells(self) -> DataFrame:
-        """Return the last raw record of each key, with ``value_offset``, ``tombstone_offset`` and ``records``."""
-        return self.rows.where(F.col(_KIND) == _CELL).drop(_KIND, _FILE)
-
-    def others(self) -> DataFrame:
-        """Return the raw records that cannot be decoded and, where a history is kept, those that are no commits."""
-        return self.rows.where(F.col(_KIND) == _OTHER).select(*_RAW)
-
-    def files(self) -> list[NewFile]:
-        """Return the files of history that were written, and are to be committed."""
-        rows = self.rows.where(F.col(_KIND) == _FILE).select(_FILE).collect()
-        return [NewFile(**json.loads(row[_FILE])) for row in rows]
-
-    def records(self) -> dict[int, int]:
-        """Return the number of records of each offsets partition."""
-        counted = self.rows.where(F.col("records") > 0).groupBy("offsets_partition").agg(F.sum("records").alias("n"))
-        return {row["offsets_partition"]: row["n"] for row in counted.collect()}
+    cells: Part
+    others: Part
+    files: list[NewFile]
+    records: dict[int, int]
 
 
-def pass_over(raw: DataFrame, history: CommitHistory | None) -> LogPass:
-    """Return the pass over raw records, which must be in log order; it happens with the first action on it."""
+@contextmanager
+def pass_over(raw: DataFrame, history: CommitHistory | None, partitions: int) -> Iterator[LogPass]:
+    """Pass over raw records, which must be in log order; ``partitions`` has the topic."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return reduce_log(batches, history)
+        return reduce_log(batches, history, partitions)
 
-    return LogPass(as_few_tasks(raw).mapInArrow(work, _TYPE))
+    rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(ON_DISK)
+    try:
+        reports = [json.loads(row[_REPORT]) for row in rows.where(F.col(_KIND) == _REPORT).select(_REPORT).collect()]
+        records: Counter[int] = Counter()
+        for report in reports:
+            records.update({int(number): count for number, count in report["records"].items()})
+        cells, others = (_part(rows, kind, reports) for kind in (_CELL, _OTHER))
+        files = [NewFile(**report["file"]) for report in reports if report["file"] is not None]
+        yield LogPass(cells, others, files, dict(records))
+    finally:
+        rows.unpersist()
 
 
-def reduce_log(batches: Iterable[pa.RecordBatch], history: CommitHistory | None) -> Iterator[pa.RecordBatch]:
-    """Yield what one task makes of its raw records: rows of each kind, as :data:`_TYPE`."""
-    return _Worker(history).work(batches)
+def _part(rows: DataFrame, kind: str, reports: Iterable[Mapping[str, Any]]) -> Part:
+    sizes = [sum(report[what].get(kind, 0) for report in reports) for what in ("rows", "bytes")]
+    return Part(rows.where(F.col(_KIND) == kind).drop(_KIND, _REPORT), *sizes)
 
 
+def reduce_log(
+    batches: Iterable[pa.RecordBatch], history: CommitHistory | None, partitions: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield what one task makes of its raw records: decoded ones of each kind, and last a report."""
+    return _Worker(history, partitions).work(batches)
+
+
+@dataclass
 class _Worker:
     """One task's part of a pass."""
 
-    def __init__(self, history: CommitHistory | None) -> None:
-        self._history = history
-        self._kept: list[pa.Table] = []
+    history: CommitHistory | None
+    partitions: int
+    _kept: list[pa.Table] = field(default_factory=list)
+    _records: Counter[int] = field(default_factory=Counter)
+    _rows: Counter[str] = field(default_factory=Counter)
+    _bytes: Counter[str] = field(default_factory=Counter)
 
     def work(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             raw = pa.Table.from_batches([batch]).select(_RAW)
-            decoded = pa.Table.from_batches([decode_records(raw["key"], raw["value"])])
+            self._count(raw["offsets_partition"])
+            decoded = decode_here(raw)
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
-            other = pc.invert(good if self._history is None else is_commit)
-            if pc.any(other).as_py():
-                counted = pc.cast(pc.invert(good), pa.int64()).filter(other)
-                yield from _rows(raw.filter(other).append_column("records", counted), _OTHER)
-            if self._history is not None:
-                self._write(self._history, _filtered(raw, is_commit), _filtered(decoded, is_commit))
+            yield from self._give(decoded.filter(pc.invert(good if self.history is None else is_commit)), _OTHER)
+            if self.history is not None:
+                _write(self.history, _filtered(decoded, is_commit))
             self._keep(_filtered(raw, good))
             if sum(part.nbytes for part in self._kept) > _MOST_BYTES:
-                yield from self._cells()
-        yield from self._cells()
-        if self._history is not None and (new := self._history.writer.close()) is not None:
-            yield from _rows(pa.table({_FILE: [json.dumps(asdict(new))]}), _FILE)
+                yield from self._give_cells()
+        yield from self._give_cells()
+        yield self._report()
 
-    def _write(self, history: CommitHistory, raw: pa.Table, decoded: pa.Table) -> None:
-        columns = {name: raw[name] for name in ("offsets_partition", "record_offset", "record_timestamp")}
-        columns |= {name: decoded[name] for name in decoded.column_names if name not in columns}
-        columns |= {
-            "log_id": number_of(raw, history.log_ids, 0),
-            "key_version": decoded["key_type"],
-            "value_bytes": pc.binary_length(raw["value"]),
-            "commit_timestamp": timestamps_of(decoded["commit_timestamp_ms"]),
-            "expire_timestamp": timestamps_of(decoded["expire_timestamp_ms"]),
-        }
-        rows = pa.table(columns)
-        if history.written:
-            rows = rows.filter(pc.greater(raw["record_offset"], number_of(raw, history.written, -1)))
-        history.writer.write(rows)
+    def _count(self, partitions: pa.ChunkedArray) -> None:
+        counted = partitions.value_counts()
+        self._records.update(dict(zip(*(counted.field(at).to_pylist() for at in (0, 1)), strict=True)))
 
     def _keep(self, raw: pa.Table) -> None:
-        if not raw.num_rows:
-            return
-        is_tombstone, offset, none = pc.is_null(raw["value"]), raw["record_offset"], pa.scalar(None, pa.int64())
-        own = {
-            "value_offset": pc.if_else(is_tombstone, none, offset),
-            "tombstone_offset": pc.if_else(is_tombstone, offset, none),
-            "records": pa.repeat(pa.scalar(1, pa.int64()), raw.num_rows),
-        }
-        for name, column in own.items():
-            raw = raw.append_column(name, column)
-        self._kept.append(_last_of_keys(raw))
+        if raw.num_rows:
+            self._kept.append(_last_of_keys(_with_own_offsets(raw)))
         if sum(part.num_rows for part in self._kept) > _MOST_ROWS:
             self._kept = [_last_of_keys(pa.concat_tables(self._kept))]
 
-    def _cells(self) -> Iterator[pa.RecordBatch]:
+    def _give_cells(self) -> Iterator[pa.RecordBatch]:
         if self._kept:
-            yield from _rows(_last_of_keys(pa.concat_tables(self._kept)), _CELL)
+            yield from self._give(decode_here(_last_of_keys(pa.concat_tables(self._kept))), _CELL)
             self._kept.clear()
+
+    def _give(self, decoded: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
+        if not decoded.num_rows:
+            return
+        columns = {name: decoded[name] for name in decoded.column_names}
+        groups = decoded["group_id"].combine_chunks()
+        columns["in_coordinator_partition"] = in_coordinator_partition(
+            groups, decoded["offsets_partition"].combine_chunks(), self.partitions
+        )
+        is_good = pc.is_null(decoded["error"])
+        for name in ("key_bytes", "value"):  # of those alone that cannot be decoded
+            columns[name] = pc.if_else(is_good, pa.scalar(None, pa.binary()), decoded[name])
+        rows = _rows(pa.table(columns), kind)
+        self._rows[kind] += rows.num_rows
+        self._bytes[kind] += sum(rows[name].nbytes for name in _TEXTS)
+        yield from rows.to_batches()
+
+    def _report(self) -> pa.RecordBatch:
+        new = self.history and self.history.writer.close()
+        counts = {"records": self._records, "rows": self._rows, "bytes": self._bytes}
+        report = json.dumps({**counts, "file": new and asdict(new)})
+        return _rows(pa.table({_REPORT: [report]}), _REPORT).to_batches()[0]
+
+
+def _write(history: CommitHistory, commits: pa.Table) -> None:
+    columns = {name: commits[name] for name in commits.column_names}
+    columns |= {"key_version": commits["key_type"], "value_bytes": commits["value_size"]}
+    rows = pa.table(columns | {"log_id": number_of(commits, history.log_ids, 0)})
+    if history.written:
+        rows = rows.filter(pc.greater(rows["record_offset"], number_of(rows, history.written, -1)))
+    history.writer.write(rows)
+
+
+def _with_own_offsets(raw: pa.Table) -> pa.Table:
+    is_tombstone, offset, none = pc.is_null(raw["value"]), raw["record_offset"], pa.scalar(None, pa.int64())
+    raw = raw.append_column("value_offset", pc.if_else(is_tombstone, none, offset))
+    return raw.append_column("tombstone_offset", pc.if_else(is_tombstone, offset, none))
 
 
 def _last_of_keys(rows: pa.Table) -> pa.Table:
     """Reduce rows in log order to the last of each key."""
     numbered = rows.select(["offsets_partition", "key", *_KEPT]).append_column("at", pa.array(np.arange(rows.num_rows)))
-    kept = [("value_offset", "max"), ("tombstone_offset", "max"), ("records", "sum")]
-    found = numbered.group_by(["offsets_partition", "key"], use_threads=False).aggregate([("at", "max"), *kept])
+    found = numbered.group_by(["offsets_partition", "key"], use_threads=False)
+    found = found.aggregate([(name, "max") for name in ("at", *_KEPT)])
     last = rows.select(_RAW).take(found["at_max"])
-    for name, how in kept:
-        last = last.append_column(name, found[f"{name}_{how}"])
+    for name in _KEPT:
+        last = last.append_column(name, found[f"{name}_max"])
     return last
 
 
@@ -169,10 +218,10 @@ def _filtered(rows: pa.Table, where: Any) -> pa.Table:
     return rows if pc.all(where).as_py() else rows.filter(where)
 
 
-def _rows(rows: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
+def _rows(rows: pa.Table, kind: str) -> pa.Table:
     columns = [
         rows[name].cast(type_) if name in rows.column_names else pa.nulls(rows.num_rows, type_)
         for name, type_ in zip(_SCHEMA.names, _SCHEMA.types, strict=True)
     ]
     columns[_SCHEMA.get_field_index(_KIND)] = pa.repeat(pa.scalar(kind), rows.num_rows)
-    yield from pa.table(columns, schema=_SCHEMA).to_batches()
+    return pa.table(columns, schema=_SCHEMA)

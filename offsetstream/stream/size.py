@@ -35,7 +35,12 @@ class BatchSize:
     @property
     def is_small(self) -> bool:
         """Whether the driver can hold the batch and write it by itself."""
-        return sum(self.records.values()) <= SMALL_RECORDS and self.bytes <= SMALL_BYTES
+        return is_small(sum(self.records.values()), self.bytes)
+
+
+def is_small(records: int, size: int) -> bool:
+    """Tell whether the driver can hold so many decoded records of so many bytes."""
+    return records <= SMALL_RECORDS and size <= SMALL_BYTES
 
 
 def measure(decoded: DataFrame) -> BatchSize:

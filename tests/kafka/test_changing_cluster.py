@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 from benchmarks.garbage import produce
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.consumers import close
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.encode import encode_record
 from offsetstream.demo.topics import create_topics
-from offsetstream.embedded.clients import admin_client, close
+from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import OtherClusterError, UnreachableError

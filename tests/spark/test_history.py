@@ -68,10 +68,8 @@ def append(
 ) -> None:
     decoded = decode(frame(spark, log), PARTITIONS)
     if way == "pass":
-        passed = pass_over(frame(spark, log), history.of_commits(batch))
-        passed.rows.persist()
-        history.append_passed(passed, batch, PARTITIONS)
-        passed.rows.unpersist()
+        with pass_over(frame(spark, log), history.of_commits(batch), PARTITIONS) as passed:
+            history.append_passed(passed, batch)
     elif way == "small":
         history.append_small(collect(decoded), batch)
     else:

@@ -68,13 +68,12 @@ def load(
     log_ids: Mapping[int, int] = LOGS,
     way: Way = "small",
 ) -> None:
-    passed = pass_over(frame(writer.spark, records), None)
-    cells = decode(passed.cells(), PARTITIONS).persist()
-    if way == "small":
-        SmallState(writer.tables, coordinator, log_ids, {}).apply(collect(cells), LOAD, loaded=sorted(partitions))
-    else:
-        State(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
-    cells.unpersist()
+    with pass_over(frame(writer.spark, records), None, PARTITIONS) as passed:
+        cells = passed.cells.decoded
+        if way == "small":
+            SmallState(writer.tables, coordinator, log_ids, {}).apply(cells.toArrow(), LOAD, loaded=sorted(partitions))
+        else:
+            State(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
 
 
 def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batch: BatchId, way: Way) -> None:

@@ -14,6 +14,8 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
+from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream import log_pass
 from offsetstream.stream.log_pass import COMMITS, CommitHistory, reduce_log
 from offsetstream.tables.create import create_tables
@@ -21,10 +23,11 @@ from offsetstream.tables.files import FileWriter, NewFile, append_files
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.spark.log import RAW, Record, random_log
+from tests.spark.log import PARTITIONS, RAW, Record, random_log
 
 DAY = date(2026, 1, 2)
 LOG_IDS = {1: 3}
+OFFSETS = ("record_offset", "value_offset", "tombstone_offset")
 
 
 def batches(log: Iterable[Record], cuts: Iterable[int]) -> list[pa.RecordBatch]:
@@ -50,46 +53,68 @@ def is_commit(record: Record) -> bool:
     return bool(record.key_json) and record.key_type in {0, 1}
 
 
-def expected_cells(log: Iterable[Record]) -> dict[tuple[int, bytes | None], tuple[Any, ...]]:
-    found: dict[tuple[int, bytes | None], tuple[Any, ...]] = {}
-    for record in log:
+def expected_cells(log: Iterable[Record]) -> dict[tuple[int, bytes | None], dict[str, Any]]:
+    found: dict[tuple[int, bytes | None], dict[str, Any]] = {}
+    log = list(log)
+    whole = decode_records([record.key for record in log], [record.value for record in log]).to_pylist()
+    for record, decoded in zip(log, whole, strict=True):
         if record.key_json:
-            _, _, values, tombstones, count = found.get(
-                (record.offsets_partition, record.key), (None, None, None, None, 0)
-            )
-            if record.value is None:
-                tombstones = record.record_offset
-            else:
-                values = record.record_offset
-            now = (record.record_offset, record.value, values, tombstones, count + 1)
-            found[record.offsets_partition, record.key] = now
+            cell = found.setdefault((record.offsets_partition, record.key), dict.fromkeys(OFFSETS))
+            cell["value_offset" if record.value is not None else "tombstone_offset"] = record.record_offset
+            cell["record_offset"] = record.record_offset
+            home = partition_for(decoded["group_id"], PARTITIONS)
+            cell |= decoded | {"in_coordinator_partition": home == record.offsets_partition}
+            found[record.offsets_partition, record.key] = cell
+    return found
+
+
+def by_key(log: Iterable[Record], cells: Iterable[dict[str, Any]]) -> dict[tuple[int, bytes | None], dict[str, Any]]:
+    keys = {(record.offsets_partition, record.record_offset): record.key for record in log}
+    found = {}
+    for row in cells:
+        place = (row["offsets_partition"], row["record_offset"])
+        columns = (*OFFSETS, *DECODED_SCHEMA.names, "in_coordinator_partition")
+        found[place[0], keys[place]] = {name: row[name] for name in columns}
+    return found  # the later one wins
+
+
+def report(passed: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+    (row,) = of_kind(passed, "report")
+    found: dict[str, Any] = json.loads(row["report"])
     return found
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 10_000), max_size=5))
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_the_last_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
     log = random_log(seed, 20)
-    cells = of_kind(reduce_log(batches(log, cuts), None), "cell")
-    found = {
-        (row["offsets_partition"], row["key"]): tuple(
-            row[name] for name in ("record_offset", "value", "value_offset", "tombstone_offset", "records")
-        )
-        for row in cells
-    }
+    passed = list(reduce_log(batches(log, cuts), None, PARTITIONS))
+    cells, others = of_kind(passed, "cell"), of_kind(passed, "other")
+    found = by_key(log, cells)
     assert len(cells) == len(found)
     assert found == expected_cells(log)
+    of_partitions = Counter(str(record.offsets_partition) for record in log)
+    rows = {kind: len(rows) for kind, rows in {"cell": cells, "other": others}.items() if rows}
+    assert {name: report(passed)[name] for name in ("records", "rows")} == {"records": of_partitions, "rows": rows}
 
 
 @pytest.mark.parametrize("limit", ["_MOST_ROWS", "_MOST_BYTES"])
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(log_pass, limit, 1)
     log = random_log(5, 30)
-    cells = of_kind(reduce_log(batches(log, range(0, 500, 10)), None), "cell")
-    assert sum(row["records"] for row in cells) == sum(bool(record.key_json) for record in log)
-    last = {(row["offsets_partition"], row["key"]): row["record_offset"] for row in cells}  # the later one wins
-    assert last == {key: cell[0] for key, cell in expected_cells(log).items()}
+    cells = of_kind(reduce_log(batches(log, range(0, 500, 10)), None, PARTITIONS), "cell")
+    last = {key: cell["record_offset"] for key, cell in by_key(log, cells).items()}
+    assert last == {key: cell["record_offset"] for key, cell in expected_cells(log).items()}
     assert (len(cells) > len(last)) is (limit == "_MOST_BYTES")
+
+
+def test_bytes_are_those_of_the_texts() -> None:
+    log = random_log(5, 30)
+    passed = list(reduce_log(batches(log, [7]), None, PARTITIONS))
+    for kind, size in report(passed)["bytes"].items():
+        rows = of_kind(passed, kind)
+        least = sum(len(row[name] or "") for row in rows for name in ("group_id", "key_json", "value_json", "value"))
+        assert least < size < 4 * least + 200 * len(rows)
 
 
 @pytest.fixture
@@ -104,7 +129,8 @@ def history(tables: TablesLocation, batch: BatchId, written: dict[int, int]) -> 
 
 
 def files(passed: Iterable[pa.RecordBatch]) -> list[NewFile]:
-    return [NewFile(**json.loads(row["file"])) for row in of_kind(passed, "file")]
+    file = report(passed)["file"]
+    return [] if file is None else [NewFile(**file)]
 
 
 def places(tables: TablesLocation) -> Counter[tuple[int, int, int]]:
@@ -115,10 +141,9 @@ def places(tables: TablesLocation) -> Counter[tuple[int, int, int]]:
 @pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
 def test_each_commit_that_is_new_is_in_a_file_and_all_others_go_on(tables: TablesLocation, cuts: Iterable[int]) -> None:
     log = random_log(2, 25)
-    passed = list(reduce_log(batches(log, cuts), history(tables, BatchId(1, 0), {2: 30})))
+    passed = list(reduce_log(batches(log, cuts), history(tables, BatchId(1, 0), {2: 30}), PARTITIONS))
     others = Counter((row["offsets_partition"], row["record_offset"]) for row in of_kind(passed, "other"))
     assert others == Counter((r.offsets_partition, r.record_offset) for r in log if not is_commit(r))
-    assert sum(row["records"] for row in of_kind(passed, "other")) == sum(not record.key_json for record in log)
     append_files(tables, COMMITS, files(passed), BatchId(1, 0))
     append_files(tables, COMMITS, files(passed), BatchId(1, 0))  # the same batch again
     assert places(tables) == Counter(
@@ -130,7 +155,7 @@ def test_each_commit_that_is_new_is_in_a_file_and_all_others_go_on(tables: Table
 
 def test_a_file_says_what_readers_skip_it_by(tables: TablesLocation) -> None:
     log = [record for record in random_log(2, 25) if is_commit(record)]
-    passed = list(reduce_log(batches(log, [7]), history(tables, BatchId(4, 9), {})))
+    passed = list(reduce_log(batches(log, [7]), history(tables, BatchId(4, 9), {}), PARTITIONS))
     append_files(tables, COMMITS, files(passed), BatchId(4, 9))
     (added,) = pa.table(DeltaTable(tables.table(COMMITS)).get_add_actions(flatten=True)).to_pylist()
     offsets = [record.record_offset for record in log]
@@ -143,7 +168,7 @@ def test_a_file_says_what_readers_skip_it_by(tables: TablesLocation) -> None:
 
 def test_without_commits_there_is_no_file(tables: TablesLocation) -> None:
     log = [record for record in random_log(2, 25) if not is_commit(record)]
-    assert files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}))) == []
-    assert files(reduce_log([], history(tables, BatchId(1, 0), {}))) == []
+    assert files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
+    assert files(reduce_log([], history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
     append_files(tables, COMMITS, [], BatchId(1, 0))
     assert DeltaTable(tables.table(COMMITS)).version() == 0
