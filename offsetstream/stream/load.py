@@ -28,7 +28,7 @@ from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 
 MAX_OFFSETS_AT_ONCE = 5_000_000
-_MORE_AT_ONCE = 4  # times as many offsets as before, where these were mostly gaps
+_MORE_AT_ONCE = 10  # times as many offsets as before, where these were mostly gaps
 
 
 class Loader:

@@ -21,8 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
+from offsetstream.stream import size
 from offsetstream.stream.decode import as_few_tasks, decode_here, in_coordinator_partition
-from offsetstream.stream.size import ON_DISK, is_small
 from offsetstream.tables.arrow_rows import number_of
 from offsetstream.tables.files import FileWriter, NewFile
 
@@ -73,7 +73,7 @@ class Part:
     @property
     def is_small(self) -> bool:
         """Whether the driver can hold them and write them by itself."""
-        return is_small(self.records, self.bytes)
+        return self.records <= size.SMALL_LOAD and self.bytes <= size.SMALL_BYTES
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def pass_over(raw: DataFrame, history: CommitHistory | None, partitions: int) ->
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return reduce_log(batches, history, partitions)
 
-    rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(ON_DISK)
+    rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(size.ON_DISK)
     try:
         reports = [json.loads(row[_REPORT]) for row in rows.where(F.col(_KIND) == _REPORT).select(_REPORT).collect()]
         records: Counter[int] = Counter()

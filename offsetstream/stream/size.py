@@ -17,6 +17,7 @@ from offsetstream.stream.decode import is_commit
 # Where decoded records wait that are used more than once: with their raw bytes they may be megabytes each.
 ON_DISK = StorageLevel.DISK_ONLY
 SMALL_RECORDS = 200_000
+SMALL_LOAD = 600_000  # of what a load leaves of the log: rare, and Spark takes twice as long and more memory
 SMALL_BYTES = 64 << 20  # of keys, values and their JSON
 
 
@@ -35,12 +36,7 @@ class BatchSize:
     @property
     def is_small(self) -> bool:
         """Whether the driver can hold the batch and write it by itself."""
-        return is_small(sum(self.records.values()), self.bytes)
-
-
-def is_small(records: int, size: int) -> bool:
-    """Tell whether the driver can hold so many decoded records of so many bytes."""
-    return records <= SMALL_RECORDS and size <= SMALL_BYTES
+        return sum(self.records.values()) <= SMALL_RECORDS and self.bytes <= SMALL_BYTES
 
 
 def measure(decoded: DataFrame) -> BatchSize:

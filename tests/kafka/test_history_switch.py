@@ -61,7 +61,8 @@ def records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> GroupsRecords:
     if request.param == "large":
-        monkeypatch.setattr(size, "SMALL_RECORDS", 0)  # Spark writes what else the driver would
+        monkeypatch.setattr(size, "SMALL_RECORDS", 0)
+        monkeypatch.setattr(size, "SMALL_LOAD", 0)  # Spark writes what else the driver would
     create_topics(admin_client(own_kafka.bootstrap_server))
     commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})  # makes the topic
     runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
