@@ -23,7 +23,7 @@ from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream import size
 from offsetstream.stream.decode import as_few_tasks, decode_here, in_coordinator_partition
-from offsetstream.tables.arrow_rows import number_of
+from offsetstream.tables.arrow_rows import number_of, renamed
 from offsetstream.tables.files import FileWriter, NewFile
 
 COMMITS = "offset_commits"
@@ -189,9 +189,8 @@ class _Worker:
 
 
 def _write(history: CommitHistory, commits: pa.Table) -> None:
-    columns = {name: commits[name] for name in commits.column_names}
-    columns |= {"key_version": commits["key_type"], "value_bytes": commits["value_size"]}
-    rows = pa.table(columns | {"log_id": number_of(commits, history.log_ids, 0)})
+    rows = renamed(commits, {"key_version": "key_type", "value_bytes": "value_size"})
+    rows = rows.append_column("log_id", number_of(commits, history.log_ids, 0))
     if history.written:
         rows = rows.filter(pc.greater(rows["record_offset"], number_of(rows, history.written, -1)))
     history.writer.write(rows)

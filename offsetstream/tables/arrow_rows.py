@@ -32,12 +32,7 @@ def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchI
     table = DeltaTable(tables.table(name))
     if not rows.num_rows or is_done(table, name, batch):
         return
-    signature = {
-        "checkpoint_id": batch.checkpoint_id,
-        "batch_id": batch.batch_id,
-        "written_day": datetime.now(UTC).date(),
-    }
-    signed = with_constants(rows, signature)
+    signed = with_constants(rows, batch.signature(datetime.now(UTC).date()))
     write_deltalake(
         table, conform(signed, load_schema(name)), mode="append", commit_properties=transaction(table, name, batch)
     )

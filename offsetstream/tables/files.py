@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 
-from offsetstream.tables.arrow_rows import conform
+from offsetstream.tables.arrow_rows import conform, with_constants
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
@@ -61,10 +61,7 @@ class FileWriter:
         if not rows.num_rows:
             return
         schema = load_schema(self.name)
-        signature = {"checkpoint_id": self.batch.checkpoint_id, "batch_id": self.batch.batch_id, HISTORY_DAY: self.day}
-        for name, value in signature.items():
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
-        rows = conform(rows, schema).drop_columns([HISTORY_DAY])
+        rows = conform(with_constants(rows, self.batch.signature(self.day)), schema).drop_columns([HISTORY_DAY])
         if self._writer is None:
             self._path = f"{HISTORY_DAY}={self.day}/part-{uuid4()}.snappy.parquet"
             store = pafs.PyFileSystem(DeltaStorageHandler(self.tables.table(self.name)))

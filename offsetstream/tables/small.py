@@ -63,11 +63,7 @@ def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: B
     table, key = DeltaTable(tables.table(name)), load_schema(name).key
     if not batch.is_load and is_done(table, name, BatchId(batch.checkpoint_id, batch.batch_id + 1)):
         return  # an older job's
-    signature = {
-        "checkpoint_id": batch.checkpoint_id,
-        "batch_id": batch.batch_id,
-        "written_day": datetime.now(UTC).date(),
-    }
+    signature = batch.signature(datetime.now(UTC).date())
     same = " AND ".join(f"(target.{column} IS NOT DISTINCT FROM source.{column})" for column in key)
     source = _arrow(name, [{**row, **signature} for row in rows])
     merge = table.merge(

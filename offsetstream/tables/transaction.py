@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
+
+from offsetstream.tables.schema import HISTORY_DAY
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -34,6 +38,10 @@ class BatchId:
     def is_load(self) -> bool:
         """Whether this is a load, not a batch of the stream."""
         return self.batch_id < 0
+
+    def signature(self, day: date) -> dict[str, Any]:
+        """Return the columns of a history's row that say who wrote it, and on which day."""
+        return {"checkpoint_id": self.checkpoint_id, "batch_id": self.batch_id, HISTORY_DAY: day}
 
 
 def app_id(table: str) -> str:

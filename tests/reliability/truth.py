@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from deltalake import DeltaTable
 
+from offsetstream.cluster.consumers import close
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET
@@ -49,7 +50,7 @@ def read_topic(bootstrap_server: str) -> tuple[Records, dict[int, int]]:
             ends.pop(message.partition(), None)
             record = LogRecord(message.offset(), message.timestamp()[1], message.key(), message.value())
             found[message.partition()].append(record)
-    consumer.close()
+    close(consumer)
     return dict(found), ends
 
 

@@ -50,7 +50,7 @@ class Record:
         return number
 
 
-def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
+def raw_rows(records: Iterable[Record]) -> pa.Table:
     """The records as the Kafka source gives them to the job."""
     rows = [
         {
@@ -62,7 +62,12 @@ def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
         }
         for record in records
     ]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=RAW))
+    return pa.Table.from_pylist(rows, schema=RAW)
+
+
+def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
+    """The same, in Spark."""
+    return spark.createDataFrame(raw_rows(records))
 
 
 def random_log(seed: int, steps: int) -> list[Record]:

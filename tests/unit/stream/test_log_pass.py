@@ -23,7 +23,7 @@ from offsetstream.tables.files import FileWriter, NewFile, append_files
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.spark.log import PARTITIONS, RAW, Record, random_log
+from tests.spark.log import PARTITIONS, Record, random_log, raw_rows
 
 DAY = date(2026, 1, 2)
 LOG_IDS = {1: 3}
@@ -31,18 +31,9 @@ OFFSETS = ("record_offset", "value_offset", "tombstone_offset")
 
 
 def batches(log: Iterable[Record], cuts: Iterable[int]) -> list[pa.RecordBatch]:
-    rows = [
-        {
-            "offsets_partition": record.offsets_partition,
-            "record_offset": record.record_offset,
-            "record_timestamp": record.timestamp_ms * 1000,
-            "key": record.key,
-            "value": record.value,
-        }
-        for record in log
-    ]
+    rows = raw_rows(log)
     ends = sorted({0, len(rows), *(cut % (len(rows) + 1) for cut in cuts)})
-    return [pa.RecordBatch.from_pylist(rows[a:b], schema=RAW) for a, b in pairwise(ends)]
+    return [batch for a, b in pairwise(ends) for batch in rows.slice(a, b - a).to_batches()]
 
 
 def of_kind(passed: Iterable[pa.RecordBatch], kind: str) -> list[dict[str, Any]]:
