@@ -51,6 +51,10 @@ class IllegalStateError(ReplayError):
     """Kafka's IllegalStateException: what was asked for does not fit the state of the group or the transaction."""
 
 
+class UnreadableRecordError(OffsetstreamError):
+    """A record of the topic that Spark's Kafka source cannot read."""
+
+
 class LineError(OffsetstreamError):
     """A line of a file of records is none."""
 

@@ -41,6 +41,15 @@ class PartitionEnds:
 
 
 @dataclass(frozen=True)
+class RecordPlace:
+    """Where a record of the topic is, and its timestamp in milliseconds since 1970."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
 class TopicSeen:
     """A topic as the cluster has it now; ``topic_id`` in Kafka's 22 characters."""
 
@@ -157,6 +166,13 @@ class Cluster(Connection):
             for key in asked
             for number in (key[1],)
         }
+
+    def latest_record(self, topic: str = OFFSETS_TOPIC) -> RecordPlace:
+        """Return the record of the topic that has the greatest timestamp."""
+        asked = [(topic, number) for number in self.topic_partitions(topic)]
+        found = self._list_offsets(asked, OffsetSpec.max_timestamp(), IsolationLevel.READ_UNCOMMITTED)
+        (_, number), latest = max(found.items(), key=lambda each: each[1].timestamp)
+        return RecordPlace(number, latest.offset, latest.timestamp)
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """Return the end offset (high watermark) of each topic partition; one that does not exist is left out.

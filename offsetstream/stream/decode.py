@@ -18,7 +18,7 @@ from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS, timestamps_of
+from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS, held, timestamps_of
 
 
 def decode(raw: DataFrame, partitions: int) -> DataFrame:
@@ -33,6 +33,8 @@ def decode(raw: DataFrame, partitions: int) -> DataFrame:
         .drop("decoded")
         .withColumns(
             {
+                # A producer may give a record any time (message.timestamp.after.max.ms).
+                "record_timestamp": F.when(_is_held(F.unix_millis("record_timestamp")), F.col("record_timestamp")),
                 "commit_timestamp": timestamp_of("commit_timestamp_ms"),
                 "expire_timestamp": timestamp_of("expire_timestamp_ms"),
                 "key_bytes": F.col("key"),
@@ -46,6 +48,7 @@ def decode_here(raw: pa.Table) -> pa.Table:
     """Return what :func:`decode` does, but ``in_coordinator_partition``, of raw records that this process holds."""
     decoded = decode_records(raw["key"], raw["value"])
     derived = {
+        "record_timestamp": held(raw["record_timestamp"]),
         "commit_timestamp": timestamps_of(decoded["commit_timestamp_ms"]),
         "expire_timestamp": timestamps_of(decoded["expire_timestamp_ms"]),
         "key_bytes": raw["key"],
@@ -74,8 +77,11 @@ def is_commit() -> Column:
 
 def timestamp_of(column: str) -> Column:
     """Return the milliseconds of the column as a timestamp; null for a time that no engine can hold."""
-    held = F.col(column).between(F.lit(FIRST_MS), F.lit(LAST_MS))
-    return F.when(held, F.timestamp_millis(F.col(column)))
+    return F.when(_is_held(F.col(column)), F.timestamp_millis(F.col(column)))
+
+
+def _is_held(milliseconds: Column) -> Column:
+    return milliseconds.between(F.lit(FIRST_MS), F.lit(LAST_MS))
 
 
 def _udf(partitions: int) -> Callable[..., Column]:

@@ -12,13 +12,14 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.rights import OWN_GROUPS, READ_OFFSETS, Right
+from offsetstream.cluster.rights import OFFSETS_TOPIC, OWN_GROUPS, READ_OFFSETS, Right
 from offsetstream.errors import (
     EnvironmentNotReadyError,
     OffsetstreamError,
     SparkEndedError,
     UnauthorisedError,
     UnreachableError,
+    UnreadableRecordError,
 )
 
 _RIGHTS = {
@@ -30,6 +31,7 @@ _RIGHTS = {
 }
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _MORE_MEMORY = "Spark has not enough memory: give it more by --conf spark.driver.memory=4g (2g unless said otherwise)"
+_NO_TIME = "java.lang.ArithmeticException: long overflow"  # of milliseconds that are to become microseconds
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
 _REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
 # Kafka's, and ours where it comes from within a batch.
@@ -45,6 +47,8 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         text = str(error)
         if _OUT_OF_MEMORY in text:
             raise EnvironmentNotReadyError(_MORE_MEMORY) from error
+        if _NO_TIME in text:
+            raise _unreadable(cluster) from error
         for name, right in _RIGHTS.items():
             if name in text:
                 raise cluster.lacks([right]) from error
@@ -56,6 +60,16 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         if any(name in text for name in _UNREACHABLE):
             raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
         raise
+
+
+def _unreadable(cluster: Cluster) -> UnreadableRecordError:
+    record = cluster.latest_record()
+    return UnreadableRecordError(
+        f"the record at offset {record.offset} of partition {record.partition} of {OFFSETS_TOPIC} has the timestamp "
+        f"{record.timestamp_ms} ms, which Spark cannot read (it can until the year 294247). Have a new record written "
+        "with its key (a commit, or the deletion of the group): compaction then removes it. The topic's "
+        "message.timestamp.after.max.ms keeps others away"
+    )
 
 
 def _is_login(text: str) -> bool:

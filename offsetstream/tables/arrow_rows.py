@@ -23,6 +23,7 @@ GroupKey = tuple[int, str]  # offsets partition and group id
 _IN_A_CONDITION = 500  # groups; of more the rows are read and then looked through
 # What a timestamp may be in every engine that reads Delta: the years 1 to 9999, in milliseconds since 1970.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+_UTC = pa.timestamp("us", "UTC")
 
 
 # delta-rs (1.6) takes an append for a reader of the whole table: it loses to whoever deletes a row of it.
@@ -100,9 +101,17 @@ def timestamps(milliseconds: Iterable[int | None]) -> pa.Array:
 
 def timestamps_of(milliseconds: pa.Array) -> pa.Array:
     """Return the same of a column of 64-bit numbers."""
-    is_held = pc.and_(pc.greater_equal(milliseconds, FIRST_MS), pc.less_equal(milliseconds, LAST_MS))
-    held = pc.if_else(is_held, milliseconds, pa.scalar(None, pa.int64()))
-    return held.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    return _between(milliseconds, FIRST_MS, LAST_MS).cast(pa.timestamp("ms", "UTC")).cast(_UTC)
+
+
+def held(timestamps: pa.Array) -> pa.Array:
+    """Return timestamps in microseconds without those that no engine can hold: null instead."""
+    return _between(timestamps.cast(pa.int64()), FIRST_MS * 1000, LAST_MS * 1000 + 999).cast(_UTC)
+
+
+def _between(numbers: pa.Array, first: int, last: int) -> pa.Array:
+    is_between = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+    return pc.if_else(is_between, numbers, pa.scalar(None, pa.int64()))
 
 
 def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -25,9 +26,11 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.errors import UnreadableRecordError
 from offsetstream.stream import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.small import read_rows
+from offsetstream.verify.records import disagreements, read_records
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner
@@ -219,3 +222,41 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
     assert (len(told("is held back")), len(told("goes on after"))) == (1, 1)
     commits = runner.rows("committed_offsets", "group_id", "committed_offset")
     assert {(hanging, 8), (behind, 6), (other, 7)} <= set(commits)
+
+
+def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
+    """Write a commit with a time of its own; returns its offset."""
+    key = {"type": 1, "data": {"group": group_id, "topic": "orders", "partition": 0}}
+    data = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}
+    delivered: list[int | None] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "client.id": "__admin_client"})
+    key_bytes, value_bytes = encode_record(key, {"version": 3, "data": data})
+    producer.produce(
+        "__consumer_offsets",
+        value_bytes,
+        key_bytes,
+        partition_for(group_id, 50),
+        timestamp=timestamp_ms,
+        on_delivery=lambda error, message: delivered.append(message.offset() if error is None else None),
+    )
+    assert producer.flush(30) == 0
+    (offset,) = delivered
+    assert offset is not None
+    return offset
+
+
+def test_times_of_records_that_cannot_be(
+    spark: SparkSession, kafka: EmbeddedKafka, runner: JobRunner, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Before Kafka 4.0 the brokers took any time; one that Spark's source cannot read ends the job in one line."""
+    set_topic_config(kafka, message_timestamp_after_max_ms=str(2**63 - 1))
+    commit_at(kafka, SERVED[2], 10**15)  # the year 33658
+    runner.run_once()
+    (row,) = Lookup(runner.tables).rows("committed_offsets", ("record_timestamp_ms",), {"group_id": [SERVED[2]]})
+    assert row == {"record_timestamp_ms": None}
+    assert disagreements(read_records(runner.tables)) == []
+    offset = commit_at(kafka, SERVED[3], 2**63 - 1)
+    place = f"at offset {offset} of partition {partition_for(SERVED[3], 50)} of __consumer_offsets"
+    for job in (runner, JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("times"))):  # stream, load
+        with pytest.raises(UnreadableRecordError, match=place):
+            job.run_once()

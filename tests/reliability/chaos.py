@@ -7,6 +7,7 @@ sync allow; the log cleaner is off, so that at the end the topic still has every
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -171,6 +172,7 @@ def chaos(folder: Path, seconds: float, seed: int, say: Callable[[str], None]) -
 @click.option("--seed", type=int, help="Draws what happens [default: another each time].")
 def main(minutes: float, seed: int | None) -> None:
     """Kill brokers and the job at random for a while; prints figures, exit code 1 if the tables differ."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and job end with this process
     seed = Random().randrange(1_000_000) if seed is None else seed
     click.echo(f"Seed {seed}")
     started = time.monotonic()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -251,6 +252,7 @@ def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
 @click.option("--seed", default=1, show_default=True, help="Of the workload and of the sample.")
 def main(names: tuple[str, ...], sample: int | None, seed: int) -> None:
     """Kill the job at the n-th file that it makes, for every n of every scenario; prints figures."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that broker and job end with this process
     with (
         tempfile.TemporaryDirectory() as folder,
         local_session("local[2]") as spark,

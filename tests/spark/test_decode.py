@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from offsetstream.codec import DECODED_SCHEMA, decode_records
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.stream.decode import decode
+from offsetstream.stream.decode import decode, decode_here
 from tests.codec_records import present_layouts
 from tests.spark.log import RAW, frame, random_log
 
@@ -65,6 +65,20 @@ def test_every_record_is_decoded_as_the_codec_decodes_it(spark: SparkSession) ->
             at = row[f"{name}_ms"]
             assert (row[name] is not None) == (at is not None and FIRST_MS <= at <= LAST_MS)
     assert len({row["in_coordinator_partition"] for row in rows}) == 3
+
+
+def test_a_records_own_time_is_null_where_no_engine_can_hold_it(spark: SparkSession) -> None:
+    first, end = FIRST_MS * 1000, (LAST_MS + 1) * 1000
+    times = [first - 1, first, -1000, 0, end - 1, end, 2**62]
+    rows = [
+        {"offsets_partition": 0, "record_offset": at, "record_timestamp": time, "key": b"", "value": None}
+        for at, time in enumerate(times)
+    ]
+    raw = pa.Table.from_pylist(rows, schema=RAW)
+    in_spark = decode(spark.createDataFrame(raw), PARTITIONS).toArrow().sort_by("record_offset")
+    for decoded in (in_spark, decode_here(raw)):
+        found = decoded["record_timestamp"].cast(pa.int64()).to_pylist()
+        assert found == [time if first <= time < end else None for time in times]
 
 
 def test_a_time_is_the_same_in_milliseconds(spark: SparkSession) -> None:

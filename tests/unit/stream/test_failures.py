@@ -7,13 +7,14 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.client import Cluster, RecordPlace
 from offsetstream.errors import (
     EnvironmentNotReadyError,
     OffsetstreamError,
     SparkEndedError,
     UnauthorisedError,
     UnreachableError,
+    UnreadableRecordError,
 )
 from offsetstream.stream import failures
 from offsetstream.stream.failures import explain_failure, explain_lost_java
@@ -55,6 +56,16 @@ def test_a_jvm_without_memory_is_told_what_it_needs(cluster: Cluster) -> None:
     error = PySparkException("Job aborted due to stage failure: … java.lang.OutOfMemoryError: Java heap space")
     words = r"not enough memory: .* --conf spark\.driver\.memory=4g"
     with pytest.raises(EnvironmentNotReadyError, match=words), explain_failure(cluster):
+        raise error
+
+
+def test_a_time_that_spark_cannot_hold_is_told_with_its_place(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "latest_record", lambda _: RecordPlace(7, 123, 2**63 - 1))
+    error = PySparkException("Job aborted due to stage failure: … java.lang.ArithmeticException: long overflow\n  at …")
+    words = f"offset 123 of partition 7 of __consumer_offsets has the timestamp {2**63 - 1} ms, which Spark cannot read"
+    with pytest.raises(UnreadableRecordError, match=words), explain_failure(cluster):
         raise error
 
 

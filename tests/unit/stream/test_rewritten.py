@@ -126,6 +126,12 @@ def test_an_undecodable_record_is_known_by_its_time(tables: TablesLocation) -> N
     assert begun(tables, book_with_a_raised_epoch(tables), Log({1: other})) == [1]
 
 
+def test_a_record_whose_time_the_tables_cannot_hold_is_known_by_its_group(tables: TablesLocation) -> None:
+    append_rows(Path(tables.root), "offset_commits", [row(45, record_timestamp=None)])
+    assert begun(tables, book_with_a_raised_epoch(tables), Log({1: commit("orders-app", 2**60)})) == []
+    assert begun(tables, book_with_a_raised_epoch(tables), Log({1: commit("another", 2**60)})) == [1]
+
+
 def test_a_cluster_that_does_not_answer_is_asked_again(tables: TablesLocation) -> None:
     append_rows(Path(tables.root), "offset_commits", [row(40)])
     book, log = book_with_a_raised_epoch(tables), Log()
