@@ -116,6 +116,8 @@ def _is_lines(file: str) -> bool:
     try:
         if path.is_dir():
             return False
+        if not path.is_file():
+            return True  # a pipe, of which nothing may be read but once
         with path.open("rb") as opened:
             first = opened.read(1)
     except (OSError, ValueError):

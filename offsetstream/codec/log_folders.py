@@ -51,12 +51,13 @@ def _at(place: Path) -> list[LogPartition]:
         if not place.is_dir():
             return [LogPartition(_number(place.resolve().parent), (_segment(place),), place)]
         folders = [place] if _segments(place) else list(filter(_is_partition, place.rglob(_OFFSETS_PARTITION)))
+        found = [LogPartition(_number(folder.resolve()), _segments(folder), folder) for folder in folders]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot read {place}: {reason}; {_ADVICE}") from error
-    if not folders:
+    if not found:
         raise UsageError(f"{place} has no log segments: {_ADVICE}")
-    return [LogPartition(_number(folder.resolve()), _segments(folder), folder) for folder in folders]
+    return found
 
 
 def _is_partition(path: Path) -> bool:
@@ -69,6 +70,8 @@ def _number(folder: Path) -> int | None:
 
 
 def _segment(path: Path) -> Segment:
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is neither a file nor a folder, and a log segment is a file: {_ADVICE}")
     return Segment(path, path.stat().st_size)
 
 

@@ -1,8 +1,10 @@
 """`replay` of lines and of segments: the same object, cut at offsets and times, and what cannot be replayed."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -235,3 +237,21 @@ def test_neither_spark_nor_a_kafka_client_is_imported(log: Path) -> None:
         "sys.exit(bool({'pyspark', 'confluent_kafka', 'pandas', 'deltalake'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code, "replay", str(log)], check=True, capture_output=True)
+
+
+def test_a_pipe_is_read_once_and_whole(log: Path, tmp_path: Path) -> None:
+    """As of a shell's <(zcat records.jsonl.gz)."""
+    lines = run("--files", log, "--format", "records", command="dump").stdout_bytes * 100
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[lines])
+    writer.start()
+    assert replayed(pipe) == replayed("-", stdin=lines)
+    writer.join()
+
+
+def test_a_pipe_is_no_log_segment(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    result = run("--files", tmp_path / "pipe", command="dump")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "pipe is neither a file nor a folder" in result.stderr
