@@ -1,6 +1,11 @@
 """The errors that offsetstream raises: one small tree; each says what, where and what to do."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return what an error of another library says, without its stack of causes."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class OffsetstreamError(Exception):
     """Anything that stops a command; the message is one line for a person."""
 

@@ -59,7 +59,7 @@ def coordinator(
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     rows = [_of_tables(group_id, partitions) for group_id in group]
     if bootstrap_server is not None:
-        _add_answers(rows, bootstrap_server, command_config)
+        _add_answers(rows, lookup.location, bootstrap_server, command_config)
     output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows)
     if _tell(rows):
         click.get_current_context().exit(1)
@@ -71,7 +71,7 @@ def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
     return found | {"group": group_id, "coordinator": broker_text(found["coordinator_id"], {})}
 
 
-def _add_answers(rows: list[Row], bootstrap_server: str, command_config: str | None) -> None:
+def _add_answers(rows: list[Row], location: TablesLocation, bootstrap_server: str, command_config: str | None) -> None:
     """Add to each row what the cluster answers, and the addresses of the brokers that it has.
 
     UsageError for an id that is not UTF-8, which a command line may hold, but no group can have.
@@ -82,8 +82,10 @@ def _add_answers(rows: list[Row], bootstrap_server: str, command_config: str | N
     # Only here is the Kafka client needed, and its import takes time.
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - only what is asked is imported
     from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - only what is asked is imported
 
     cluster = CoordinatorLookup(bootstrap_server, read_properties(command_config))
+    require_tables_of(location, cluster.cluster_id())
     partitions = len(cluster.topic_partitions())
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}
     answers = cluster.coordinators({row["group"] for row in rows})

@@ -138,7 +138,7 @@ def describe_groups(
     add_members(lookup, found, wanted)
     if view == "offsets":
         add_offsets(lookup, found, wanted)
-    columns, rows = _view(view, found, lookup, _cluster_of(bootstrap_server, command_config))
+    columns, rows = _view(view, found, lookup, _cluster_of(lookup.location, bootstrap_server, command_config))
     _print(output, columns, list(zip(found, rows, strict=True)), verbose=verbose)
     missing = sorted(set(group) - {described.group_id for described in found})
     for group_id in missing:
@@ -164,14 +164,19 @@ def _view(
     return views.OFFSETS, [views.offset_rows(group, ends) for group in found]
 
 
-def _cluster_of(bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
+def _cluster_of(
+    location: TablesLocation, bootstrap_server: str | None, command_config: str | None
+) -> CoordinatorLookup | None:
     if bootstrap_server is None:
         return None
     # Only here is the Kafka client needed, and its import takes time.
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - only what is asked is imported
     from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - only what is asked is imported
 
-    return CoordinatorLookup(bootstrap_server, read_properties(command_config))
+    cluster = CoordinatorLookup(bootstrap_server, read_properties(command_config))
+    require_tables_of(location, cluster.cluster_id())
+    return cluster
 
 
 def _print(output: Output, columns: tuple[Column, ...], found: list[tuple[Group, Rows]], *, verbose: bool) -> None:

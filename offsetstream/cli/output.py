@@ -70,6 +70,10 @@ class Output:
         else:
             self._write_rows(names, rows)
 
+    def lines(self, lines: Iterable[str]) -> None:
+        """Print lines for a person. UsageError if the file cannot be written."""
+        self._write("".join(f"{printable(line)}\n" for line in lines))
+
     def _write_rows(self, names: Sequence[str], rows: Sequence[Row]) -> None:
         self._write(_json(names, rows) if self.output_format == "json" else _csv(names, rows))
 
@@ -80,8 +84,9 @@ class Output:
             return
         try:
             Path(self.file).write_bytes(data)
-        except OSError as error:
-            raise UsageError(f"cannot write {self.file}: {error.strerror}; name another file by --file") from error
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"cannot write {self.file}: {reason}; name another file by --file") from error
 
 
 def printable(text: str) -> str:

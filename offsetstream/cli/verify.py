@@ -14,10 +14,12 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import require_to_see, require_to_see_everything
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
+from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
+from offsetstream.verify.difference import plain
 from offsetstream.verify.kafka_admin import kafka_admin
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.settle import Comparison, compare_until_settled
@@ -60,6 +62,7 @@ def verify(
     settle, output, location = options.pop("settle"), output_of(options), TablesLocation.parse(tables)
     properties = read_properties(command_config)
     cluster = Cluster(bootstrap_server, properties)
+    require_tables_of(location, cluster.cluster_id())
     require_to_see_everything(cluster)
     with _asking(bootstrap_server, properties) as ask:
         result = compare_until_settled(
@@ -94,8 +97,10 @@ def _print(result: Comparison, output: Output) -> None:
     if not output.is_text:
         output.table(_COLUMNS, [_row(found.difference, found.explanation) for found in result.found])
         return
-    for found in result.found:
-        tell(f"{found.difference}" + (f" (explained: {found.explanation})" if found.explanation else ""), err=False)
+    output.lines(
+        f"{found.difference}" + (f" (explained: {found.explanation})" if found.explanation else "")
+        for found in result.found
+    )
     explained = sum(found.explanation is not None for found in result.found)
     differences = f"{len(result.found) - explained} unexplained differences, {explained} explained"
     tell(f"{result.groups} groups compared: {differences}")
@@ -109,8 +114,8 @@ def _row(difference: Any, explanation: str | None) -> dict[str, Any]:
         "group": difference.group_id,
         "key": "/".join("" if part is None else str(part) for part in difference.key),
         "column": difference.column,
-        "in_tables": difference.in_tables,
-        "other": difference.other,
+        "in_tables": plain(difference.in_tables),
+        "other": plain(difference.other),
         "against": difference.against,
         "explanation": explanation,
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from offsetstream.errors import TablesError
+from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.upgrade import check_upgradable, field_of
 
 CLUSTER_ID = "offsetstream.cluster_id"
@@ -30,6 +30,14 @@ def create_tables(tables: TablesLocation, cluster_id: str, coordinator: str) -> 
             _create(tables, schema, {CLUSTER_ID: cluster_id, COORDINATOR: coordinator})
 
 
+def require_tables_of(tables: TablesLocation, cluster_id: str) -> None:
+    """Raise TablesError if the tables belong to another cluster: it has nothing to do with their groups."""
+    schema = load_schema("offsets_partitions")
+    table = _open(tables, schema)
+    if table is not None:
+        _check_cluster(table, cluster_id)
+
+
 def _open(tables: TablesLocation, schema: TableSchema) -> DeltaTable | None:
     try:
         return DeltaTable(tables.table(schema.name))
@@ -38,23 +46,32 @@ def _open(tables: TablesLocation, schema: TableSchema) -> DeltaTable | None:
 
 
 def _create(tables: TablesLocation, schema: TableSchema, properties: dict[str, str]) -> None:
-    DeltaTable.create(
-        tables.table(schema.name),
-        Schema([field_of(column) for column in schema.columns]),
-        mode="ignore",
-        partition_by=list(schema.partitioned_by),
-        name=schema.name,
-        description=schema.comment,
-        configuration=schema.properties | properties,
-        raise_if_key_not_exists=False,
-    )
+    try:
+        DeltaTable.create(
+            tables.table(schema.name),
+            Schema([field_of(column) for column in schema.columns]),
+            mode="ignore",
+            partition_by=list(schema.partitioned_by),
+            name=schema.name,
+            description=schema.comment,
+            configuration=schema.properties | properties,
+            raise_if_key_not_exists=False,
+        )
+    except (DeltaError, OSError) as error:
+        raise TablesError(
+            f"cannot make the table {tables.table(schema.name)}: {first_line(error)}: name another folder by --tables"
+        ) from error
 
 
 def _check(table: DeltaTable, schema: TableSchema, cluster_id: str) -> None:
-    path, properties = table.table_uri, table.metadata().configuration
-    if properties.get(CLUSTER_ID) != cluster_id:
-        raise TablesError(
-            f"the table {path} belongs to the cluster {properties.get(CLUSTER_ID, 'unknown')}, but this is the "
-            f"cluster {cluster_id}: name another folder by --tables, one for each cluster"
-        )
+    _check_cluster(table, cluster_id)
     check_upgradable(table, schema)
+
+
+def _check_cluster(table: DeltaTable, cluster_id: str) -> None:
+    whose = table.metadata().configuration.get(CLUSTER_ID, "unknown")
+    if whose != cluster_id:
+        raise TablesError(
+            f"the table {table.table_uri} belongs to the cluster {whose}, but this is the cluster {cluster_id}: name "
+            "another folder by --tables, one for each cluster"
+        )

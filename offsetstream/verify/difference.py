@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -47,8 +48,13 @@ class Difference:
         row = ", ".join(f"{name} {value!r}" for name, value in places if value is not None)
         if self.column == ROW:
             return f"{self.table}: {row}: only in the {'tables' if self.in_tables else self.against}"
-        values = f"{self.in_tables!r} in the tables, {self.other!r} in the {self.against}"
+        values = f"{plain(self.in_tables)!r} in the tables, {plain(self.other)!r} in the {self.against}"
         return f"{self.table}: {row}: {self.column} is {values}"
+
+
+def plain(value: Any) -> Any:
+    """Return the value as it is printed and as JSON takes it: a time in ISO 8601."""
+    return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
 def row_differences(

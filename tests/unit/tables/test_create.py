@@ -6,7 +6,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.create import create_tables
+from offsetstream.tables.create import create_tables, require_tables_of
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
 
@@ -110,3 +110,16 @@ def test_any_folder_name(tmp_path: Path, folder: str) -> None:
     assert (tmp_path / folder / "groups" / "_delta_log").is_dir()
     create_tables(tables, "cluster-1", "new")
     assert set(versions(tables).values()) == {0}
+
+
+def test_look_ups_refuse_tables_of_another_cluster(tables: TablesLocation) -> None:
+    require_tables_of(tables, "cluster-2")  # there are none: whoever reads them says so
+    create_tables(tables, "cluster-1", "new")
+    require_tables_of(tables, "cluster-1")
+    with pytest.raises(TablesError, match="belongs to the cluster cluster-1, but this is the cluster cluster-2"):
+        require_tables_of(tables, "cluster-2")
+
+
+def test_a_place_that_cannot_have_tables_is_one_line() -> None:
+    with pytest.raises(TablesError, match=r"^cannot make the table .* name another folder by --tables$"):
+        create_tables(TablesLocation("/proc/version/tables"), "cluster-1", "new")
