@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.main import SETTINGS, OneLineErrors
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.stream.session import submitted_session
 
 
-@click.command(cls=OneLineErrors)
+@click.command(cls=OneLineErrors, context_settings=SETTINGS)
 @maintain_options
 def maintain_tables(**options: Any) -> None:
     """Thin the history that is older than --keep-history, put small files together, delete those of no use."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.main import SETTINGS, OneLineErrors
 from offsetstream.cli.run import job_options, run_job
 from offsetstream.stream.session import submitted_session
 
 
-@click.command(cls=OneLineErrors)
+@click.command(cls=OneLineErrors, context_settings=SETTINGS)
 @job_options
 def materialize_offsets(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""

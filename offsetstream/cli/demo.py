@@ -37,7 +37,7 @@ Examples:
 )
 @click.option("--kafka-version", default=DEFAULT_VERSION, show_default=True, help="Kafka to start.")
 @click.option("--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Number of brokers.")
-@click.option("--port", type=int, help="Port of the first broker [default: a free one].")
+@click.option("--port", type=click.IntRange(1, 65_535), help="Port of the first broker [default: a free one].")
 @click.option("--tables", default="demo-tables", show_default=True, metavar="DIR", help="Folder for the tables.")
 @click.option("--groups", default=_GROUPS, show_default=True, help="Number of consumer groups.")
 def demo(kafka_version: str, brokers: str, port: int | None, tables: str, groups: int) -> None:

@@ -30,8 +30,11 @@ def file_option(command: Command) -> Command:
 def convert_lines(input_file: str, output_file: str | None, convert: Callable[[str], str | None]) -> None:
     """Write what ``convert`` makes of each line (the line without its end), nothing for None.
 
-    Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened.
+    Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened, or both
+    are the same.
     """
+    if output_file is not None and Path(output_file).is_file() and input_file != STDIO:
+        _refuse_same(Path(input_file), Path(output_file))
     with open_input(input_file) as source, open_output(output_file) as target:
         for line in source:
             # Bytes that are not UTF-8 become lone surrogates, and those are written as JSON writes them: \udcff.
@@ -61,6 +64,11 @@ def open_input(path: str) -> Iterator[BinaryIO]:
         return
     with _open(path, "rb", "read", "name a file of lines, or - for stdin") as file:
         yield file
+
+
+def _refuse_same(source: Path, target: Path) -> None:
+    if source.exists() and source.samefile(target):
+        raise UsageError(f"{source} would be overwritten before it is read; name another file by --file")
 
 
 def _open(path: str, mode: str, verb: str, advice: str) -> BinaryIO:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 from importlib import import_module
 from typing import Any
 
 import click
 
 from offsetstream.cli.output import tell
-from offsetstream.errors import OffsetstreamError
+from offsetstream.errors import OffsetstreamError, first_line
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
+SETTINGS = {"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]}
 # name: (where it is, what it does). Only the command that is called is imported, so that looking is quick.
 SUBCOMMANDS = {
     "run": ("offsetstream.cli.run:run", "Replay __consumer_offsets into Delta tables until stopped."),
@@ -44,6 +47,19 @@ class OneLineErrors(click.Command):
         except OffsetstreamError as error:
             tell(f"Error: {' '.join(str(error).splitlines())}")
             ctx.exit(error.exit_code)
+        except Exception as error:
+            if not _is_of_storage(error):
+                raise
+            tell(f"Error: {first_line(error)}")
+            ctx.exit(OffsetstreamError.exit_code)
+
+
+def _is_of_storage(error: Exception) -> bool:
+    """Whether a file system, or the store of the tables, has refused: no room, no right, no answer."""
+    if isinstance(error, OSError):
+        return error.errno != errno.EPIPE  # which click ends quietly
+    delta = sys.modules.get("deltalake.exceptions")  # not imported, no table was opened
+    return delta is not None and isinstance(error, delta.DeltaError)
 
 
 class LazyGroup(OneLineErrors, click.Group):
@@ -84,7 +100,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.group(
     cls=LazyGroup,
     lazy_subcommands=SUBCOMMANDS,
-    context_settings={"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
     epilog="""\b
 Examples:
   offsetstream demo

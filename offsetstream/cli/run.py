@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,6 +22,24 @@ from offsetstream.stream.settings import DEFAULT_MAX_SILENCE, JobSettings
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.write import StateWrites
 
+_INTERVAL = re.compile(r"(\d+ +(week|day|hour|minute|second|millisecond)s?( +|$))+", re.IGNORECASE)
+
+
+def _trigger(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not _INTERVAL.fullmatch(value.strip()):
+        raise click.BadParameter(f"{value!r} is no time such as '10 seconds' or '1 minute 30 seconds'")
+    return value.strip()
+
+
+def _minutes(_: click.Context, __: click.Parameter, value: float) -> timedelta:
+    try:
+        return timedelta(minutes=value)
+    except OverflowError:  # for ever
+        return timedelta.max
+    except ValueError as error:
+        raise click.BadParameter("give a number of minutes, or inf") from error
+
+
 _JOB_OPTIONS = (
     click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker to connect to."),
     click.option("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS)."),
@@ -33,7 +52,11 @@ _JOB_OPTIONS = (
         help="Folder or URI of the checkpoints.",
     ),
     click.option(
-        "--trigger", default="10 seconds", show_default=True, help="Time between two batches, in Spark's words."
+        "--trigger",
+        default="10 seconds",
+        show_default=True,
+        callback=_trigger,
+        help="Time between two batches, in Spark's words.",
     ),
     click.option("--once", is_flag=True, help="Apply everything there is now, then stop."),
     click.option(
@@ -66,6 +89,7 @@ _JOB_OPTIONS = (
         "--max-transaction-timeout",
         type=click.FloatRange(min=0),
         default=DEFAULT_MAX_TRANSACTION_TIMEOUT.total_seconds() / 60,
+        callback=_minutes,
         show_default=True,
         metavar="MINUTES",
         help="Tell of a transaction that holds an offsets partition back for longer.",
@@ -74,6 +98,7 @@ _JOB_OPTIONS = (
         "--max-silence",
         type=click.FloatRange(min=0),
         default=DEFAULT_MAX_SILENCE.total_seconds() / 60,
+        callback=_minutes,
         show_default=True,
         metavar="MINUTES",
         help="Wait so long for a cluster that does not answer, at the start and later; then give up.",
@@ -99,10 +124,10 @@ def run_job(options: dict[str, Any], session: Callable[[], AbstractContextManage
         once=options["once"],
         coordinator=options["coordinator"],
         max_offsets_per_trigger=options["max_offsets_per_trigger"],
-        max_transaction_timeout=timedelta(minutes=options["max_transaction_timeout"]),
+        max_transaction_timeout=options["max_transaction_timeout"],
         keeps_history=options["history"],
         state_writes=StateWrites(options["state_writes"]),
-        max_silence=timedelta(minutes=options["max_silence"]),
+        max_silence=options["max_silence"],
     )
     job = Job(settings, session, Progress())
     for number in (signal.SIGTERM, signal.SIGINT):

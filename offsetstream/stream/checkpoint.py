@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +62,10 @@ class Checkpoint:
         It is the first write to the folder: TablesError if that cannot be written to.
         """
         path, whose = self._path(WHOSE), str(DeltaTable(tables.table(LAST_WRITTEN)).metadata().id)
-        try:
+        with self._told("write to"):
             stream = path.getFileSystem(self._hadoop_conf()).create(path)
             stream.write(whose.encode())
             stream.close()
-        except Py4JJavaError as error:
-            reason = str(error.java_exception).split("\n", 1)[0]
-            raise TablesError(f"cannot write to {self.root}: {reason}: name another folder by --checkpoint") from error
 
     def shut_out_older(self, tables: TablesLocation) -> None:
         """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
@@ -95,9 +94,18 @@ class Checkpoint:
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
 
     def exists(self, *names: str) -> bool:
-        """Tell whether the checkpoint, or a file of it, is there."""
+        """Tell whether the checkpoint, or a file of it, is there; TablesError if its store cannot be asked."""
         path = self._path(*names)
-        return bool(path.getFileSystem(self._hadoop_conf()).exists(path))
+        with self._told("read"):
+            return bool(path.getFileSystem(self._hadoop_conf()).exists(path))
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            reason = str(error.java_exception).split("\n", 1)[0]
+            raise TablesError(f"cannot {what} {self.root}: {reason}: name another folder by --checkpoint") from error
 
     def _path(self, *names: str) -> Any:
         return self._jvm().org.apache.hadoop.fs.Path("/".join([self.location, *names]))

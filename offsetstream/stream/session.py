@@ -21,14 +21,14 @@ from typing import Any
 
 import javaproperties
 import pyspark
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.errors import EnvironmentNotReadyError
+from offsetstream.errors import EnvironmentNotReadyError, first_line
 
 # The connectors that go with each minor version of PySpark (design, section 5).
 CONNECTORS = {
@@ -128,6 +128,8 @@ def local_session(master: str | None = None, conf: Mapping[str, str] | None = No
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise EnvironmentNotReadyError("Spark's Java process ended at its start: its own words are above") from error
+    except Py4JJavaError as error:  # of a master or a setting that it does not know
+        raise EnvironmentNotReadyError(f"Spark does not start: {first_line(error.java_exception)}") from error
     finally:
         _starts_java.clear()
     server: Any = spark.sparkContext._accumulatorServer

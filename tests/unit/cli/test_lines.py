@@ -200,3 +200,12 @@ def test_a_broken_pipe_ends_quietly(command: str, tmp_path: Path) -> None:
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait(60) == 1
+
+
+def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text(raw(_COMMIT) + "\n")
+    before = file.read_bytes()
+    result = CliRunner().invoke(main, ["decode", str(file), "--file", str(tmp_path / "." / "lines")])
+    assert (result.exit_code, file.read_bytes()) == (2, before)
+    assert "would be overwritten before it is read" in result.stderr

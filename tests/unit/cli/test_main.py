@@ -1,12 +1,15 @@
+import errno
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
 from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
@@ -88,3 +91,35 @@ def test_options_come_from_the_environment(tmp_path: Path) -> None:
 def test_python_dash_m_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "offsetstream", "-V"], capture_output=True, text=True, check=True)
     assert done.stdout == f"offsetstream {version('offsetstream')}\n"
+
+
+def refused_write() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "tables/groups")
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (refused_write, "Error: [Errno 28] No space left on device: 'tables/groups'\n"),
+        (lambda: DeltaTable("/dev/null/groups"), "Error: "),
+    ],
+)
+def test_what_storage_refuses_is_one_line(broken: Callable[[], None], words: str) -> None:
+    command = LazyGroup(lazy_subcommands={}, invoke_without_command=True, callback=broken)
+    result = CliRunner().invoke(command, [])
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith(words)
+
+
+def test_other_errors_keep_their_tracebacks() -> None:
+    def broken() -> None:
+        raise KeyError
+
+    result = CliRunner().invoke(LazyGroup(lazy_subcommands={}, invoke_without_command=True, callback=broken), [])
+    assert isinstance(result.exception, KeyError)
+
+
+def test_a_home_that_there_is_not() -> None:
+    result = CliRunner().invoke(main, ["groups", "list", "--tables", "~no-such-user/tables"])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "~no-such-user/tables names no folder" in result.stderr

@@ -1,0 +1,46 @@
+import runpy
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from offsetstream.cli.main import main
+from offsetstream.cli.run import run
+
+JOB = Path(__file__).parents[3] / "streaming_jobs" / "materialize_offsets.py"
+SERVER = ("--bootstrap-server", "127.0.0.1:1")
+
+
+def options(command: click.Command, *arguments: str) -> dict[str, Any]:
+    return command.make_context("run", [*SERVER, *arguments]).params
+
+
+@pytest.mark.parametrize("text", ["0 seconds", "10 seconds", "1 minute 30 seconds", "1 MINUTE", " 500 milliseconds "])
+def test_a_trigger_is_in_sparks_words(text: str) -> None:
+    assert options(run, "--trigger", text)["trigger"] == text.strip()
+
+
+@pytest.mark.parametrize("text", ["", "10", "10sec", "10seconds", "1 month", "-1 seconds", "often"])
+def test_another_trigger_is_refused_before_anything_starts(text: str) -> None:
+    result = CliRunner().invoke(main, ["run", *SERVER, "--trigger", text])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{text!r} is no time such as '10 seconds'" in result.stderr
+
+
+def test_minutes() -> None:
+    given = options(run, "--max-silence", "inf", "--max-transaction-timeout", "0.5")
+    assert (given["max_silence"], given["max_transaction_timeout"]) == (timedelta.max, timedelta(seconds=30))
+    for name in ("--max-silence", "--max-transaction-timeout"):
+        for text in ("nan", "-1"):
+            assert CliRunner().invoke(main, ["run", *SERVER, name, text]).exit_code == 2
+
+
+def test_the_entry_point_for_spark_submit_takes_options_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFSETSTREAM_BOOTSTRAP_SERVER", "broker:9092")
+    monkeypatch.setenv("OFFSETSTREAM_TABLES", "elsewhere")
+    job: click.Command = runpy.run_path(str(JOB))["materialize_offsets"]
+    given = job.make_context("materialize_offsets", [], **job.context_settings).params
+    assert (given["bootstrap_server"], given["tables"]) == ("broker:9092", "elsewhere")
