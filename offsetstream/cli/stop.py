@@ -30,6 +30,8 @@ def stop(tables: str, timeout: int) -> None:
     click.echo(f"Asked process {row.pid} on {row.host} to stop after its present batch", err=True)
     deadline = time.monotonic() + timeout
     while (now := read_lease(location)) is not None and now.owner == row.owner:
+        if not now.is_live:
+            raise OffsetstreamError("the job ended without a word, as by a kill; nothing is lost: start another")
         if time.monotonic() > deadline:
             raise OffsetstreamError(f"the job did not stop within {timeout} s; it will after its present batch")
         time.sleep(0.5)

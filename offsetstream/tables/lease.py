@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +53,17 @@ class LeaseRow:
         """Whether the job that holds the lease may still run; a dead process of this host is known to be dead."""
         if self.owner is None or self.heartbeat_at is None or datetime.now(UTC) - self.heartbeat_at > LIFETIME:
             return False
-        return not (self.host == socket.gethostname() and not _is_another_live_process(self.pid))
+        is_here = self.host == socket.gethostname() and self.owner.startswith(_here())
+        return not is_here or _is_another_live_process(self.pid)
+
+
+def _here() -> str:
+    """Return where a process's number is its own: containers may share a host's name, and each counts for itself."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()}/{boot_id}/{Path('/proc/self/ns/pid').stat().st_ino}/"
+    except OSError:  # not on Linux
+        return f"{socket.gethostname()}/"
 
 
 def _is_another_live_process(pid: int | None) -> bool:
@@ -92,7 +103,7 @@ class Lease:
                 f"{row.heartbeat_at:%H:%M:%S} UTC: stop it by 'offsetstream stop --tables {tables.root}', or wait "
                 f"{LIFETIME.seconds} s after it died"
             )
-        lease = cls(table, f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4()}", row)
+        lease = cls(table, f"{_here()}{os.getpid()}/{uuid.uuid4()}", row)
         was = "owner IS NULL" if row.owner is None else f"owner = {sql_text(row.owner)}"
         lease._claim(was)
         return lease
@@ -153,10 +164,17 @@ def read_lease(tables: TablesLocation) -> LeaseRow | None:
     return _read(_open(tables))
 
 
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # as in a container whose user has a number and no name
+        return str(os.getuid())
+
+
 @again_on_conflict
 def request_stop(tables: TablesLocation) -> None:
     """Ask the job that holds the lease to stop after its present batch."""
-    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    by = f"{_user()}@{socket.gethostname()}"
     _open(tables).update(predicate="owner IS NOT NULL", updates={"stop_requested_by": sql_text(by)})
 
 

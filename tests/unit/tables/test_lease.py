@@ -323,3 +323,18 @@ def test_a_reload_of_what_no_job_ever_loaded_is_refused(tables: TablesLocation) 
 )
 def test_what_a_request_means(request_text: str | None, meant: list[int]) -> None:
     assert requested_partitions(request_text, range(3)) == meant
+
+
+def test_a_process_of_another_container_of_the_same_name_is_not_known_to_be_dead(tables: TablesLocation) -> None:
+    Lease.acquire(tables)
+    row = read_lease(tables)
+    assert row is not None
+    assert not row.is_live  # it is of this very process
+    host, boot_id, *_ = str(row.owner).split("/")
+    for elsewhere in (f"{host}/another-machine/1/{os.getpid()}/x", f"{host}/{boot_id}/another-namespace/1/x"):
+        change(tables, owner=f"'{elsewhere}'")
+        row = read_lease(tables)
+        assert row is not None
+        assert row.is_live
+        with pytest.raises(LeaseError, match=r"another job \(process"):
+            Lease.acquire(tables)

@@ -1,0 +1,66 @@
+import getpass
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.location import TablesLocation
+from tests.unit.cli.conftest import Run
+
+
+@pytest.fixture
+def job() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process in the place of a job's."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def tables(tmp_path: Path, job: "subprocess.Popen[bytes]") -> TablesLocation:
+    """Tables whose lease is held by that process."""
+    location = TablesLocation(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    Lease.acquire(location)
+    DeltaTable(location.table(TABLE)).update(updates={"pid": str(job.pid)})
+    return location
+
+
+def stop_requested_by(tables: TablesLocation) -> str | None:
+    row = read_lease(tables)
+    assert row is not None
+    return row.stop_requested_by
+
+
+def test_a_job_that_dies_meanwhile_is_not_waited_for(
+    run: Run, tables: TablesLocation, job: "subprocess.Popen[bytes]"
+) -> None:
+    def kill_when_asked() -> None:
+        while stop_requested_by(tables) is None:
+            pass
+        job.kill()
+        job.wait()
+
+    killer = threading.Thread(target=kill_when_asked)
+    killer.start()
+    result = run("stop", tables=Path(tables.root))
+    killer.join()
+    assert result.exit_code == 1
+    assert "Error: the job ended without a word, as by a kill" in result.stderr
+
+
+def test_a_user_without_a_name_may_stop_it(run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    result = run("stop", "--timeout", "0", tables=Path(tables.root))
+    assert "the job did not stop within 0 s" in result.stderr
+    assert stop_requested_by(tables) == f"{os.getuid()}@{socket.gethostname()}"
