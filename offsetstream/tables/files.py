@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 
+from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import conform, with_constants
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
@@ -64,7 +65,7 @@ class FileWriter:
         rows = conform(with_constants(rows, self.batch.signature(self.day)), schema).drop_columns([HISTORY_DAY])
         if self._writer is None:
             self._path = f"{HISTORY_DAY}={self.day}/part-{uuid4()}.snappy.parquet"
-            store = pafs.PyFileSystem(DeltaStorageHandler(self.tables.table(self.name)))
+            store = _store(self.tables.table(self.name))
             self._file = store.open_output_stream(self._path)
             self._writer = pq.ParquetWriter(self._file, rows.schema)
         self._writer.write_table(rows)
@@ -91,14 +92,15 @@ class FileWriter:
 
 
 @again_on_conflict
-def append_files(tables: TablesLocation, name: str, files: Iterable[NewFile], batch: BatchId) -> None:
-    """Give the files to the history table in one commit, once per batch."""
+def append_files(tables: TablesLocation, name: str, files: Sequence[NewFile], batch: BatchId) -> None:
+    """Give the files to the history table in one commit, once per batch; TablesError if they are not there."""
     table = DeltaTable(tables.table(name))
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [
         AddAction(new.path, new.size, {HISTORY_DAY: new.day}, now, True, new.statistics) for new in files
     ]
     if actions and not is_done(table, name, batch):
+        _require(tables.table(name), files)
         table.create_write_transaction(
             actions,
             "append",
@@ -106,3 +108,16 @@ def append_files(tables: TablesLocation, name: str, files: Iterable[NewFile], ba
             partition_by=[HISTORY_DAY],
             commit_properties=transaction(table, name, batch),
         )
+
+
+def _require(table: str, files: Sequence[NewFile]) -> None:
+    found = _store(table).get_file_info([new.path for new in files]) if files else []
+    if any(info.size != new.size for info, new in zip(found, files, strict=True)):
+        raise TablesError(
+            f"Spark's tasks wrote files of {table} that are not there for the driver: name a place by --tables that "
+            "all of them reach"
+        )
+
+
+def _store(table: str) -> pafs.PyFileSystem:
+    return pafs.PyFileSystem(DeltaStorageHandler(table))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from offsetstream.errors import UsageError
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # as of dbfs:/kafka, which delta-rs does not reach
 
 
 def is_utf8(text: str) -> bool:
@@ -33,7 +36,15 @@ class TablesLocation:
             raise UsageError(f"the name of the folder {text} is not UTF-8: name another one")
         if "://" in text:
             return cls(text.rstrip("/"))
-        return cls(str(Path(text).expanduser().absolute()))
+        if _SCHEME.match(text):
+            raise UsageError(
+                f"{text} is neither a folder nor a URI with '://': name one such as s3a://lake/kafka, or the folder "
+                "where the store is mounted, such as /dbfs/kafka or /Volumes/..."
+            )
+        try:
+            return cls(str(Path(text).expanduser().absolute()))
+        except RuntimeError as error:  # of a user's home that there is not
+            raise UsageError(f"{text} names no folder: {error}") from error
 
     def table(self, name: str) -> str:
         """Return the path or URI of the table ``name``."""

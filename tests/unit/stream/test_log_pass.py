@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.errors import TablesError
 from offsetstream.stream import log_pass
 from offsetstream.stream.log_pass import COMMITS, CommitHistory, reduce_log
 from offsetstream.tables.create import create_tables
@@ -162,4 +163,14 @@ def test_without_commits_there_is_no_file(tables: TablesLocation) -> None:
     assert files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
     assert files(reduce_log([], history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
     append_files(tables, COMMITS, [], BatchId(1, 0))
+    assert DeltaTable(tables.table(COMMITS)).version() == 0
+
+
+def test_a_file_that_is_not_there_for_the_driver_is_no_file_of_the_table(tables: TablesLocation) -> None:
+    """As where Spark's tasks write to the disks of other machines."""
+    log = [record for record in random_log(2, 25) if is_commit(record)]
+    (new,) = files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS))
+    (Path(tables.table(COMMITS)) / new.path).unlink()
+    with pytest.raises(TablesError, match="not there for the driver"):
+        append_files(tables, COMMITS, [new], BatchId(1, 0))
     assert DeltaTable(tables.table(COMMITS)).version() == 0

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from offsetstream.errors import UsageError
 from offsetstream.tables.location import TablesLocation
 
 
@@ -21,3 +22,9 @@ def test_a_uri_stays_as_it_is(uri: str) -> None:
     assert TablesLocation.parse(uri).root == uri
     assert TablesLocation.parse(uri + "/").root == uri
     assert TablesLocation.parse(uri).table("groups") == f"{uri}/groups"
+
+
+@pytest.mark.parametrize("name", ["dbfs:/mnt/lake", "file:/data/tables", "s3a:/lake"])
+def test_what_delta_rs_does_not_reach_is_no_local_folder(name: str) -> None:
+    with pytest.raises(UsageError, match=f"^{name} is neither a folder nor a URI"):
+        TablesLocation.parse(name)
