@@ -61,7 +61,7 @@ _TIMES = (
     "history_complete_from",
 )
 # What is seen at once happened in this order.
-_ORDER = ("unloaded", "coordinator moved", "leader epoch changed", "load started", "load failed", "loaded")
+_ORDER = ("removed", "unloaded", "coordinator moved", "leader epoch changed", "load started", "load failed", "loaded")
 
 
 @click.command(

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import PartitionEnds
+from offsetstream.errors import UnreachableError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.load import Loader
 from offsetstream.stream.observer import Observer
@@ -87,7 +88,7 @@ class LiveStream:
             self._end(query)
         if error is None or self._signals.stop.is_set():
             return lost
-        lost = self._lost(self._observer.look())
+        lost = self._lost(self._observer.look() or {})
         if not lost:
             raise error
         return lost
@@ -121,13 +122,16 @@ class LiveStream:
     def _look_before_writing(self) -> None:
         """Refuse a batch if the log may be another one than the tables are from: it is to be loaded then.
 
-        Looked at after the batch was read, since a log is cut before its new leader gives records.
+        Looked at after the batch was read, since a log is cut before its new leader gives records. UnreachableError if
+        the cluster does not answer, since the batch may be of a log that nobody has compared yet.
         """
         while True:
             ends = self._observer.look()
+            if ends is None:
+                raise UnreachableError("the cluster did not answer before a batch was written")
             if self._lost(ends):
                 raise StopRequestedError
-            if not self._book.epochs_raised:
+            if not self._observer.moving:
                 return
             self._stop_if_ending()
             time.sleep(POLL_SECONDS)
@@ -150,7 +154,7 @@ class LiveStream:
         """Observe the coordinators, and load the partitions that have been behind for too long."""
         with self._in_batch:
             self._book.keep_history_from(self._lease.read().history_kept_from)
-            ends = self._observer.look()
+            ends = self._observer.look() or {}
             lost = self._lost(ends)
             behind = [] if lost else partitions_to_load(self._book.rows, ends, self._retention)
             if behind:
@@ -162,8 +166,9 @@ class LiveStream:
     def _refresh(self) -> list[int]:
         """Note that an idle topic is still caught up, so that a later start need not load it."""
         with self._in_batch:
-            lost = self._lost(self._observer.look())
-            if not lost:
+            ends = self._observer.look()
+            lost = self._lost(ends or {})
+            if ends is not None and not lost:  # else a topic that was recreated would be known before its log is
                 self._observer.look_at_topics(self._outside)
                 self._book.write(self._outside)
         return lost
@@ -176,7 +181,7 @@ class LiveStream:
         """Do the loads that ``offsetstream reload`` asks for."""
         self._signals.reload.clear()
         with self._in_batch:
-            lost = self._lost(self._observer.look())
+            lost = self._lost(self._observer.look() or {})
             if not lost:  # else the request waits until they are loaded
                 self._loader.load_requested(self._lease, self._checkpoint_id, self._progress, self._signals.stop.is_set)
         return lost or self._lost({})

@@ -40,14 +40,15 @@ class Observer:
         self._progress = progress
         self._hanging = hanging
         self._is_silent = False
+        self.moving: set[int] = set()  # of the last look: partitions whose leader changed while it was asked
 
-    def look(self) -> dict[int, PartitionEnds]:
-        """Take in what the cluster says of the partitions, and return it; nothing of those it says nothing of.
+    def look(self) -> dict[int, PartitionEnds] | None:
+        """Take in what the cluster says of the partitions, and return it; None if it does not answer.
 
         Logs that turn out to be others than those that were read are begun anew in the book. Raises
         PartitionsChangedError.
         """
-        return self._answer(self._look) or {}
+        return self._answer(self._look)
 
     def look_at_topics(self, batch: BatchId) -> None:
         """Take in the topics that the cluster has now."""
@@ -65,6 +66,7 @@ class Observer:
             for number, end in self._cluster.partition_ends(led).items()
             if end.coordinator_id == leaders[number]
         }
+        self.moving = set(led) - ends.keys()
         self._book.observe(ends)
         self._rewritten.begin()
         self._hanging.look(self._book.rows.values())

@@ -46,7 +46,9 @@ class PartitionBook:
     """The rows of ``offsets_partitions``, by partition, and the events that wait to be written.
 
     ``has_news``: whether the rows are others than those written last, but for the time of being caught up.
-    ``epochs_raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5).
+    ``epochs_raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5), with the
+    coordinator and the epoch before. These are what is written until the log was looked at, so that the question is
+    not lost if the job is killed meanwhile, or the cluster falls silent.
     ``keeps_history``: whether the job writes the history; one that does not ends what was complete of it.
     ``gone``: the rows of partitions that the topic has no longer, until they are unloaded.
     """
@@ -56,7 +58,7 @@ class PartitionBook:
         self._columns = load_schema(TABLE).column_names
         self._events: list[dict[str, Any]] = []
         self.has_news = True
-        self.epochs_raised: set[int] = set()
+        self.epochs_raised: dict[int, dict[str, Any]] = {}
         self._seen_at = datetime.now(UTC)
         self.rows = {number: self._empty(number) for number in partitions}
         self.gone: dict[int, dict[str, Any]] = {}
@@ -96,11 +98,6 @@ class PartitionBook:
         return {number: row["next_offset"] for number, row in self.rows.items() if row["next_offset"] is not None}
 
     @property
-    def loaded_count(self) -> int:
-        """How many partitions are loaded."""
-        return sum(row["load_state"] == OWNED for row in self.rows.values())
-
-    @property
     def without_history(self) -> list[int]:
         """The loaded partitions of which an earlier job kept no history, and this one is to keep it."""
         rows = self.rows.items() if self._keeps_history else ()
@@ -116,7 +113,8 @@ class PartitionBook:
             if broker:
                 event = "coordinator moved" if number in moved else "leader epoch changed"
                 self._event(self.rows[number], event, source="broker", event_at=now, **broker)
-                self.epochs_raised.add(number)
+                was = {name: broker[f"previous_{name}"] for name in ("coordinator_id", "coordinator_epoch")}
+                self.epochs_raised.setdefault(number, was)
         for number, seen in ends.items():
             row = self.rows[number]
             held_since = _held_since(row, seen, now)
@@ -186,12 +184,17 @@ class PartitionBook:
         row |= {"log_id": row["log_id"] + 1, "next_offset": None, "load_state": UNLOADED}
         row["coordinator_epoch"] = None  # a recreated topic counts them from the start
         row["last_stable_offset_since"] = None
-        self.epochs_raised.discard(partition)
+        self.epochs_raised.pop(partition, None)
+
+    def take_epochs(self) -> None:
+        """Note that the logs of all partitions are known to be those of their present leader epochs."""
+        self.has_news |= bool(self.epochs_raised)
+        self.epochs_raised.clear()
 
     def unload_gone(self) -> None:
         """Note that the tables hold nothing any more of partitions that are gone."""
         for row in self.gone.values():
-            self._event(row, "unloaded", event_at=datetime.now(UTC), detail="the topic has no such partition any more")
+            self._event(row, "removed", event_at=datetime.now(UTC), detail="the topic has no such partition any more")
         self.gone.clear()
 
     def start_load(self, ends: Mapping[int, int]) -> None:
@@ -242,7 +245,8 @@ class PartitionBook:
         if self._events:
             insert_rows(self._tables, EVENTS, self._events, batch)
             self._events.clear()
-        overwrite_rows(self._tables, TABLE, [*self.rows.values(), *self.gone.values()], batch)
+        known = [row | self.epochs_raised.get(number, {}) for number, row in self.rows.items()]
+        overwrite_rows(self._tables, TABLE, [*known, *self.gone.values()], batch)
         self.has_news = False
 
 

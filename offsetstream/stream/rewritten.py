@@ -59,7 +59,7 @@ class RewrittenLogs:
             rewritten = self._with_another_record(self._book.epochs_raised)
         for number in rewritten:
             self._book.begin_log(number)
-        self._book.epochs_raised.clear()
+        self._book.take_epochs()
         return rewritten
 
     def _with_another_record(self, raised: Collection[int]) -> list[int]:

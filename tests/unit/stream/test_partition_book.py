@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,7 +51,6 @@ def test_a_new_book_has_an_empty_row_for_each_partition(book: PartitionBook) -> 
     assert book.partitions == [0, 1, 2]
     assert book.log_ids == {0: 0, 1: 0, 2: 0}
     assert book.next_offsets == {}
-    assert book.loaded_count == 0
 
 
 def test_a_job_without_history_ends_what_was_complete(tables: TablesLocation, book: PartitionBook) -> None:
@@ -86,10 +86,10 @@ def test_a_load_from_start_to_end(book: PartitionBook) -> None:
     book.start_load({1: 100})
     row = book.rows[1]
     assert (row["load_state"], row["load_id"], row["load_end_offset"], row["loaded_at"]) == ("LOADING", 1, 100, None)
-    assert (book.loaded_count, book.next_offsets) == (0, {})
+    assert book.next_offsets == {}
     book.finish_load(1, 10, 2, 4)
     assert (row["load_state"], row["groups_count"], row["offsets_count"]) == ("OWNED", 2, 4)
-    assert (book.loaded_count, book.next_offsets) == (1, {1: 100})
+    assert book.next_offsets == {1: 100}
     assert before <= row["load_started_at"] <= row["loaded_at"] == row["caught_up_at"] <= datetime.now(UTC)
     assert book.rows[0]["load_state"] is None
 
@@ -356,3 +356,37 @@ def test_log_ids_are_those_of_now(book: PartitionBook) -> None:
     log_ids = book.log_ids
     book.begin_log(2)
     assert log_ids == {0: 0, 1: 0, 2: 1}
+
+
+def test_a_raised_epoch_is_written_when_the_log_was_looked_at(tables: TablesLocation, book: PartitionBook) -> None:
+    """Else a kill, or a cluster that falls silent, between the two would leave a log that was cut unnoticed."""
+    loaded(book, 1, 100)
+    observed(book, 5, 9)
+    observed(book, 6, 10)
+    observed(book, 7, 11)
+    again = PartitionBook(tables, range(3))
+    assert (again.rows[1]["coordinator_id"], again.rows[1]["coordinator_epoch"]) == (5, 9)
+    again.observe({1: ends(100, leader=7, epoch=11)})
+    assert set(again.epochs_raised) == {1}
+    again.write(BATCH)
+    assert not again.has_news
+    again.take_epochs()
+    assert (again.has_news, again.epochs_raised) == (True, {})
+    again.write(BatchId(1, 1))
+    last = PartitionBook(tables, range(3))
+    assert (last.rows[1]["coordinator_id"], last.rows[1]["coordinator_epoch"]) == (7, 11)
+    last.observe({1: ends(100, leader=7, epoch=11)})
+    assert not last.epochs_raised
+
+
+def test_a_removed_partition_is_told_beside_its_last_unload(tables: TablesLocation, book: PartitionBook) -> None:
+    loaded(book, 2, 100)
+    book.observe({2: ends(100)})
+    book.observe({2: ends(100, leader=6, epoch=10)})
+    book.take_epochs()
+    book.write(BATCH)
+    fewer = PartitionBook(tables, range(2))
+    fewer.unload_gone()
+    fewer.write(BatchId(2, 0))
+    assert [event["event"] for event in events(tables)][-1] == "removed"
+    assert Counter(event["event"] for event in events(tables))["unloaded"] == 1
