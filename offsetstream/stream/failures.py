@@ -34,8 +34,11 @@ _MORE_MEMORY = "Spark has not enough memory: give it more by --conf spark.driver
 _NO_TIME = "java.lang.ArithmeticException: long overflow"  # of milliseconds that are to become microseconds
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
 _REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
-# Kafka's, and ours where it comes from within a batch.
-_UNREACHABLE = ("org.apache.kafka.common.errors.TimeoutException", UnreachableError.__name__)
+_UNREACHABLE = (
+    "org.apache.kafka.common.errors.TimeoutException",
+    "Cannot fetch record for offset",  # of Spark's, whose consumer waits for one for two minutes
+    UnreachableError.__name__,  # ours, from within a batch
+)
 
 
 @contextmanager

@@ -69,11 +69,11 @@ class Job:
         partitions = self._wait_for_topic()
         if self._signals.stop.is_set():
             return
-        cluster_id, coordinator = self._cluster.cluster_id(), self._coordinator()
+        cluster_id, coordinator = self._patience.ask(lambda: (self._cluster.cluster_id(), self._coordinator()))
         self._progress.say(
             f"Cluster {cluster_id}: {len(partitions)} offsets partitions, {coordinator} group coordinator"
         )
-        if not sees_all_topics(self._cluster):
+        if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         create_tables(self._settings.tables, cluster_id, coordinator)
         lease = Lease.acquire(self._settings.tables)
@@ -103,6 +103,8 @@ class Job:
             except PartitionsChangedError as error:
                 self._progress.say(f"Beginning anew: {error}")
                 partitions = self._wait_for_topic()
+                if self._signals.stop.is_set():  # none may have been found, which does not mean that all are gone
+                    return None
             goes_on = False
 
     def _wait_for_topic(self) -> list[int]:

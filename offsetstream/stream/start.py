@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
-from offsetstream.errors import ClusterError
+from offsetstream.errors import ClusterError, UnreachableError
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.lost_tables import last_checkpoint_id
 from offsetstream.stream.partition_book import OWNED
@@ -51,6 +51,8 @@ def delete_retention(cluster: Cluster) -> tuple[timedelta, str | None]:
     """Return how long the topic keeps tombstones, and a warning where the cluster does not tell."""
     try:
         milliseconds = cluster.topic_config("delete.retention.ms")
+    except UnreachableError:
+        raise  # which tells nothing of the topic
     except ClusterError as error:
         return DEFAULT_DELETE_RETENTION, f"taking 24 hours for delete.retention.ms: {error}"
     return timedelta(milliseconds=int(milliseconds)) if milliseconds else DEFAULT_DELETE_RETENTION, None
@@ -60,6 +62,8 @@ def largest_batch(cluster: Cluster) -> int:
     """Return how many bytes a batch of the topic may have; Kafka's default where the cluster does not tell."""
     try:
         return int(cluster.topic_config("max.message.bytes") or DEFAULT_BATCH_BYTES)
+    except UnreachableError:
+        raise
     except ClusterError:
         return DEFAULT_BATCH_BYTES
 

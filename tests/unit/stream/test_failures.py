@@ -41,6 +41,7 @@ def failure(error: str) -> PySparkException:
             "Spark's Kafka client cannot log in at 127.0.0.1:1, though .*Sasl",
         ),
         ("TimeoutException", UnreachableError, "127.0.0.1:1 stopped answering"),
+        ("Cannot fetch record for offset 7 in 120000 milliseconds", UnreachableError, "127.0.0.1:1 stopped answering"),
     ],
 )
 def test_what_users_can_mend_is_one_line(

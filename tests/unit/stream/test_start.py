@@ -1,10 +1,12 @@
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from offsetstream.cluster.client import PartitionEnds
-from offsetstream.stream.start import is_other_log, partitions_to_load
+from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
+from offsetstream.stream.start import delete_retention, is_other_log, largest_batch, partitions_to_load
 
 RETENTION = timedelta(hours=24)
 
@@ -75,3 +77,29 @@ def test_only_partitions_of_which_the_cluster_tells_are_loaded_in_their_order() 
     rows = {2: row(), 0: row(None, None), 3: row(None, None), 1: row(None, None)}
     assert partitions_to_load(rows, {0: ends(), 1: ends(), 2: ends()}, RETENTION) == [0, 1]
     assert partitions_to_load({}, {}, RETENTION) == []
+
+
+class Silent(Cluster):
+    """A cluster that is away, or one that does not tell its settings."""
+
+    def __init__(self, error: ClusterError) -> None:
+        super().__init__("127.0.0.1:1")  # nobody is asked
+        self.error = error
+
+    def topic_config(self, *_: str) -> str | None:
+        raise self.error
+
+
+def test_a_setting_that_is_not_told_is_taken_for_kafkas_default() -> None:
+    cluster = Silent(UnauthorisedError("it lacks DESCRIBE_CONFIGS"))
+    assert delete_retention(cluster) == (
+        RETENTION,
+        "taking 24 hours for delete.retention.ms: it lacks DESCRIBE_CONFIGS",
+    )
+    assert largest_batch(cluster) == 1_048_588
+
+
+@pytest.mark.parametrize("ask", [delete_retention, largest_batch])
+def test_a_cluster_that_is_away_tells_nothing_of_its_settings(ask: Callable[[Cluster], object]) -> None:
+    with pytest.raises(UnreachableError):
+        ask(Silent(UnreachableError("no broker answers")))

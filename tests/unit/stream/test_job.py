@@ -1,0 +1,36 @@
+from contextlib import nullcontext
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from offsetstream.stream import job as module
+from offsetstream.stream.job import Job
+from offsetstream.stream.observer import PartitionsChangedError
+from offsetstream.stream.progress import Progress
+from offsetstream.stream.settings import JobSettings
+from offsetstream.tables.location import TablesLocation
+
+
+def test_a_stop_while_the_topic_changes_takes_no_partition_for_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found of the topic until then is nothing, as if it had no partitions any more."""
+    settings = JobSettings("127.0.0.1:1", TablesLocation(str(tmp_path)), str(tmp_path))
+    job = Job(settings, lambda: nullcontext(None), Progress(Console(file=StringIO())))  # type: ignore[arg-type]
+    attempted: list[list[int]] = []
+
+    class Attempt:
+        def __init__(self, *arguments: Any) -> None:
+            self.positions: dict[int, int] = {}
+            attempted.append(arguments[-2])
+
+        def run(self, *, goes_on: bool) -> None:
+            job.stop()
+            raise PartitionsChangedError(f"the topic has another count; {goes_on=}")
+
+    monkeypatch.setattr(module, "Attempt", Attempt)
+    job._work(None, None, [0, 1, 2], "new")  # type: ignore[arg-type]
+    assert attempted == [[0, 1, 2]]
