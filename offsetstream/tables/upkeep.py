@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -102,7 +103,8 @@ def _delete_checksums(table: DeltaTable) -> None:
         is_alone = hidden is not None and path[: -len(file.base_name)] + hidden[1] not in files
         is_old = bool(_VERSION_CHECKSUM.fullmatch(file.base_name)) and file.base_name < min(versions)
         if is_alone or is_old:
-            store.delete_file(path)
+            with suppress(FileNotFoundError):  # the job and `maintain` may both be at it
+                store.delete_file(path)
 
 
 def _store(table: DeltaTable) -> pafs.PyFileSystem:
