@@ -18,7 +18,7 @@ from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.history import History
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
-from offsetstream.stream.size import ON_DISK, BatchSize, collect, measure
+from offsetstream.stream.size import ON_DISK, BatchSize, by_partition, collect, measure
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
@@ -79,9 +79,10 @@ class BatchWriter:
                 self._apply_small(rows, size, batch)
             else:
                 self._apply_large(decoded, size, batch)
+            read = by_partition(decoded if rows is None else rows) if self._book.late else None
         finally:
             decoded.unpersist()
-        self._book.advance(self._checkpoint.end_offsets(batch_id))
+        self._book.advance(self._checkpoint.end_offsets(batch_id), read)
         self._book.write(batch)
         return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._writer.merged_by))
 

@@ -137,7 +137,7 @@ class _Worker:
     def work(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             raw = pa.Table.from_batches([batch]).select(_RAW)
-            self._count(raw["offsets_partition"])
+            self._records.update(size.by_partition(raw))
             decoded = decode_here(raw)
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
@@ -149,10 +149,6 @@ class _Worker:
                 yield from self._give_cells()
         yield from self._give_cells()
         yield self._report()
-
-    def _count(self, partitions: pa.ChunkedArray) -> None:
-        counted = partitions.value_counts()
-        self._records.update(dict(zip(*(counted.field(at).to_pylist() for at in (0, 1)), strict=True)))
 
     def _keep(self, raw: pa.Table) -> None:
         if raw.num_rows:

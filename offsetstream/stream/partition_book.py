@@ -6,7 +6,7 @@ The driver holds the rows in memory, since only one job writes them, and writes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ TABLE = "offsets_partitions"
 EVENTS = "partition_events"
 _OF_EVERY_EVENT = ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")
 _ENDS = ("log_start_offset", "last_stable_offset", "high_watermark")
+LATE = timedelta(minutes=1)
 LOADING, OWNED, FAILED, UNLOADED = "LOADING", "OWNED", "FAILED", "UNLOADED"
 
 
@@ -166,10 +167,28 @@ class PartitionBook:
             if row["history_complete_from"] is not None and row["history_complete_from"] < instant:
                 self._change(row, {"history_complete_from": instant})
 
-    def advance(self, ends: Mapping[int, int]) -> None:
-        """Note that every record below the given offsets is applied."""
+    @property
+    def late(self) -> set[int]:
+        """The partitions that have been behind for so long that compaction may take what was not read yet."""
+        oldest = datetime.now(UTC) - LATE
+        complete = (row for row in self.rows.values() if row["history_complete_from"] is not None)
+        return {
+            row["offsets_partition"]
+            for row in complete
+            if row["load_state"] == OWNED and _as_utc(row["caught_up_at"]) < oldest
+        }
+
+    def advance(self, ends: Mapping[int, int], read: Mapping[int, int] | None = None) -> None:
+        """Note that every record below the given offsets is applied; ``read`` tells how many there were.
+
+        Where there were fewer than offsets in a partition that was late, the history is complete from now on: markers
+        of transactions take offsets too, but nobody can tell which.
+        """
+        late = self.late if read is not None else set()
         for number, end in ends.items():
             row = self.rows[number]
+            if number in late and (read or {}).get(number, 0) < end - row["next_offset"]:
+                row["history_complete_from"] = datetime.now(UTC)
             row["next_offset"] = max(row["next_offset"] or 0, end)
             self._note_if_caught_up(row)
 
@@ -256,3 +275,7 @@ def _held_since(row: Mapping[str, Any], seen: PartitionEnds, now: datetime) -> d
     has_moved = row["last_stable_offset"] != seen.last_stable_offset
     since: datetime | None = row["last_stable_offset_since"]
     return now if has_moved or since is None else since
+
+
+def _as_utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=time.tzinfo or UTC)

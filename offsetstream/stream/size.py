@@ -54,6 +54,14 @@ def measure(decoded: DataFrame) -> BatchSize:
     return BatchSize({table: row[table] if row else 0 for table in kinds}, row["bytes"] if row else 0)
 
 
+def by_partition(records: DataFrame | pa.Table) -> dict[int, int]:
+    """Count records by their offsets partition."""
+    if isinstance(records, DataFrame):
+        return {row[0]: row[1] for row in records.groupBy("offsets_partition").count().collect()}
+    counted = records["offsets_partition"].value_counts()
+    return dict(zip(*(counted.field(at).to_pylist() for at in (0, 1)), strict=True))
+
+
 def collect(decoded: DataFrame) -> pa.Table:
     """Bring a decoded batch to the driver; only undecodable records keep their raw bytes."""
     error = F.col("error").isNotNull()

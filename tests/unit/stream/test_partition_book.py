@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream import partition_book
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
@@ -390,3 +391,20 @@ def test_a_removed_partition_is_told_beside_its_last_unload(tables: TablesLocati
     fewer.write(BatchId(2, 0))
     assert [event["event"] for event in events(tables)][-1] == "removed"
     assert Counter(event["event"] for event in events(tables))["unloaded"] == 1
+
+
+def test_what_was_not_read_in_time_and_is_gone_ends_what_was_complete(
+    tables: TablesLocation, book: PartitionBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        loaded(book, number, 100)
+    complete = {number: row["history_complete_from"] for number, row in book.rows.items()}
+    book.advance({0: 150, 1: 150, 2: 100}, {0: 50, 1: 49})  # as after an aborted transaction
+    assert {number: row["history_complete_from"] for number, row in book.rows.items()} == complete
+    monkeypatch.setattr(partition_book, "LATE", timedelta(0))
+    assert book.late == {0, 1, 2}
+    book.advance({0: 250, 1: 250, 2: 100}, {0: 100, 1: 99})
+    assert book.rows[1]["history_complete_from"] > complete[1]
+    assert [book.rows[number]["history_complete_from"] for number in (0, 2)] == [complete[0], complete[2]]
+    without = PartitionBook(tables, range(3), keeps_history=False)
+    assert without.late == set()
