@@ -190,7 +190,7 @@ def test_a_topic_that_was_recreated(runner: JobRunner, kafka: EmbeddedKafka) -> 
     runner.run_once()
     assert log_ids(runner) == dict.fromkeys(range(50), 1)
     assert groups_of(runner, 51) == []
-    assert [number for number, _, event in events(runner) if event == "unloaded"] == [50, 51]
+    assert [number for number, _, event in events(runner) if event == "removed"] == [50, 51]
     assert commits(runner) == all_at(100 + enough - 1)
     assert set(offsets_in_log(kafka)) <= offsets_in_history(runner, log_id=1)
 
