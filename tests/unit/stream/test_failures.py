@@ -53,6 +53,12 @@ def test_what_users_can_mend_is_one_line(
     assert "127.0.0.1:1" in str(raised.value)
 
 
+def test_a_disk_without_room_is_told(cluster: Cluster) -> None:
+    error = PySparkException("Job aborted due to stage failure: … java.io.IOException: No space left on device\n  at …")
+    with pytest.raises(EnvironmentNotReadyError, match="a disk is full"), explain_failure(cluster):
+        raise error
+
+
 def test_a_jvm_without_memory_is_told_what_it_needs(cluster: Cluster) -> None:
     error = PySparkException("Job aborted due to stage failure: … java.lang.OutOfMemoryError: Java heap space")
     words = r"not enough memory: .* --conf spark\.driver\.memory=4g"
