@@ -8,6 +8,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _EVERY_SECONDS = 0.2
+_SIZES = ("VmSize", "VmRSS")
 
 
 class PeakMemory:
@@ -30,23 +31,31 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._ended.wait(_EVERY_SECONDS):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_resident_bytes, _tree(self._pid))))
+            self.peak_bytes = max(self.peak_bytes, _tree_bytes(self._pid))
 
 
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
+def _tree_bytes(pid: int, size_of_parent: int = 0) -> int:
+    """Add up a tree; a child of its parent's very size has no memory of its own yet: it is between fork and exec."""
+    size, resident = _memory(pid)
+    own = 0 if size == size_of_parent else resident
+    return own + sum(_tree_bytes(child, size) for child in _children(pid))
+
+
+def _children(pid: int) -> Iterator[int]:
     for task in _PROC.glob(f"{pid}/task/*/children"):
         try:
-            children = task.read_text().split()
+            yield from map(int, task.read_text().split())
         except OSError:  # it ended meanwhile
             continue
-        for child in children:
-            yield from _tree(int(child))
 
 
-def _resident_bytes(pid: int) -> int:
+def _memory(pid: int) -> tuple[int, int]:
+    """Return the address space and the resident memory of a process, in bytes."""
     try:
         lines = (_PROC / str(pid) / "status").read_text().splitlines()
     except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+        return 0, 0
+    sizes = {
+        name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines) if name in _SIZES
+    }
+    return sizes.get(_SIZES[0], 0), sizes.get(_SIZES[1], 0)
