@@ -8,6 +8,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _EVERY_SECONDS = 0.2
+_ALIKE = 0.01
 _SIZES = ("VmSize", "VmRSS")
 
 
@@ -35,9 +36,9 @@ class PeakMemory:
 
 
 def _tree_bytes(pid: int, size_of_parent: int = 0) -> int:
-    """Add up a tree; a child of its parent's very size has no memory of its own yet: it is between fork and exec."""
+    """Add up a tree; a child of its parent's size has no memory of its own yet: it is between fork and exec."""
     size, resident = _memory(pid)
-    own = 0 if size == size_of_parent else resident
+    own = 0 if abs(size - size_of_parent) < _ALIKE * size else resident  # the parent may grow between two looks
     return own + sum(_tree_bytes(child, size) for child in _children(pid))
 
 
