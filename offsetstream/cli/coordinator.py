@@ -80,12 +80,9 @@ def _add_answers(rows: list[Row], location: TablesLocation, bootstrap_server: st
         if not is_utf8(row["group"]):
             raise UsageError(f"the group id {row['group']} is not UTF-8: name a group that can be")
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
 
-    cluster = CoordinatorLookup(bootstrap_server, read_properties(command_config))
-    require_tables_of(location, cluster.cluster_id())
+    cluster = own_cluster(location, bootstrap_server, command_config)
     partitions = len(cluster.topic_partitions())
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}
     answers = cluster.coordinators({row["group"] for row in rows})

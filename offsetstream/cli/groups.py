@@ -170,13 +170,9 @@ def _cluster_of(
     if bootstrap_server is None:
         return None
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
 
-    cluster = CoordinatorLookup(bootstrap_server, read_properties(command_config))
-    require_tables_of(location, cluster.cluster_id())
-    return cluster
+    return own_cluster(location, bootstrap_server, command_config)
 
 
 def _print(output: Output, columns: tuple[Column, ...], found: list[tuple[Group, Rows]], *, verbose: bool) -> None:

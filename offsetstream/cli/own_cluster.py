@@ -1,0 +1,15 @@
+"""The live cluster beside the tables: imported only by who asks it, since the Kafka client takes time to import."""
+
+from __future__ import annotations
+
+from offsetstream.cluster.coordinators import CoordinatorLookup
+from offsetstream.cluster.properties import read_properties
+from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.location import TablesLocation
+
+
+def own_cluster(tables: TablesLocation, bootstrap_server: str, command_config: str | None) -> CoordinatorLookup:
+    """Return the cluster at the address; TablesError if the tables are of another one."""
+    cluster = CoordinatorLookup(bootstrap_server, read_properties(command_config))
+    require_tables_of(tables, cluster.cluster_id())
+    return cluster
