@@ -33,7 +33,7 @@ def convert_lines(input_file: str, output_file: str | None, convert: Callable[[s
     Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened, or both
     are the same.
     """
-    if output_file is not None and Path(output_file).is_file() and input_file != STDIO:
+    if output_file is not None and input_file != STDIO:
         _refuse_same(Path(input_file), Path(output_file))
     with open_input(input_file) as source, open_output(output_file) as target:
         for line in source:
@@ -67,7 +67,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
 
 
 def _refuse_same(source: Path, target: Path) -> None:
-    if source.exists() and source.samefile(target):
+    if source.is_file() and target.is_file() and source.samefile(target):
         raise UsageError(f"{source} would be overwritten before it is read; name another file by --file")
 
 

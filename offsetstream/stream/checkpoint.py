@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.errors import TablesError
+from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
@@ -104,7 +104,7 @@ class Checkpoint:
         try:
             yield
         except Py4JJavaError as error:
-            reason = str(error.java_exception).split("\n", 1)[0]
+            reason = first_line(error.java_exception)
             raise TablesError(f"cannot {what} {self.root}: {reason}: name another folder by --checkpoint") from error
 
     def _path(self, *names: str) -> Any:

@@ -29,13 +29,12 @@ _RIGHTS = {
     "Not authorized to access group": OWN_GROUPS,
     "ClusterAuthorizationException": Right("DESCRIBE", "cluster"),
 }
-_OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _MORE_MEMORY = "Spark has not enough memory: give it more by --conf spark.driver.memory=4g (2g unless said otherwise)"
-_NO_ROOM = "No space left on device"
 _MORE_ROOM = (
     "a disk is full, that of Spark's temporary files (TMPDIR), the tables or the checkpoints; nothing is lost: make "
     "room and start the job again"
 )
+_SHORT = {"java.lang.OutOfMemoryError": _MORE_MEMORY, "No space left on device": _MORE_ROOM}
 _NO_TIME = "java.lang.ArithmeticException: long overflow"  # of milliseconds that are to become microseconds
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
 _REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
@@ -53,10 +52,9 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:  # some failures PySpark does not translate
         text = str(error)
-        if _OUT_OF_MEMORY in text:
-            raise EnvironmentNotReadyError(_MORE_MEMORY) from error
-        if _NO_ROOM in text:
-            raise EnvironmentNotReadyError(_MORE_ROOM) from error
+        for name, need in _SHORT.items():
+            if name in text:
+                raise EnvironmentNotReadyError(need) from error
         if _NO_TIME in text:
             raise _unreadable(cluster) from error
         for name, right in _RIGHTS.items():

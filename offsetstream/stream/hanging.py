@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from offsetstream.tables.small import as_utc
+
 # As long as a broker lets a transaction be open, transaction.max.timeout.ms, where nobody has changed it.
 DEFAULT_MAX_TRANSACTION_TIMEOUT = timedelta(minutes=15)
 
@@ -23,7 +25,7 @@ class HangingTransactions:
         now = datetime.now(UTC)
         for row in rows:
             number, since = row["offsets_partition"], row["last_stable_offset_since"]
-            stands = None if since is None else (row["last_stable_offset"], since.replace(tzinfo=since.tzinfo or UTC))
+            stands = None if since is None else (row["last_stable_offset"], as_utc(since))
             if number in self._told and self._told[number] != stands:
                 _, told_since = self._told.pop(number)
                 self._say(f"Offsets partition {number} goes on after {_minutes(now - told_since)}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.errors import first_line
 from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.history import History
@@ -83,7 +84,7 @@ class Loader:
             with explain_failure(self._cluster):
                 return self._load(partitions, batch, progress, should_stop)
         except Exception as error:  # of whatever kind
-            self._book.fail_loads(str(error).split("\n", 1)[0])
+            self._book.fail_loads(first_line(error))
             self._book.write(batch)
             raise
 

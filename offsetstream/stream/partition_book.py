@@ -15,7 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import insert_rows, overwrite_rows, read_rows, rows_per_partition
+from offsetstream.tables.small import as_utc, insert_rows, overwrite_rows, read_rows, rows_per_partition
 from offsetstream.tables.transaction import BatchId
 
 TABLE = "offsets_partitions"
@@ -175,7 +175,7 @@ class PartitionBook:
         return {
             row["offsets_partition"]
             for row in complete
-            if row["load_state"] == OWNED and _as_utc(row["caught_up_at"]) < oldest
+            if row["load_state"] == OWNED and as_utc(row["caught_up_at"]) < oldest
         }
 
     def advance(self, ends: Mapping[int, int], read: Mapping[int, int] | None = None) -> None:
@@ -275,7 +275,3 @@ def _held_since(row: Mapping[str, Any], seen: PartitionEnds, now: datetime) -> d
     has_moved = row["last_stable_offset"] != seen.last_stable_offset
     since: datetime | None = row["last_stable_offset_since"]
     return now if has_moved or since is None else since
-
-
-def _as_utc(time: datetime) -> datetime:
-    return time.replace(tzinfo=time.tzinfo or UTC)

@@ -15,6 +15,7 @@ from offsetstream.stream.lost_tables import last_checkpoint_id
 from offsetstream.stream.partition_book import OWNED
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import as_utc
 
 DEFAULT_DELETE_RETENTION = timedelta(hours=24)  # Kafka's delete.retention.ms
 DEFAULT_BATCH_BYTES = 1_048_588  # its max.message.bytes
@@ -43,29 +44,31 @@ def has_lost_records(row: Mapping[str, Any], ends: PartitionEnds) -> bool:
 def _must_load(row: Mapping[str, Any], ends: PartitionEnds, oldest: datetime) -> bool:
     if row["load_state"] != OWNED or has_lost_records(row, ends):
         return True
-    caught_up_at: datetime = row["caught_up_at"].replace(tzinfo=row["caught_up_at"].tzinfo or UTC)
-    return row["next_offset"] < ends.last_stable_offset and caught_up_at < oldest
+    return row["next_offset"] < ends.last_stable_offset and as_utc(row["caught_up_at"]) < oldest
 
 
 def delete_retention(cluster: Cluster) -> tuple[timedelta, str | None]:
     """Return how long the topic keeps tombstones, and a warning where the cluster does not tell."""
-    try:
-        milliseconds = cluster.topic_config("delete.retention.ms")
-    except UnreachableError:
-        raise  # which tells nothing of the topic
-    except ClusterError as error:
-        return DEFAULT_DELETE_RETENTION, f"taking 24 hours for delete.retention.ms: {error}"
-    return timedelta(milliseconds=int(milliseconds)) if milliseconds else DEFAULT_DELETE_RETENTION, None
+    milliseconds, error = _setting(cluster, "delete.retention.ms")
+    warning = None if error is None else f"taking 24 hours for delete.retention.ms: {error}"
+    return DEFAULT_DELETE_RETENTION if milliseconds is None else timedelta(milliseconds=milliseconds), warning
 
 
 def largest_batch(cluster: Cluster) -> int:
     """Return how many bytes a batch of the topic may have; Kafka's default where the cluster does not tell."""
+    found, _ = _setting(cluster, "max.message.bytes")
+    return found or DEFAULT_BATCH_BYTES
+
+
+def _setting(cluster: Cluster, name: str) -> tuple[int | None, ClusterError | None]:
+    """Return a number of the topic's settings, or why a cluster that answers does not tell it."""
     try:
-        return int(cluster.topic_config("max.message.bytes") or DEFAULT_BATCH_BYTES)
+        told = cluster.topic_config(name)
     except UnreachableError:
-        raise
-    except ClusterError:
-        return DEFAULT_BATCH_BYTES
+        raise  # which tells nothing of the topic
+    except ClusterError as error:
+        return None, error
+    return int(told) if told else None, None
 
 
 def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint | None:

@@ -10,6 +10,7 @@ from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from offsetstream.errors import first_line
 from offsetstream.stream.progress import Progress
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.transaction import alike
@@ -40,8 +41,7 @@ class Upkeep:
                 self._failed.discard(schema.name)
             except (DeltaError, PySparkException, Py4JJavaError, OSError) as error:
                 if schema.name not in self._failed:  # a conflict, or a store that is slow: the next time will do
-                    first = str(error).split("\n", 1)[0]
-                    progress.say(f"The table {schema.name} is not tidied now, but later: {first}")
+                    progress.say(f"The table {schema.name} is not tidied now, but later: {first_line(error)}")
                 self._failed.add(schema.name)
 
     def _tend(self, schema: TableSchema, between_batches: AbstractContextManager[object]) -> None:

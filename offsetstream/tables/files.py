@@ -65,8 +65,7 @@ class FileWriter:
         rows = conform(with_constants(rows, self.batch.signature(self.day)), schema).drop_columns([HISTORY_DAY])
         if self._writer is None:
             self._path = f"{HISTORY_DAY}={self.day}/part-{uuid4()}.snappy.parquet"
-            store = _store(self.tables.table(self.name))
-            self._file = store.open_output_stream(self._path)
+            self._file = file_system(self.tables.table(self.name)).open_output_stream(self._path)
             self._writer = pq.ParquetWriter(self._file, rows.schema)
         self._writer.write_table(rows)
         self._rows += rows.num_rows
@@ -111,7 +110,7 @@ def append_files(tables: TablesLocation, name: str, files: Sequence[NewFile], ba
 
 
 def _require(table: str, files: Sequence[NewFile]) -> None:
-    found = _store(table).get_file_info([new.path for new in files]) if files else []
+    found = file_system(table).get_file_info([new.path for new in files])
     if any(info.size != new.size for info, new in zip(found, files, strict=True)):
         raise TablesError(
             f"Spark's tasks wrote files of {table} that are not there for the driver: name a place by --tables that "
@@ -119,5 +118,6 @@ def _require(table: str, files: Sequence[NewFile]) -> None:
         )
 
 
-def _store(table: str) -> pafs.PyFileSystem:
+def file_system(table: str) -> pafs.PyFileSystem:
+    """Return the folder of a table, wherever it lies, as Arrow's file system."""
     return pafs.PyFileSystem(DeltaStorageHandler(table))

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
-from offsetstream.errors import TablesError
+from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import TablesLocation, is_utf8
 from offsetstream.tables.version import refuse_newer
 
@@ -53,7 +53,7 @@ class Lookup:
             relation = relation.select(*(_expression(column, relation.columns) for column in columns))
             found = (relation.distinct() if distinct else relation).fetchall()
         except (DeltaError, duckdb.Error, OSError) as error:
-            reason = str(error).split("\n", 1)[0]
+            reason = first_line(error)
             raise TablesError(f"cannot read the table {self.location.table(table)}: {reason}") from error
         return [dict(zip(columns, row, strict=True)) for row in found]
 

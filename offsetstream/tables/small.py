@@ -21,6 +21,11 @@ from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 Row = Mapping[str, Any]
 
 
+def as_utc(time: datetime) -> datetime:
+    """Return the time of a row with its zone, where whoever read it left that out."""
+    return time.replace(tzinfo=time.tzinfo or UTC)
+
+
 def read_rows(table: DeltaTable, where: str = "true") -> list[dict[str, Any]]:
     """Return the rows of the table that fulfil the condition, in DataFusion's SQL."""
     # Not to_pyarrow_table(): its reader threads abort the process now and then when it ends soon afterwards.

@@ -16,9 +16,9 @@ import delta.tables
 import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from deltalake.fs import DeltaStorageHandler
 from pyspark.sql import SparkSession
 
+from offsetstream.tables.files import file_system
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 
 MIB = 1024 * 1024
@@ -88,14 +88,14 @@ class Stored:
 
 def stored(table: DeltaTable, without: Collection[str] = ()) -> Stored:
     """Return what lies in the table's folder, but for data files of the given names."""
-    files = [file for file in _listed(_store(table)) if file.base_name not in without]
+    files = [file for file in _listed(file_system(table.table_uri)) if file.base_name not in without]
     log_files = sum("_delta_log" in file.path for file in files)
     return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
 
 
 def _delete_checksums(table: DeltaTable) -> None:
     """Delete the checksums of files that are gone: Spark leaves them on a local disk, and in the log anywhere."""
-    store = _store(table)
+    store = file_system(table.table_uri)
     files = {file.path: file for file in _listed(store)}
     versions = [file.base_name for file in files.values() if _VERSION.fullmatch(file.base_name)]
     for path, file in files.items():
@@ -105,10 +105,6 @@ def _delete_checksums(table: DeltaTable) -> None:
         if is_alone or is_old:
             with suppress(FileNotFoundError):  # the job and `maintain` may both be at it
                 store.delete_file(path)
-
-
-def _store(table: DeltaTable) -> pafs.PyFileSystem:
-    return pafs.PyFileSystem(DeltaStorageHandler(table.table_uri))
 
 
 def _listed(store: pafs.PyFileSystem) -> list[pafs.FileInfo]:
