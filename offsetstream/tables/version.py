@@ -9,7 +9,7 @@ from offsetstream.errors import TablesError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-SCHEMA_VERSION = 3  # raised by any change of a table or of its properties
+SCHEMA_VERSION = 4  # raised by any change of a table or of its properties
 PROPERTY = "offsetstream.schema_version"
 
 
