@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -19,10 +20,12 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
-from offsetstream.verify.difference import plain
+from offsetstream.verify.difference import Difference, plain
+from offsetstream.verify.doubled import doubled_rows
 from offsetstream.verify.kafka_admin import kafka_admin
 from offsetstream.verify.records import disagreements, read_records
-from offsetstream.verify.settle import Comparison, compare_until_settled
+from offsetstream.verify.settle import Comparison, Found, compare_until_settled
+from offsetstream.verify.standing import ask_standing
 from offsetstream.verify.tables import read_tables
 
 _COLUMNS = tuple(map(Column, ["table", "group", "key", "column", "in_tables", "other", "against", "explanation"]))
@@ -54,8 +57,9 @@ def verify(
     """Compare the tables with the live cluster: groups, states, members, assignments, committed offsets, coordinators.
 
     Every column of the state tables, also those that no cluster tells, is compared with the records that the job keeps
-    in its history. Each difference is one line; one that is to be expected of a running cluster says why. Needs
-    DESCRIBE on all groups and topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
+    in its history; no row may be there twice. Each difference is one line; one that is to be expected of a running
+    cluster says why: a job is at it, say, or an open transaction holds the rest back. Needs DESCRIBE on all groups and
+    topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
     """
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
@@ -66,8 +70,13 @@ def verify(
     require_to_see_everything(cluster)
     with _asking(bootstrap_server, properties) as ask:
         result = compare_until_settled(
-            lambda: read_tables(Lookup(location)), ask, settle, lambda: disagreements(read_records(location))
+            lambda: read_tables(Lookup(location)),
+            ask,
+            partial(ask_standing, cluster, location),
+            settle,
+            lambda: disagreements(read_records(location)),
         )
+    result.found.extend(Found(each, None) for each in doubled_rows(location))
     _check_sight(cluster, result)
     _print(result, output)
     unexplained = any(found.explanation is None for found in result.found)
@@ -90,7 +99,7 @@ def _check_sight(cluster: Cluster, result: Comparison) -> None:
     """Ask whether what only the tables have is not merely hidden from the user, by an ACL that denies it."""
     only_ours = [found.difference for found in result.found if found.difference.is_only_in_tables]
     topics = {value for each in only_ours if (value := each.value_of("topic"))}
-    require_to_see(cluster, topics, {each.group_id for each in only_ours})
+    require_to_see(cluster, topics, {each.group_id for each in only_ours if each.group_id is not None})
 
 
 def _print(result: Comparison, output: Output) -> None:
@@ -106,9 +115,12 @@ def _print(result: Comparison, output: Output) -> None:
     tell(f"{result.groups} groups compared: {differences}")
     for group_id in result.groups_not_compared:
         tell(f"Not compared: {group_id}")
+    if not result.standing.has_job and (lags := result.standing.lags):
+        behind = f"{len(lags)} offsets partitions are behind the topic, by {sum(lags.values())} offsets"
+        tell(f"No job runs on these tables: {behind}; 'offsetstream run' applies them")
 
 
-def _row(difference: Any, explanation: str | None) -> dict[str, Any]:
+def _row(difference: Difference, explanation: str | None) -> dict[str, Any]:
     return {
         "table": difference.table,
         "group": difference.group_id,

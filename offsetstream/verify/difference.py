@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Any
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
 ROW = "row"  # the column of a difference that is a whole row, there or not
+ROWS = "rows"  # and of one in how many rows have the key
 CLUSTER, RECORDS = "cluster", "records"
 
 
@@ -29,10 +31,9 @@ class Difference:
     against: str = CLUSTER
 
     @property
-    def group_id(self) -> str:
-        """The group whose row it is."""
-        group_id: str = self.key[self.names.index("group_id")]
-        return group_id
+    def group_id(self) -> str | None:
+        """The group whose row it is; None where a row is of no group."""
+        return self.value_of("group_id")
 
     @property
     def is_only_in_tables(self) -> bool:
@@ -60,13 +61,23 @@ def plain(value: Any) -> Any:
 def row_differences(
     table: str, names: tuple[str, ...], in_tables: Iterable[Row], other: Iterable[Row], against: str = CLUSTER
 ) -> tuple[list[Difference], list[tuple[Key, Row, Row]]]:
-    """Pair rows by the columns of their key: the rows that one side lacks, and the pairs."""
-    ours = {tuple(row[name] for name in names): row for row in in_tables}
-    theirs = {tuple(row[name] for name in names): row for row in other}
+    """Pair rows by the columns of their key: the rows that one side lacks or has more often, and the pairs."""
+    ours, our_counts = _by_key(names, in_tables)
+    theirs, their_counts = _by_key(names, other)
+    both = ours.keys() & theirs.keys()
     alone = [
         Difference(table, names, key, ROW, key in ours, key in theirs, against) for key in ours.keys() ^ theirs.keys()
     ]
-    return alone, [(key, ours[key], theirs[key]) for key in ours.keys() & theirs.keys()]
+    counts = [(key, our_counts[key], their_counts[key]) for key in both]
+    doubled = [
+        Difference(table, names, key, ROWS, ours, theirs, against) for key, ours, theirs in counts if ours != theirs
+    ]
+    return [*alone, *doubled], [(key, ours[key], theirs[key]) for key in both]
+
+
+def _by_key(names: tuple[str, ...], rows: Iterable[Row]) -> tuple[dict[Key, Row], Counter[Key]]:
+    placed = [(tuple(row[name] for name in names), row) for row in rows]
+    return dict(placed), Counter(key for key, _ in placed)
 
 
 def value_differences(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.verify.answers import Answers
-from offsetstream.verify.difference import RECORDS, Difference
+from offsetstream.verify.difference import RECORDS, ROWS, Difference
+from offsetstream.verify.standing import Standing
 from offsetstream.verify.tables import TableRows
 
 _NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}
@@ -15,32 +14,36 @@ _NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}
 class Explanations:
     """What is known of the groups of one comparison."""
 
-    def __init__(self, tables: TableRows, answers: Answers) -> None:
+    def __init__(self, tables: TableRows, answers: Answers, standing: Standing) -> None:
         self._tables = tables
+        self._standing = standing
         self._live = {row["group_id"]: row for row in answers.groups}
         self._in_tables = {row["group_id"] for rows in tables.rows.values() for row in rows}
         self._offsets = {row["group_id"] for row in answers.offsets}
 
     def of(self, difference: Difference) -> str | None:
         """Return why the difference is to be expected; None if nothing explains it."""
-        if difference.against == RECORDS:
+        if difference.against == RECORDS or difference.column == ROWS:
             return None
-        partition = self._partition(difference.group_id)
-        if partition is not None and partition["load_state"] != "OWNED":
-            return "the group's offsets partition is not loaded yet"
-        if partition is not None and partition["last_stable_offset"] < partition["high_watermark"]:
-            return "an open transaction holds back the group's offsets partition (reference 10.1)"
+        partition = self.partition_of(difference)
+        if partition is not None:
+            if self._standing.has_job and self._tables.partitions[partition]["load_state"] != "OWNED":
+                return "the group's offsets partition is not loaded yet"
+            if self._standing.is_held_back(partition):
+                return "an open transaction holds back the group's offsets partition (reference 10.1)"
         return self._of_group(difference)
 
-    def _partition(self, group_id: str) -> dict[str, Any] | None:
-        count = len(self._tables.partitions)
-        return self._tables.partitions[partition_for(group_id, count)] if count else None
+    def partition_of(self, difference: Difference) -> int | None:
+        """Return the offsets partition of the group whose row differs, None if the tables have no partitions."""
+        count, group_id = len(self._tables.partitions), difference.group_id
+        return partition_for(group_id, count) if count and group_id is not None else None
 
     def _of_group(self, difference: Difference) -> str | None:
         if _is_cut(difference):
             return "librdkafka ends a text at its first NUL"
-        live = self._live.get(difference.group_id)
-        if live is not None and live["state"] in _NOT_IN_THE_LOG:
+        live = self._live.get(difference.group_id or "")
+        is_commit = difference.table == "committed_offsets"  # which is in the log at once, whatever the members do
+        if live is not None and live["state"] in _NOT_IN_THE_LOG and not is_commit:
             return f"the group is {live['state']}, which is not in the log until it ends (reference 4.9)"
         if live is not None and difference.group_id not in self._in_tables and self._was_never_written(live):
             return "a group without an offset is remembered by its coordinator only (reference 5.9 row 6, 5.10 item 5)"

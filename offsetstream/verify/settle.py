@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.compare import differences, groups_not_compared
-from offsetstream.verify.difference import Difference
+from offsetstream.verify.difference import RECORDS, ROWS, Difference
 from offsetstream.verify.explain import Explanations
+from offsetstream.verify.standing import Standing
 from offsetstream.verify.tables import TableRows
 
 _PAUSE_SECONDS = 2.0
@@ -30,36 +31,60 @@ class Comparison:
     found: list[Found]
     groups: int
     groups_not_compared: list[str]
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One comparison of many: how the tables stood, and what nothing explained."""
+
+    explanations: Explanations
+    standing: Standing
+    unexplained: frozenset[Difference]
 
 
 def compare_until_settled(
     read_tables: Callable[[], TableRows],
     ask_cluster: Callable[[], Answers],
+    ask_standing: Callable[[TableRows], Standing],
     seconds: float,
     check_records: Callable[[], list[Difference]] = list,
 ) -> Comparison:
-    """Compare until nothing is left unexplained, or for ``seconds``; a difference that goes on changing is explained.
+    """Compare until nothing is left unexplained, or for ``seconds``; what a job has not applied yet is explained.
 
-    A group that commits all the time is always some commits ahead of the tables: its values at the end are not those
-    of the beginning. What stays the same on both sides for all that time is a difference. ``check_records`` gives the
-    differences between the tables and the records that they are from.
+    A group that commits all the time is always some commits ahead of the tables. Without a job nothing is in flight.
+    ``check_records`` gives the differences between the tables and the records that they are from.
     """
-    deadline, first = time.monotonic() + seconds, set[Difference]()
-    rounds = 0
+    deadline, rounds = time.monotonic() + seconds, list[_Round]()
     while True:
         tables, answers = read_tables(), ask_cluster()
-        explanations = Explanations(tables, answers)
+        standing = ask_standing(tables)
+        explanations = Explanations(tables, answers, standing)
         present = [*differences(tables, answers), *check_records()]
         found = [Found(each, explanations.of(each)) for each in present]
-        unexplained = {each.difference for each in found if each.explanation is None}
-        first = first if rounds else unexplained
-        rounds += 1
+        unexplained = frozenset(each.difference for each in found if each.explanation is None)
+        rounds = [*rounds[:1], _Round(explanations, standing, unexplained)]
         if not unexplained or time.monotonic() > deadline:
             break
         time.sleep(_PAUSE_SECONDS)
-    if rounds > 1:
-        moving = "it changed while it was compared"
-        found = [
-            Found(each.difference, each.explanation or (None if each.difference in first else moving)) for each in found
-        ]
-    return Comparison(found, len(answers.groups), sorted(groups_not_compared(tables, answers)))
+    if len(rounds) > 1:
+        first, last = rounds
+        found = [Found(each.difference, each.explanation or _in_flight(each.difference, first, last)) for each in found]
+    return Comparison(found, len(answers.groups), sorted(groups_not_compared(tables, answers)), standing)
+
+
+def _in_flight(difference: Difference, first: _Round, last: _Round) -> str | None:
+    """Return why a difference passes: a job is at it. What stays though the job went past it does not."""
+    if not last.standing.has_job or difference.column == ROWS:
+        return None
+    is_new = difference not in first.unexplained
+    if difference.against == RECORDS:  # the tables were read one after the other
+        return "it changed while it was compared" if is_new else None
+    partition = last.explanations.partition_of(difference)
+    if partition is None or not last.standing.lag(partition):
+        return None
+    if last.standing.stands_still(first.standing, partition):
+        return None
+    if not is_new and last.standing.has_passed(first.standing, partition):
+        return None
+    return f"the job is at it: the group's offsets partition is behind by {last.standing.lag(partition)} offsets"

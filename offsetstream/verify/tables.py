@@ -17,14 +17,7 @@ _COLUMNS = {
     "member_assignments": "group_id member_id kind subtopology_id topic_id topic partition",
     "committed_offsets": "group_id topic partition committed_offset leader_epoch metadata",
 }
-_PARTITIONS = [
-    "offsets_partition",
-    "load_state",
-    "coordinator_id",
-    "next_offset",
-    "last_stable_offset",
-    "high_watermark",
-]
+_PARTITIONS = ["offsets_partition", "load_state", "coordinator_id", "next_offset"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +30,16 @@ class TableRows:
 
 
 def read_tables(lookup: Lookup) -> TableRows:
-    """Read everything that is compared; a group left behind by a change of the partition count is not."""
+    """Read everything that is compared; a group left behind by a change of the partition count is not.
+
+    How far the partitions are applied is read first, since the job writes it last: the rows are at least as new.
+    """
+    partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _PARTITIONS)}
     inside = {"in_coordinator_partition": [True]}
     rows = {
         table: lookup.rows(table, ["offsets_partition", *columns.split()], inside)
         for table, columns in _COLUMNS.items()
     }
-    partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _PARTITIONS)}
     topics = lookup.rows("topics", ["topic_id", "topic", "deleted_at"])
     gone = {name for row in topics if row["deleted_at"] is not None for name in (row["topic"], row["topic_id"])}
     gone -= {row["topic"] for row in topics if row["deleted_at"] is None}

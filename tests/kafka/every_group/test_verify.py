@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from offsetstream.cluster.client import Cluster
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.coordinator import GroupMetadataCache
@@ -24,6 +25,7 @@ from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
 from offsetstream.verify.difference import ROW, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.records import disagreements, read_records
+from offsetstream.verify.standing import Standing, ask_standing
 from offsetstream.verify.tables import TableRows, read_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.every_group.all_groups import AllGroups
@@ -43,8 +45,12 @@ def read(runner: JobRunner) -> TableRows:
     return read_tables(Lookup(runner.tables))
 
 
-def unexplained(tables: TableRows, answers: Answers) -> list[Difference]:
-    explanations = Explanations(tables, answers)
+def standing(every_group: AllGroups, runner: JobRunner) -> Standing:
+    return ask_standing(Cluster(every_group.kafka.bootstrap_server), runner.tables, read(runner))
+
+
+def unexplained(tables: TableRows, answers: Answers, stands: Standing) -> list[Difference]:
+    explanations = Explanations(tables, answers, stands)
     return [each for each in differences(tables, answers) if explanations.of(each) is None]
 
 
@@ -52,26 +58,30 @@ def unexplained(tables: TableRows, answers: Answers) -> list[Difference]:
 def test_nothing_is_unexplained(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables = every_group.admin.answers(), read(loaded)
     assert len(answers.groups) >= 100
-    assert unexplained(tables, answers) == []
-    held_back = [p for p in tables.partitions.values() if p["last_stable_offset"] < p["high_watermark"]]
+    stands = standing(every_group, loaded)
+    assert unexplained(tables, answers, stands) == []
+    assert stands.lags == {}
+    held_back = [number for number in tables.partitions if stands.is_held_back(number)]
     assert len(held_back) <= 2  # by the two open transactions: everything else was compared
 
 
 @both_releases
 def test_each_value_that_differs_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
-    answers, tables = every_group.admin.answers(), read(loaded)
-    without_held_back = {n for n, p in tables.partitions.items() if p["last_stable_offset"] == p["high_watermark"]}
+    answers, tables, stands = every_group.admin.answers(), read(loaded), standing(every_group, loaded)
+    without_held_back = {number for number in tables.partitions if not stands.is_held_back(number)}
     for table, columns in COLUMNS.items():
         for column in columns:
             if column == "coordinator_id":
                 continue  # it is of the partition: see below
             changed, key = _change_one(tables, answers, table, column, without_held_back)
             if key is not None:
-                assert [(d.table, d.key, d.column) for d in unexplained(changed, answers)] == [(table, key, column)]
+                assert [(d.table, d.key, d.column) for d in unexplained(changed, answers, stands)] == [
+                    (table, key, column)
+                ]
     partition = copy.deepcopy(tables)
     for row in partition.partitions.values():
         row["coordinator_id"] = 99
-    found = {(d.table, d.column) for d in unexplained(partition, answers)}
+    found = {(d.table, d.column) for d in unexplained(partition, answers, stands)}
     assert found == {("groups", "coordinator_id")}
 
 
@@ -160,7 +170,8 @@ def _told(row: dict[str, Any], table: str) -> dict[str, Any]:
 @both_releases
 def test_the_tables_are_a_replay_of_the_brokers_segments(every_group: AllGroups, loaded: JobRunner) -> None:
     """The job reads read_committed: partitions that an open transaction holds back are left out."""
-    whole = {n for n, p in read(loaded).partitions.items() if p["last_stable_offset"] == p["high_watermark"]}
+    stands = standing(every_group, loaded)
+    whole = {number for number in read(loaded).partitions if not stands.is_held_back(number)}
     cache = GroupMetadataCache("classic" if every_group.kafka.version == "3.9.2" else "new")
     for partition in find_partitions([every_group.kafka.folder]):
         if partition.number in whole:
@@ -190,5 +201,5 @@ def test_the_command(every_group: AllGroups, loaded: JobRunner) -> None:
 def test_without_kafkas_own_client_what_it_cannot_see_is_said(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables = ConfluentAdmin(every_group.kafka.bootstrap_server, {}).answers(), read(loaded)
     assert answers.unseen_types == UNSEEN_TYPES
-    assert unexplained(tables, answers) == []
+    assert unexplained(tables, answers, standing(every_group, loaded)) == []
     assert {row["group_type"] for row in answers.groups} == {"Classic", "Consumer"}

@@ -1,20 +1,24 @@
 """What counts as a difference, what explains one, and what settles."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from dataclasses import replace
+from itertools import chain, count, repeat
 from typing import Any
 
 import pytest
 
+from offsetstream.cluster.client import PartitionEnds
 from offsetstream.verify import settle
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.compare import KEYS, differences
-from offsetstream.verify.difference import ROW, Difference
+from offsetstream.verify.difference import ROW, ROWS, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.settle import compare_until_settled
+from offsetstream.verify.standing import Standing
 from offsetstream.verify.tables import TableRows
 
-OWNED = {"load_state": "OWNED", "coordinator_id": 1, "last_stable_offset": 9, "high_watermark": 9}
+OWNED = {"load_state": "OWNED", "coordinator_id": 1, "next_offset": 9}
 PLACE = {"group_id": "g", "topic": "t", "partition": 0}
 
 
@@ -35,6 +39,17 @@ def tables(offset: int = 5, metadata: str = "", **partition: Any) -> TableRows:
     rows: dict[str, list[dict[str, Any]]] = {"groups": [group], "committed_offsets": [committed]}
     rows |= {"group_members": [], "member_assignments": []}
     return TableRows(rows, {0: OWNED | partition}, frozenset())
+
+
+def standing(applied: int = 9, stable: int = 9, high: int = 9, *, has_job: bool = True) -> Standing:
+    return Standing({0: applied}, {0: PartitionEnds(0, stable, high, 1, 1)}, has_job)
+
+
+def settled(held: Any, told: Any, stands: Iterable[Standing], seconds: float = 0.05) -> list[str | None]:
+    """What the differences that are left are explained by; the last standing stays."""
+    *moving, last = stands
+    seen = chain(moving, repeat(last))
+    return [found.explanation for found in compare_until_settled(held, told, lambda _: next(seen), seconds).found]
 
 
 def test_equal_rows() -> None:
@@ -59,27 +74,45 @@ def test_offsets_without_a_group_are_asked_of_nobody() -> None:
     assert differences(only_offsets, Answers()) == []
 
 
+def test_a_key_that_is_there_twice() -> None:
+    held = tables()
+    held.rows["committed_offsets"] *= 2
+    (found,) = differences(held, answers())
+    assert Explanations(held, answers(state="PreparingRebalance"), standing()).of(found) is None
+    assert (found.column, found.in_tables, found.other) == (ROWS, 2, 1)
+    assert str(found).endswith("partition 0: rows is 2 in the tables, 1 in the cluster")
+
+
 @pytest.mark.parametrize(
-    ("held", "told", "why"),
+    ("held", "told", "stands", "why"),
     [
-        (tables(4, load_state="LOADING"), answers(), "not loaded yet"),
-        (tables(4, last_stable_offset=3), answers(), "open transaction"),
-        (tables(), answers(state="PreparingRebalance"), "not in the log"),
-        (tables(metadata="read\0by"), answers(), None),
-        (tables(4), answers(), None),
+        (tables(4, load_state="LOADING"), answers(), standing(0), "not loaded yet"),
+        (tables(4, load_state="LOADING"), answers(), standing(0, has_job=False), None),
+        (tables(4), answers(), standing(3, 3, 9), "open transaction"),
+        (tables(4), answers(), standing(3, 3, 9, has_job=False), "open transaction"),
+        (tables(4), answers(), standing(2, 3, 9), None),
+        (tables(), answers(member_count=1, state="PreparingRebalance"), standing(), "not in the log"),
+        (tables(4), answers(4, state="PreparingRebalance"), standing(), "not in the log"),
+        (tables(4), answers(), standing(), None),
     ],
 )
-def test_what_the_reference_explains(held: TableRows, told: Answers, why: str | None) -> None:
-    found = [Explanations(held, told).of(each) for each in differences(held, told)]
-    assert len(found) == 1
-    assert (found[0] is None) if why is None else (why in str(found[0]))
+def test_what_the_reference_explains(held: TableRows, told: Answers, stands: Standing, why: str | None) -> None:
+    found = [Explanations(held, told, stands).of(each) for each in differences(held, told)]
+    assert found
+    assert all((each is None) if why is None else (why in str(each)) for each in found)
+
+
+def test_a_rebalance_explains_no_offset() -> None:
+    held, told = tables(4), answers(state="PreparingRebalance")
+    found = {each.table: Explanations(held, told, standing()).of(each) for each in differences(held, told)}
+    assert found["committed_offsets"] is None
 
 
 def test_a_text_that_librdkafka_cut() -> None:
     told = answers()
     told.offsets[0]["metadata"] = "read"
     held = tables(metadata="read\0by")
-    assert [Explanations(held, told).of(each) for each in differences(held, told)] == [
+    assert [Explanations(held, told, standing()).of(each) for each in differences(held, told)] == [
         "librdkafka ends a text at its first NUL"
     ]
 
@@ -90,27 +123,45 @@ def test_a_group_that_only_its_coordinator_remembers() -> None:
         rows.clear()
     told = Answers(groups=answers().groups)
     (found,) = differences(nothing, told)
-    assert "remembered by its coordinator only" in str(Explanations(nothing, told).of(found))
+    assert "remembered by its coordinator only" in str(Explanations(nothing, told, standing()).of(found))
 
 
 def test_what_arrives_later_is_no_difference() -> None:
     seen = iter([tables(3), tables(4), tables(5)])
-    result = compare_until_settled(lambda: next(seen), answers, 30)
-    assert result.found == []
+    assert settled(lambda: next(seen), answers, [standing(7), standing(8), standing(9)], 30) == []
 
 
-def test_what_stays_is_a_difference_and_what_moves_is_explained() -> None:
-    assert [found.explanation for found in compare_until_settled(lambda: tables(4), answers, 0.05).found] == [None]
+def later() -> Iterator[Answers]:
+    yield from (answers(offset) for offset in count(11))
 
-    def later() -> Iterator[Answers]:
-        offset = 10
-        while True:
-            offset += 1
-            yield answers(offset)
 
+MOVES = [standing(5, 9, 9), standing(9, 12, 12)]
+
+
+@pytest.mark.parametrize(
+    ("stands", "is_explained"),
+    [
+        (MOVES, True),
+        ([replace(each, has_job=False) for each in MOVES], False),  # nobody will apply it
+        ([standing(5, 9, 9), standing(5, 12, 12)], False),  # the job stands still
+        ([standing(9, 9, 9), standing(9, 9, 9)], False),  # there is nothing to apply
+        ([standing(9, 9, 9), standing(9, 12, 12)], True),  # it came a moment ago
+    ],
+)
+def test_what_moves_is_explained_by_a_job_that_moves(stands: list[Standing], is_explained: bool) -> None:
     moving = later()
-    result = compare_until_settled(lambda: tables(4), lambda: next(moving), 0.05)
-    assert [found.explanation for found in result.found] == ["it changed while it was compared"]
+    (found,) = settled(lambda: tables(4), lambda: next(moving), stands)
+    assert found == ("the job is at it: the group's offsets partition is behind by 3 offsets" if is_explained else None)
+
+
+def test_what_stays_is_a_difference_once_the_job_went_past_it() -> None:
+    assert settled(lambda: tables(4), answers, MOVES) == [None]
+    slow = [standing(5, 9, 9), standing(6, 12, 12)]
+    assert settled(lambda: tables(4), answers, slow) != [None]
+
+
+def test_one_look_tells_nothing_of_what_moves() -> None:
+    assert settled(lambda: tables(4), answers, [standing(5, 9, 9)], 0) == [None]
 
 
 def test_types_that_the_client_cannot_see_are_not_compared() -> None:
@@ -118,5 +169,5 @@ def test_types_that_the_client_cannot_see_are_not_compared() -> None:
     held.rows["groups"].append({**held.rows["groups"][0], "group_id": "shared", "group_type": "Share"})
     told = answers()
     told.unseen_types = ("Share",)
-    result = compare_until_settled(lambda: held, lambda: told, 0)
+    result = compare_until_settled(lambda: held, lambda: told, lambda _: standing(), 0)
     assert (result.found, result.groups_not_compared) == ([], ["shared"])

@@ -1,0 +1,73 @@
+"""Rows that a table has more than once: of a key in a state table, of a record in a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from offsetstream.tables.derived import DERIVED_TABLES
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.small import rows_per_partition
+from offsetstream.verify.difference import RECORDS, ROWS, Difference
+
+_PLACE = ("offsets_partition", "log_id", "record_offset")
+_AT_ONCE = 5_000_000  # records of a history whose offsets are counted together: bounds the memory
+
+
+def doubled_rows(tables: TablesLocation) -> list[Difference]:
+    """Return the keys that a table has more than once, and the partitions in whose history a record is.
+
+    Of a partition's history the first such record is named, with how many rows there are of how many such records. The
+    derived tables are not looked at: their keys are counted where they are derived once more.
+    """
+    schemas = [schema for schema in all_schemas().values() if schema.name not in DERIVED_TABLES]
+    found = [
+        _of_records(tables, each) if "record_offset" in each.column_names and not each.key else _of_keys(tables, each)
+        for each in schemas
+    ]
+    return [each for of_table in found for each in of_table]
+
+
+def _of_keys(tables: TablesLocation, schema: TableSchema) -> Iterator[Difference]:
+    names = ", ".join(schema.key)
+    query = f"SELECT {names}, count(*) AS n FROM rows GROUP BY {names} HAVING count(*) > 1 ORDER BY {names}"  # noqa: S608 - our own SQL
+    for row in _query(tables, schema.name, query):
+        key = tuple(row[name] for name in schema.key)
+        yield Difference(schema.name, schema.key, key, ROWS, row["n"], 1, RECORDS)
+
+
+def _of_records(tables: TablesLocation, schema: TableSchema) -> Iterator[Difference]:
+    for partitions in _some_at_a_time(rows_per_partition(tables, schema.name)):
+        place = ", ".join(_PLACE)
+        counted = (
+            f"SELECT {place}, count(*) AS n FROM rows WHERE offsets_partition IN ({', '.join(map(str, partitions))}) "  # noqa: S608
+            f"GROUP BY {place} HAVING count(*) > 1"
+        )
+        query = (
+            "SELECT offsets_partition, log_id, min(record_offset) AS record_offset, sum(n) AS rows, "  # noqa: S608
+            f"count(*) AS records FROM ({counted}) GROUP BY offsets_partition, log_id"
+        )
+        for row in _query(tables, schema.name, f"{query} ORDER BY offsets_partition, log_id"):
+            key = tuple(row[name] for name in _PLACE)
+            yield Difference(schema.name, _PLACE, key, ROWS, row["rows"], row["records"], RECORDS)
+
+
+def _some_at_a_time(rows: dict[int, int]) -> Iterator[list[int]]:
+    some, count = list[int](), 0
+    for partition, own in sorted(rows.items()):
+        if some and count + own > _AT_ONCE:
+            yield some
+            some, count = [], 0
+        some.append(partition)
+        count += own
+    if some:
+        yield some
+
+
+def _query(tables: TablesLocation, name: str, query: str) -> list[dict[str, object]]:
+    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
+    found: list[dict[str, object]] = pa.table(reader.execute(query)).to_pylist()
+    return found

@@ -1,0 +1,59 @@
+"""How far the tables are behind the cluster, by what it says of its log now: what the job noted of that may be old."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.errors import NoOffsetsTopicError
+from offsetstream.tables.lease import read_lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.verify.tables import TableRows
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far each offsets partition is ``applied``, the log's ``ends`` of a later moment, and whether a job runs."""
+
+    applied: Mapping[int, int]
+    ends: Mapping[int, PartitionEnds]
+    has_job: bool
+
+    def lag(self, partition: int) -> int:
+        """Return how many offsets a reader of committed records sees that are not applied."""
+        end = self.ends[partition].last_stable_offset if partition in self.ends else 0
+        return max(0, end - self.applied.get(partition, 0))
+
+    @property
+    def lags(self) -> dict[int, int]:
+        """The partitions that are behind, and by how much."""
+        return {number: lag for number in sorted(self.ends) if (lag := self.lag(number))}
+
+    def is_held_back(self, partition: int) -> bool:
+        """Tell whether all that can be applied is, and an open transaction holds back the rest."""
+        if partition not in self.ends or self.lag(partition):
+            return False
+        end = self.ends[partition]
+        return end.last_stable_offset < end.high_watermark
+
+    def has_passed(self, other: Standing, partition: int) -> bool:
+        """Tell whether everything is applied that the log had at another moment."""
+        return partition not in other.ends or (
+            self.applied.get(partition, 0) >= other.ends[partition].last_stable_offset
+        )
+
+    def stands_still(self, before: Standing, partition: int) -> bool:
+        """Tell whether the partition was behind before, and nothing of it was applied since."""
+        return before.lag(partition) > 0 and self.applied.get(partition) == before.applied.get(partition)
+
+
+def ask_standing(cluster: Cluster, location: TablesLocation, tables: TableRows) -> Standing:
+    """Ask for the ends of the log, and whether the lease is held: after the tables and the groups were read."""
+    applied = {number: row["next_offset"] or 0 for number, row in tables.partitions.items()}
+    try:
+        ends = cluster.partition_ends(sorted(applied.keys() & set(cluster.topic_partitions())))
+    except NoOffsetsTopicError:  # no group ever committed
+        ends = {}
+    lease = read_lease(location)
+    return Standing(applied, ends, lease is not None and lease.is_live)

@@ -1,0 +1,118 @@
+"""`verify` of tables that are wrong: nothing that a log or a running job does not explain is explained."""
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.consumers import close
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from tests.kafka.jobs import JobRunner
+
+GROUPS = [f"group-{number}" for number in range(8)]
+WRITER = "writer"
+
+
+def commit(kafka: EmbeddedKafka, offset: int, groups: list[str] = GROUPS) -> None:
+    places = [TopicPartition("orders", number, offset) for number in (0, 1)]
+    commit_plainly(kafka.bootstrap_server, dict.fromkeys(groups, places))
+
+
+@contextmanager
+def transaction(kafka: EmbeddedKafka, offset: int) -> Iterator[None]:
+    """A transaction with a commit, open while the context lasts."""
+    server = {"bootstrap.servers": kafka.bootstrap_server}
+    producer = Producer({**server, "transactional.id": WRITER}, logger=QUIET)
+    consumer = Consumer({**server, "group.id": WRITER}, logger=QUIET)
+    try:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        offsets = [TopicPartition("orders", 0, offset)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        yield
+        producer.commit_transaction(30)
+    finally:
+        close(consumer)
+
+
+@pytest.fixture(scope="module")
+def runner(own_kafka: EmbeddedKafka, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+    commit(own_kafka, 1, [*GROUPS, WRITER])
+    runner.run_once()
+    commit(own_kafka, 2)
+    runner.run_once()
+    return runner
+
+
+@pytest.fixture
+def verify(own_kafka: EmbeddedKafka, runner: JobRunner, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """The command on a copy of the tables, ``tmp_path/tables``: its exit code and what it says."""
+    shutil.copytree(runner.tables.root, tmp_path / "tables")
+
+    def verify(*options: str) -> tuple[int, str]:
+        server = ("--bootstrap-server", own_kafka.bootstrap_server, "--tables", str(tmp_path / "tables"))
+        command = [sys.executable, "-m", "offsetstream", "verify", *server, "--settle", "0", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return verify
+
+
+def test_every_row_twice(verify: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    assert verify() == (0, f"{len(GROUPS) + 1} groups compared: 0 unexplained differences, 0 explained\n")
+    doubled = ("groups", "committed_offsets", "group_cells", "offsets_partitions", "offset_commits", "group_records")
+    for name in doubled:
+        table = DeltaTable(tmp_path / "tables" / name)
+        write_deltalake(table, table.to_pyarrow_table(), mode="append")
+    code, said = verify()
+    assert code == 1
+    named = {line.partition(":")[0] for line in said.splitlines() if ": rows is " in line}
+    assert named == {*doubled} - {name for name in doubled if not DeltaTable(tmp_path / "tables" / name).count()}
+    assert {"groups", "committed_offsets", "offsets_partitions", "offset_commits"} <= named
+
+
+def test_no_job_runs_while_groups_commit(own_kafka: EmbeddedKafka, verify: Callable[..., tuple[int, str]]) -> None:
+    ended, offsets = threading.Event(), count(10)
+
+    def work() -> None:
+        while not ended.is_set():
+            commit(own_kafka, next(offsets))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        code, said = verify("--settle", "3")
+    finally:
+        ended.set()
+        thread.join()
+    assert (code, " 0 unexplained" in said, "it changed while" in said) == (1, False, False), said
+    assert "No job runs on these tables: " in said
+
+
+def test_a_job_that_ended_inside_a_transaction(
+    own_kafka: EmbeddedKafka, runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """It noted that its partition was held back; that is over."""
+    with transaction(own_kafka, 7):
+        runner.run_once()
+        shutil.rmtree(tmp_path / "tables")
+        shutil.copytree(runner.tables.root, tmp_path / "tables")
+        commit(own_kafka, 8, [WRITER])  # the coordinator tells it, and no reader of committed records sees it yet
+        code, said = verify()
+        assert (code, said.count("(explained: an open transaction holds back")) == (0, 2), said
+    code, said = verify()
+    assert (code, said.count("committed_offset is"), "explained: " in said.splitlines()[0]) == (1, 2, False), said
