@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import output_of, output_options, tables_option
-from offsetstream.cli.output import Column
+from offsetstream.cli.output import Column, tell
 from offsetstream.stream.maintenance import Maintenance
 from offsetstream.stream.session import local_session
 from offsetstream.tables.location import TablesLocation
@@ -68,7 +68,7 @@ def run_maintenance(options: dict[str, Any], session: Callable[[], AbstractConte
     output = output_of(options)
     keep: timedelta | None = options["keep_history"]
     horizon = None if keep is None else datetime.now(UTC).date() - keep
-    maintenance = Maintenance(TablesLocation.parse(options["tables"]), session, dry_run=options["dry_run"])
+    maintenance = Maintenance(TablesLocation.parse(options["tables"]), session, tell, dry_run=options["dry_run"])
     output.table(_COLUMNS, [vars(done) for done in maintenance.run(horizon, options["timeout"])])
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import click
 
+from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
-from offsetstream.tables.lease import LeaseRow, read_lease, request_reload, requested_partitions
+from offsetstream.tables.lease import read_lease, request_reload, requested_partitions
+from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 
@@ -42,20 +45,25 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: int) -> None:
     unknown = sorted(set(wanted) - existing)
     if unknown:
         raise OffsetstreamError(f"the tables in {location.root} have no offsets partition {unknown[0]}")
-    row = request_reload(location, wanted)
+    request_reload(location, wanted)
+    watch = HeartbeatWatch()
+    row, life = watch.look(partial(read_lease, location))
     what = f"{len(set(wanted) or existing)} offsets partitions"
-    if not row.is_live:
+    if row is None or life is Life.DEAD:
         click.echo(f"No job writes to {location.root}: the next one loads {what} anew when it starts", err=True)
         return
-    click.echo(f"Asked process {row.pid} on {row.host} to load {what} anew after its present batch", err=True)
-    _wait(location, row, set(wanted) or existing, timeout)
+    tell(f"Asked {row.holder} to load {what} anew after its present batch; last sign of life {row.sign_of_life}")
+    _wait(location, row, watch, set(wanted) or existing, timeout)
     click.echo("Loaded", err=True)
 
 
-def _wait(location: TablesLocation, asked: LeaseRow, wanted: set[int], timeout: int) -> None:
+def _wait(location: TablesLocation, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: int) -> None:
     deadline = time.monotonic() + timeout
-    while (now := read_lease(location)) is not None and requested_partitions(now.reload_requested, wanted):
-        if now.owner != asked.owner or not now.is_live:
+    while True:
+        now, life = watch.look(partial(read_lease, location))
+        if now is None or not requested_partitions(now.reload_requested, wanted):
+            return
+        if now.owner != asked.owner or life is Life.DEAD:
             raise OffsetstreamError("the job ended before the load was done; the next one does it when it starts")
         if time.monotonic() > deadline:
             raise OffsetstreamError(f"the load was not done within {timeout} s; the job will do it, or the next one")

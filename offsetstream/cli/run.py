@@ -103,6 +103,12 @@ _JOB_OPTIONS = (
         metavar="MINUTES",
         help="Wait so long for a cluster that does not answer, at the start and later; then give up.",
     ),
+    click.option(
+        "--force",
+        is_flag=True,
+        help="Take over at once from another job that holds the tables, without watching for a minute whether it "
+        "lives: for one that you know to be gone. If it does run, it cannot write any more, and ends.",
+    ),
 )
 
 
@@ -128,6 +134,7 @@ def run_job(options: dict[str, Any], session: Callable[[], AbstractContextManage
         keeps_history=options["history"],
         state_writes=StateWrites(options["state_writes"]),
         max_silence=options["max_silence"],
+        force_lease=options["force"],
     )
     job = Job(settings, session, Progress())
     for number in (signal.SIGTERM, signal.SIGINT):

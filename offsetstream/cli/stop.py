@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import click
 
+from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import read_lease, request_stop
+from offsetstream.tables.lease_holder import HeartbeatWatch, Life
 from offsetstream.tables.location import TablesLocation
 
 
@@ -23,14 +26,18 @@ Examples:
 def stop(tables: str, timeout: int) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
     location = TablesLocation.parse(tables)
-    row = read_lease(location)
-    if row is None or not row.is_live:
+    watch, read = HeartbeatWatch(), partial(read_lease, location)
+    row, life = watch.look(read)
+    if row is None or life is Life.DEAD:
         raise OffsetstreamError(f"no job writes to {location.root}")
     request_stop(location)
-    click.echo(f"Asked process {row.pid} on {row.host} to stop after its present batch", err=True)
+    tell(f"Asked {row.holder} to stop after its present batch; last sign of life {row.sign_of_life}")
     deadline = time.monotonic() + timeout
-    while (now := read_lease(location)) is not None and now.owner == row.owner:
-        if not now.is_live:
+    while True:
+        now, life = watch.look(read)
+        if now is None or now.owner != row.owner:
+            break
+        if life is Life.DEAD:
             raise OffsetstreamError("the job ended without a word, as by a kill; nothing is lost: start another")
         if time.monotonic() > deadline:
             raise OffsetstreamError(f"the job did not stop within {timeout} s; it will after its present batch")

@@ -16,6 +16,8 @@ from offsetstream.cluster.permissions import require_to_see, require_to_see_ever
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.lease_holder import HeartbeatWatch
+from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.answers import Answers
@@ -68,11 +70,13 @@ def verify(
     cluster = Cluster(bootstrap_server, properties)
     require_tables_of(location, cluster.cluster_id())
     require_to_see_everything(cluster)
+    has_job = partial(is_job_alive, location, tell, HeartbeatWatch())
+    has_job()  # a job of another host is watched now, so that --settle is for the comparison
     with _asking(bootstrap_server, properties) as ask:
         result = compare_until_settled(
             lambda: read_tables(Lookup(location)),
             ask,
-            partial(ask_standing, cluster, location),
+            partial(ask_standing, cluster, has_job),
             settle,
             lambda: disagreements(read_records(location)),
         )

@@ -25,6 +25,7 @@ from offsetstream.stream.progress import Progress
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
 
@@ -76,7 +77,11 @@ class Job:
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         create_tables(self._settings.tables, cluster_id, coordinator)
-        lease = Lease.acquire(self._settings.tables)
+        lease = take_lease(
+            self._settings.tables, self._progress.say, self._signals.stop, force=self._settings.force_lease
+        )
+        if lease is None:
+            return
         with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
             if upgraded := upgrade_tables(self._settings.tables):
                 self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")

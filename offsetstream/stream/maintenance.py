@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 
 from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.lease import note_history_kept_from, read_lease
+from offsetstream.tables.lease import note_history_kept_from
+from offsetstream.tables.lease_holder import HeartbeatWatch
+from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
@@ -45,17 +47,23 @@ class Done:
 
 
 class Maintenance:
-    """One run over the tables; ``session`` starts Spark, and is called only if there is something to compact."""
+    """One run over the tables; ``session`` starts Spark, and is called only if there is something to compact.
+
+    ``say`` is told what a person waits for.
+    """
 
     def __init__(
         self,
         tables: TablesLocation,
         session: Callable[[], AbstractContextManager[SparkSession]],
+        say: Callable[[str], None],
         *,
         dry_run: bool = False,
     ) -> None:
         self._tables = tables
         self._start = session
+        self._say = say
+        self._watch = HeartbeatWatch()  # of the job that may run beside it
         self._dry_run = dry_run
         self._spark: SparkSession | None = None
 
@@ -110,8 +118,7 @@ class Maintenance:
         table.update(predicate=late, updates={"history_complete_from": sql_timestamp(instant)})
 
     def _has_job(self) -> bool:
-        lease = read_lease(self._tables)
-        return lease is not None and lease.is_live
+        return is_job_alive(self._tables, self._say, self._watch)
 
     def _maintain(self, schema: TableSchema, horizon: date | None, stack: ExitStack) -> Done:
         path, before = self._tables.table(schema.name), stored(DeltaTable(self._tables.table(schema.name)))

@@ -17,7 +17,8 @@ DEFAULT_MAX_SILENCE = timedelta(minutes=10)
 class JobSettings:
     """The settings; ``trigger`` in Spark's words, such as ``10 seconds``.
 
-    ``max_silence``: how long a cluster may not answer before the job gives up.
+    ``max_silence``: how long a cluster may not answer before the job gives up. ``force_lease``: take over at once from
+    whichever job holds the lease.
     """
 
     bootstrap_server: str
@@ -32,3 +33,4 @@ class JobSettings:
     max_silence: timedelta = DEFAULT_MAX_SILENCE
     keeps_history: bool = True  # or only what a record that cannot be decoded was, and the events of partitions
     state_writes: StateWrites = StateWrites.AUTO
+    force_lease: bool = False

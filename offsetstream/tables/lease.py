@@ -12,9 +12,9 @@ import socket
 import threading
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,59 +23,23 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows, sql_text, sql_timestamp
 from offsetstream.tables.version import refuse_newer
 
-LIFETIME = timedelta(seconds=60)
 TABLE = "job_lease"
 ROW = "offsets"
 ALL_PARTITIONS = "all"  # of a request for a reload
 _JUST_TAKEN = "another job has just taken the lease of these tables: only one may write to them"
 
 
-@dataclass(frozen=True)
-class LeaseRow:
-    """The lease as it stands: who holds it, under which checkpoint, and what the holder is asked to do."""
+class UnsureLeaseError(LeaseError):
+    """Whether the job that holds the lease lives is not known yet: watch ``row``."""
 
-    checkpoint_id: int
-    checkpoint_location: str | None
-    owner: str | None
-    host: str | None
-    pid: int | None
-    heartbeat_at: datetime | None
-    stop_requested_by: str | None
-    reload_requested: str | None
-    history_kept_from: datetime | None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the job that holds the lease may still run; a dead process of this host is known to be dead."""
-        if self.owner is None or self.heartbeat_at is None or datetime.now(UTC) - self.heartbeat_at > LIFETIME:
-            return False
-        is_here = self.host == socket.gethostname() and self.owner.startswith(_here())
-        return not is_here or _is_another_live_process(self.pid)
-
-
-def _here() -> str:
-    """Return where a process's number is its own: containers may share a host's name, and each counts for itself."""
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{socket.gethostname()}/{boot_id}/{Path('/proc/self/ns/pid').stat().st_ino}/"
-    except OSError:  # not on Linux
-        return f"{socket.gethostname()}/"
-
-
-def _is_another_live_process(pid: int | None) -> bool:
-    if pid is None or pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    def __init__(self, message: str, row: LeaseRow) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class Lease:
@@ -88,22 +52,26 @@ class Lease:
         self.found = found  # what the lease said before: how the job before this one ended
 
     @classmethod
-    def acquire(cls, tables: TablesLocation) -> Lease:
-        """Take the lease; LeaseError if a live job holds it or takes it at this moment."""
+    def acquire(cls, tables: TablesLocation, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
+        """Take the lease if its holder is dead, by what ``watch`` has seen, or in any case with ``force``.
+
+        Raises LeaseError if the holder lives or another job takes the lease at this moment, UnsureLeaseError if it is
+        not known yet whether the holder lives.
+        """
         table = _open(tables)
-        row = _read(table)
-        if row is None:
+        if _read(table) is None:
             _insert_row(table)
             table = _open(tables)
-            row = _read(table)
-            assert row is not None  # noqa: S101 - written a line ago
-        if row.is_live:
-            raise LeaseError(
-                f"another job (process {row.pid} on {row.host}) writes to {tables.root}, last sign of life at "
-                f"{row.heartbeat_at:%H:%M:%S} UTC: stop it by 'offsetstream stop --tables {tables.root}', or wait "
-                f"{LIFETIME.seconds} s after it died"
+        row, life = (watch or HeartbeatWatch()).look(partial(_read_again, table))
+        assert row is not None  # noqa: S101 - written above
+        if life is not Life.DEAD and not force:
+            held = (
+                f"another job ({row.holder}) writes to {tables.root}, last sign of life {row.sign_of_life}: stop it by "
+                f"'offsetstream stop --tables {tables.root}'; if it has died, wait {LIFETIME.seconds} s, or start this "
+                "one with --force"
             )
-        lease = cls(table, f"{_here()}{os.getpid()}/{uuid.uuid4()}", row)
+            raise LeaseError(held) if life is Life.ALIVE else UnsureLeaseError(held, row)
+        lease = cls(table, f"{here()}{os.getpid()}/{uuid.uuid4()}", row)
         was = "owner IS NULL" if row.owner is None else f"owner = {sql_text(row.owner)}"
         lease._claim(was)
         return lease
@@ -221,6 +189,11 @@ def _open(tables: TablesLocation) -> DeltaTable:
         raise TablesError(f"there are no tables in {tables.root}: 'offsetstream run' makes them") from error
     refuse_newer(table)
     return table
+
+
+def _read_again(table: DeltaTable) -> LeaseRow | None:
+    table.update_incremental()
+    return _read(table)
 
 
 def _insert_row(table: DeltaTable) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.errors import NoOffsetsTopicError
-from offsetstream.tables.lease import read_lease
-from offsetstream.tables.location import TablesLocation
 from offsetstream.verify.tables import TableRows
 
 
@@ -48,12 +46,11 @@ class Standing:
         return before.lag(partition) > 0 and self.applied.get(partition) == before.applied.get(partition)
 
 
-def ask_standing(cluster: Cluster, location: TablesLocation, tables: TableRows) -> Standing:
-    """Ask for the ends of the log, and whether the lease is held: after the tables and the groups were read."""
+def ask_standing(cluster: Cluster, has_job: Callable[[], bool], tables: TableRows) -> Standing:
+    """Ask for the ends of the log, and whether a job runs: after the tables and the groups were read."""
     applied = {number: row["next_offset"] or 0 for number, row in tables.partitions.items()}
     try:
         ends = cluster.partition_ends(sorted(applied.keys() & set(cluster.topic_partitions())))
     except NoOffsetsTopicError:  # no group ever committed
         ends = {}
-    lease = read_lease(location)
-    return Standing(applied, ends, lease is not None and lease.is_live)
+    return Standing(applied, ends, has_job())

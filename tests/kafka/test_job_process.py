@@ -215,6 +215,22 @@ def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: 
     assert (again.returncode, "no job writes to" in again.stderr) == (1, True)
 
 
+def test_a_job_whose_clock_is_hours_behind_is_refused_to_the_second_and_forced_for_a_person(
+    server: str, tmp_path: Path
+) -> None:
+    hours_behind = {"host": "'elsewhere'", "heartbeat_at": "now() - interval '3 hours'"}
+    with started(job(server, tmp_path, "--trigger", "1 second"), tmp_path) as first:
+        first.await_(lambda: bool(rows_of(tmp_path, "committed_offsets", "group_id")))
+        DeltaTable(str(tmp_path / "tables" / "job_lease")).update(updates=hours_behind)
+        second = subprocess.run(job(server, tmp_path, "--once"), capture_output=True, text=True, check=False)
+        assert (second.returncode, "on elsewhere) writes to" in second.stderr) == (1, True), second.stderr
+        assert "at once with --force" in " ".join(second.stderr.split())
+        forced = subprocess.run(job(server, tmp_path, "--once", "--force"), capture_output=True, text=True, check=False)
+        assert forced.returncode == 0, forced.stderr
+        assert first.process.wait(60) == 1
+        assert "another job has taken over the lease" in first.said()
+
+
 def test_the_same_job_by_spark_submit(server: str, tmp_path: Path) -> None:
     submit = ["spark-submit", "--master", "local[2]"]
     jars = ["--jars", ",".join(str(jar) for jar in resolve(connectors()))]

@@ -29,10 +29,10 @@ class CheckedJob:
         places = [TopicPartition("orders", number, self._commits) for number in (0, 1)]
         commit_plainly(self._server, {f"between-{number}": places for number in range(4)})
 
-    def run(self) -> list[str]:
+    def run(self, *, force: bool = False) -> list[str]:
         """Apply everything that is in the topic now; returns what is wrong with the tables then."""
         ends = read_topic(self._server)[1]
-        self.runner.run_once()
+        self.runner.job(once=True, force_lease=force).run()
         tables, names = self.runner.tables, {topic.topic_id: topic.name for topic in self._cluster.topics()}
         return [*behind(tables, ends), *differences(tables, self._server, names)]
 

@@ -160,7 +160,7 @@ def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_
     for number in range(3):
         append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
         append_any(tmp_path / "tables", "groups", [{"offsets_partition": number, "group_id": "g"}])
-    done = {row.table: row for row in Maintenance(tables, lambda: nullcontext(spark)).run(None, timeout=0)}
+    done = {row.table: row for row in Maintenance(tables, lambda: nullcontext(spark), print).run(None, timeout=0)}
     assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (3, 3)
     assert (files(tables, COMMITS), files(tables, "groups")) == (1, 1)
     lie_there = list(Path(tables.table(COMMITS)).glob("written_day=*/*"))  # the old ones wait for their readers

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.tables.derived import DERIVED_TABLES
+from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
@@ -46,7 +48,8 @@ def read(runner: JobRunner) -> TableRows:
 
 
 def standing(every_group: AllGroups, runner: JobRunner) -> Standing:
-    return ask_standing(Cluster(every_group.kafka.bootstrap_server), runner.tables, read(runner))
+    has_job = partial(is_job_alive, runner.tables, print)
+    return ask_standing(Cluster(every_group.kafka.bootstrap_server), has_job, read(runner))
 
 
 def unexplained(tables: TableRows, answers: Answers, stands: Standing) -> list[Difference]:

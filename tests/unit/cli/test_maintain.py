@@ -17,7 +17,10 @@ from deltalake import DeltaTable
 
 from offsetstream.cli import maintain as maintain_command
 from offsetstream.errors import EnvironmentNotReadyError
+from offsetstream.stream import heartbeat
+from offsetstream.stream.heartbeat import Heartbeat
 from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.location import TablesLocation
@@ -52,12 +55,15 @@ def commit(offset: int, day: date) -> dict[str, Any]:
 
 
 @pytest.fixture
-def live_job(tables: TablesLocation) -> Iterator[Lease]:
+def live_job(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lease]:
     """The lease of a job that runs elsewhere, as far as anybody here can see."""
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.1)
     lease = Lease.acquire(tables)
-    DeltaTable(tables.table(TABLE)).update(updates={"host": "'elsewhere'"})
-    yield lease
-    lease.heartbeat()  # nobody has taken it
+    hours_ahead = {"host": "'elsewhere'", "heartbeat_at": "now() + interval '3 hours'"}
+    DeltaTable(tables.table(TABLE)).update(updates=hours_ahead)
+    with Heartbeat(lease, print, print):  # fails if anybody takes it
+        yield lease
 
 
 def offsets(tables: TablesLocation) -> list[int]:
@@ -173,6 +179,17 @@ def test_without_java_everything_else_is_done(
     done = maintain(run, tables, "--keep-history", "30d")
     assert (done["groups"]["files_compacted"], done["groups"]["note"]) == (0, "not compacted: Java 17 is missing")
     assert done["offset_commits"]["rows_thinned"] == 1
+
+
+def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
+    run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.5))
+    Lease.acquire(tables)
+    DeltaTable(tables.table(TABLE)).update(updates={"host": "'elsewhere'"})
+    result = run("maintain", "--keep-history", "30d", tables=Path(tables.root))
+    assert (result.exit_code, offsets(tables), complete_from(tables)) == (0, [1, 2], HORIZON)
+    assert "on elsewhere still writes" in result.stderr
 
 
 @pytest.mark.parametrize("keep", ["0d", "30h", "-1d", "", "month", "999999d"])

@@ -1,11 +1,13 @@
 import os
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.location import TablesLocation
@@ -60,7 +62,7 @@ def test_it_waits_until_the_job_has_done_it(run: Run, tables: TablesLocation, le
     job.join(LONG)
     assert (result.exit_code, requested(tables)) == (0, None)
     said = result.stderr.splitlines()
-    assert said[0].endswith("on elsewhere to load 3 offsets partitions anew after its present batch")
+    assert "on elsewhere to load 3 offsets partitions anew after its present batch; last sign of life 20" in said[0]
     assert said[1] == "Loaded"
 
 
@@ -68,6 +70,16 @@ def test_a_job_that_takes_too_long(run: Run, tables: TablesLocation, lease: Leas
     result = run("reload", "--timeout", "0", tables=Path(tables.root))
     assert result.exit_code == 1
     assert "the load was not done within 0 s" in result.stderr
+    assert lease.read().reload_requested == "all"
+
+
+def test_a_dead_job_of_another_host(
+    run: Run, tables: TablesLocation, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
+    result = run("reload", tables=Path(tables.root))
+    assert result.exit_code == 1
+    assert "the job ended before the load was done; the next one does it when it starts" in result.stderr
     assert lease.read().reload_requested == "all"
 
 

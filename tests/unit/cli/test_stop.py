@@ -4,11 +4,13 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.location import TablesLocation
@@ -53,6 +55,17 @@ def test_a_job_that_dies_meanwhile_is_not_waited_for(
     result = run("stop", tables=Path(tables.root))
     killer.join()
     assert result.exit_code == 1
+    assert "Error: the job ended without a word, as by a kill" in result.stderr
+
+
+def test_a_dead_job_of_another_host(run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
+    DeltaTable(tables.table(TABLE)).update(
+        updates={"host": "'elsewhere'", "heartbeat_at": "now() + interval '3 hours'"}
+    )
+    result = run("stop", tables=Path(tables.root))
+    assert result.exit_code == 1
+    assert "on elsewhere to stop after its present batch; last sign of life 20" in result.stderr
     assert "Error: the job ended without a word, as by a kill" in result.stderr
 
 

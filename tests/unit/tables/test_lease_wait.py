@@ -1,0 +1,144 @@
+"""Whether the job that holds a lease lives, whatever its host's clock says: the heartbeat is watched."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.errors import LeaseError
+from offsetstream.tables import lease_holder, lease_wait
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
+from offsetstream.tables.lease_wait import is_job_alive, take_lease
+from offsetstream.tables.location import TablesLocation
+
+CLOCKS = ["now() + interval '3 hours'", "now() - interval '3 hours'", "now() - interval '70 seconds'", "now()"]
+LONG = 30.0  # seconds after which something is broken
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TablesLocation:
+    """Tables whose lease is held by a job of another host, as far as anybody here can see."""
+    monkeypatch.setattr(lease_wait, "POLL_SECONDS", 0.02)
+    location = TablesLocation.parse(str(tmp_path / "tables"))
+    create_tables(location, "cluster-1", "new")
+    Lease.acquire(location)
+    change(location, host="'elsewhere'")
+    return location
+
+
+def change(tables: TablesLocation, **columns: str) -> None:
+    DeltaTable(tables.table(TABLE)).update(updates=columns)
+
+
+@contextmanager
+def beating(tables: TablesLocation, clock: str) -> Iterator[None]:
+    """A job of another host, with its own clock, that gives signs of life while the context lasts."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        number = 0
+        while not ended.wait(0.1):
+            number += 1
+            change(tables, heartbeat_at=f"{clock} + interval '{number} milliseconds'")
+
+    change(tables, heartbeat_at=clock)
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def short_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.5))
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_live_job_of_another_host_is_not_disturbed(tables: TablesLocation, clock: str) -> None:
+    said: list[str] = []
+    with beating(tables, clock), pytest.raises(LeaseError, match="on elsewhere\\) writes to"):
+        take_lease(tables, said.append, threading.Event())
+    (line,) = said
+    assert "Watching whether process" in line
+    assert "UTC by the clock of that host): taken over if there is no other for 60 s; at once with --force" in line
+    row = read_lease(tables)
+    assert row is not None
+    assert row.host == "elsewhere"
+
+
+@pytest.mark.parametrize("clock", [*CLOCKS, "NULL"])
+def test_a_dead_job_of_another_host_is_taken_over(
+    tables: TablesLocation, clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short_lives(monkeypatch)
+    change(tables, heartbeat_at=clock)
+    lease = take_lease(tables, print, threading.Event())
+    assert lease is not None
+    assert lease.found.host == "elsewhere"
+    lease.heartbeat()
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_force_takes_it_over_at_once(tables: TablesLocation, clock: str) -> None:
+    change(tables, heartbeat_at=clock)
+    said: list[str] = []
+    lease = take_lease(tables, said.append, threading.Event(), force=True)
+    assert lease is not None
+    lease.heartbeat()
+    assert said == []
+
+
+def test_who_is_asked_to_stop_does_not_wait_on(tables: TablesLocation) -> None:
+    stop = threading.Event()
+    assert take_lease(tables, lambda _: stop.set(), stop) is None
+
+
+def test_a_lease_that_is_given_back_meanwhile_is_taken(tables: TablesLocation) -> None:
+    lease = take_lease(tables, lambda _: change(tables, owner="NULL"), threading.Event())
+    assert lease is not None
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_whether_a_job_lives(tables: TablesLocation, clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = HeartbeatWatch()
+    with beating(tables, clock):
+        assert is_job_alive(tables, print, watch)
+    short_lives(monkeypatch)
+    while is_job_alive(tables, print, watch):
+        pass
+    assert not is_job_alive(tables, print)
+    with beating(tables, clock):
+        while not is_job_alive(tables, print, watch):  # who was taken for dead stood still
+            pass
+
+
+def test_no_job_is_not_alive(tables: TablesLocation) -> None:
+    Lease.acquire(tables, force=True).release()
+    assert not is_job_alive(tables, print)
+
+
+def test_a_watcher_that_stands_still_takes_nobody_for_dead(tables: TablesLocation) -> None:
+    """The row was read, then the machine was paused for an hour: what the row says is an hour old."""
+    watch, hour = HeartbeatWatch(), 3600.0
+    clock = iter([0.0, hour, hour + 1, 3 * hour, 3 * hour + 2])
+    row = read_lease(tables)
+
+    def paused() -> LeaseRow | None:
+        next(clock)
+        return row
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("offsetstream.tables.lease_holder.time.monotonic", lambda: next(clock))
+        assert watch.look(lambda: row)[1] is Life.UNSURE  # seen at an hour
+        assert watch.look(paused)[1] is Life.UNSURE  # read at an hour and a second, though it is three hours now
+        assert watch.look(lambda: row)[1] is Life.DEAD
