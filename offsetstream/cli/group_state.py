@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from offsetstream.tables.lookup import Lookup
@@ -23,6 +24,8 @@ _COLUMNS = {
     "member_assignments": "member_id kind subtopology_id topic_id topic partition",
     "committed_offsets": "topic partition committed_offset leader_epoch",
 }
+_PARTS = ("group_members", "member_assignments", "committed_offsets")
+_ORDER = {"group_members": ("group_id", "member_id")}
 
 
 @dataclass
@@ -46,40 +49,45 @@ class Group:
         return group_id
 
 
-def read_groups(lookup: Lookup, group_ids: Collection[str] | None) -> list[Group]:
-    """Return the groups' own rows by group id, the current one of two copies first; None means all groups."""
-    rows = _read(lookup, "groups", group_ids)
-    coordinated = {row["group_id"] for row in rows if row["in_coordinator_partition"]}
-    rows.sort(key=lambda row: (row["group_id"], not row["in_coordinator_partition"], row["offsets_partition"]))
-    return [Group(row, bool(row["in_coordinator_partition"]) or row["group_id"] not in coordinated) for row in rows]
+def read_groups(
+    lookup: Lookup, group_ids: Collection[str] | None, *, members: bool = False, offsets: bool = False
+) -> Iterator[Group]:
+    """Yield the groups by group id, the current one of two copies first; None means all groups.
+
+    With their ``members``, ordered by member id, and their assignments, and with their committed ``offsets``, where
+    wanted. Only what belongs to one group id is in memory at a time.
+    """
+    tables = (*(("group_members", "member_assignments") if members else ()), *(("committed_offsets",) * offsets))
+    own = {table: _OfGroup(_read(lookup, table, group_ids)) for table in tables}
+    for group_id, copies in groupby(_read(lookup, "groups", group_ids), itemgetter("group_id")):
+        rows = sorted(copies, key=lambda row: (not row["in_coordinator_partition"], row["offsets_partition"]))
+        found = {table: of_group.rows(group_id) for table, of_group in own.items()}
+        for row in rows:
+            is_current = bool(row["in_coordinator_partition"]) or not rows[0]["in_coordinator_partition"]
+            yield Group(row, is_current, *(_in(row, found.get(table, [])) for table in _PARTS))
 
 
-def add_members(lookup: Lookup, groups: Collection[Group], group_ids: Collection[str] | None) -> None:
-    """Add the groups' members, ordered by member id, and their assignments."""
-    members = _by_group(_read(lookup, "group_members", group_ids))
-    assignments = _by_group(_read(lookup, "member_assignments", group_ids))
-    for group in groups:
-        group.members = sorted(members[_key(group.row)], key=lambda row: row["member_id"])
-        group.assignments = assignments[_key(group.row)]
+class _OfGroup:
+    """The rows of a table in the order of their group ids, of which each group takes its own in turn."""
+
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._groups = groupby(rows, itemgetter("group_id"))
+        self._next = next(self._groups, None)
+
+    def rows(self, group_id: str) -> list[Row]:
+        while self._next is not None and self._next[0] < group_id:
+            self._next = next(self._groups, None)
+        if self._next is None or self._next[0] != group_id:
+            return []
+        found = list(self._next[1])
+        self._next = next(self._groups, None)
+        return found
 
 
-def add_offsets(lookup: Lookup, groups: Collection[Group], group_ids: Collection[str] | None) -> None:
-    """Add the groups' committed offsets."""
-    offsets = _by_group(_read(lookup, "committed_offsets", group_ids))
-    for group in groups:
-        group.offsets = offsets[_key(group.row)]
+def _in(place: Row, rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["offsets_partition"] == place["offsets_partition"]]
 
 
-def _read(lookup: Lookup, table: str, group_ids: Collection[str] | None) -> list[Row]:
-    return lookup.rows(table, [*_PLACE, *_COLUMNS[table].split()], {"group_id": group_ids})
-
-
-def _by_group(rows: list[Row]) -> defaultdict[tuple[int, str], list[Row]]:
-    groups: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[_key(row)].append(row)
-    return groups
-
-
-def _key(row: Row) -> tuple[int, str]:
-    return row["offsets_partition"], row["group_id"]
+def _read(lookup: Lookup, table: str, group_ids: Collection[str] | None) -> Iterator[Row]:
+    order = _ORDER.get(table, ("group_id",))
+    return lookup.stream(table, [*_PLACE, *_COLUMNS[table].split()], {"group_id": group_ids}, order=order)

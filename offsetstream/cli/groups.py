@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetstream.cli import describe as views
-from offsetstream.cli.group_state import Group, add_members, add_offsets, read_groups
+from offsetstream.cli.group_state import Group, read_groups
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.output import Column, Output, ReadAnew, tell
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
+_PART = 10_000  # rows of groups that are asked about together
 _REBALANCING = {"Assigning", "Reconciling"}
 _STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady")
 _TYPES = ("Classic", "Consumer", "Share", "Streams")
@@ -68,12 +70,16 @@ def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str
     output = output_of(options)
     lookup = Lookup(TablesLocation.parse(tables))
     tell_what_is_loading(lookup, None)
-    found = [
-        group
-        for group in read_groups(lookup, None)
-        if (not state or group.row["state"] in state) and (not group_type or group.row["group_type"] in group_type)
-    ]
-    output.table(_LIST, [_list_row(group) for group in found if group.is_current or not output.is_text])
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for group in read_groups(lookup, None):
+            wanted = (not state or group.row["state"] in state) and (
+                not group_type or group.row["group_type"] in group_type
+            )
+            if wanted and (group.is_current or not output.is_text):
+                yield _list_row(group)
+
+    output.table(_LIST, ReadAnew(rows))
 
 
 def _list_row(group: Group) -> dict[str, Any]:
@@ -134,14 +140,11 @@ def describe_groups(
     lookup = Lookup(TablesLocation.parse(tables))
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
-    found = read_groups(lookup, wanted)
-    add_members(lookup, found, wanted)
-    if view == "offsets":
-        add_offsets(lookup, found, wanted)
-    columns, rows = _view(view, found, lookup, _cluster_of(lookup.location, bootstrap_server, command_config))
-    _print(output, columns, list(zip(found, rows, strict=True)), verbose=verbose)
-    missing = sorted(set(group) - {described.group_id for described in found})
-    for group_id in missing:
+    found = read_groups(lookup, wanted, members=True, offsets=view == "offsets")
+    columns, rows = _view(view, lookup, _cluster_of(lookup.location, bootstrap_server, command_config))
+    missing = set(group)
+    _print(output, columns, _noted(_with_rows(found, rows), missing), verbose=verbose)
+    for group_id in sorted(missing):
         click.echo(err=not output.is_text)
         tell(f"Error: Consumer group '{group_id}' does not exist.", err=not output.is_text)
     if missing:
@@ -149,19 +152,45 @@ def describe_groups(
 
 
 def _view(
-    view: str, found: list[Group], lookup: Lookup, cluster: CoordinatorLookup | None
-) -> tuple[tuple[Column, ...], list[Rows]]:
-    """Return the columns of the view, and each group's rows; ``cluster`` has what the tables do not have."""
+    view: str, lookup: Lookup, cluster: CoordinatorLookup | None
+) -> tuple[tuple[Column, ...], Callable[[list[Group]], list[Rows]]]:
+    """Return the view's columns, and what makes each group's rows; ``cluster`` has what the tables do not have."""
     if view == "members":
-        return views.MEMBERS, [views.member_rows(group) for group in found]
+        return views.MEMBERS, lambda found: [views.member_rows(group) for group in found]
     if view == "state":
         partitions = lookup.rows("offsets_partitions", ["offsets_partition", "coordinator_id"])
         coordinators = {row["offsets_partition"]: row["coordinator_id"] for row in partitions}
         brokers = cluster.brokers() if cluster else {}
         addresses = {number: broker.address for number, broker in brokers.items()}
-        return views.STATE, [[views.state_row(group, coordinators, addresses)] for group in found]
-    ends = cluster.end_offsets(views.topic_partitions(found)) if cluster else {}
-    return views.OFFSETS, [views.offset_rows(group, ends) for group in found]
+        return views.STATE, lambda found: [[views.state_row(group, coordinators, addresses)] for group in found]
+    ends: dict[views.TopicPartition, int] = {}
+
+    def offset_rows(found: list[Group]) -> list[Rows]:
+        unknown = views.topic_partitions(found) - ends.keys()
+        if cluster and unknown:
+            ends.update(cluster.end_offsets(unknown))
+        return [views.offset_rows(group, ends) for group in found]
+
+    return views.OFFSETS, offset_rows
+
+
+def _with_rows(found: Iterator[Group], rows: Callable[[list[Group]], list[Rows]]) -> Iterator[tuple[Group, Rows]]:
+    """Yield each group with its rows; the cluster is asked for what is in a part of them at a time."""
+    part, size = list[Group](), 0
+    for group in found:
+        part.append(group)
+        size += 1 + len(group.members) + len(group.assignments) + len(group.offsets)
+        if size >= _PART:
+            yield from zip(part, rows(part), strict=True)
+            part, size = [], 0
+    yield from zip(part, rows(part), strict=True)
+
+
+def _noted(found: Iterator[tuple[Group, Rows]], missing: set[str]) -> Iterator[tuple[Group, Rows]]:
+    """Yield what is found, and take it out of what is missing."""
+    for group, rows in found:
+        missing.discard(group.group_id)
+        yield group, rows
 
 
 def _cluster_of(
@@ -175,15 +204,21 @@ def _cluster_of(
     return own_cluster(location, bootstrap_server, command_config)
 
 
-def _print(output: Output, columns: tuple[Column, ...], found: list[tuple[Group, Rows]], *, verbose: bool) -> None:
-    shown = [(group, rows) for group, rows in found if group.is_current]
-    for group, _ in shown:
-        _say_state(group)
-    output.blocks(
-        [column.name for column in columns],
-        [row for _, rows in found for row in rows],
-        [views.block(columns, rows, verbose=verbose) for _, rows in shown if rows],
-    )
+def _print(output: Output, columns: tuple[Column, ...], found: Iterator[tuple[Group, Rows]], *, verbose: bool) -> None:
+    said = _said(found)
+    if output.is_text:
+        shown = (rows for group, rows in said if group.is_current and rows)
+        output.blocks(views.block(columns, rows, verbose=verbose) for rows in shown)
+    else:
+        output.table(columns, (row for _, rows in said for row in rows))
+
+
+def _said(found: Iterator[tuple[Group, Rows]]) -> Iterator[tuple[Group, Rows]]:
+    """Say the state of each group before its rows."""
+    for group, rows in found:
+        if group.is_current:
+            _say_state(group)
+        yield group, rows
 
 
 def _say_state(group: Group) -> None:

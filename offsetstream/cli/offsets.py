@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import click
 
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import output_of, output_options, tables_option
-from offsetstream.cli.output import Column, tell
+from offsetstream.cli.output import Column, ReadAnew, tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
@@ -42,6 +45,8 @@ _COLUMNS = (
     "offsets_partition",
     "in_coordinator_partition",
 )
+_ORDER = ("group_id", "topic", "partition", "offsets_partition")
+_GROUP_ID = itemgetter("group_id")
 
 
 @click.group()
@@ -77,20 +82,24 @@ def list_offsets(
     lookup = Lookup(TablesLocation.parse(tables))
     tell_what_is_loading(lookup, group)
     where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
-    found = lookup.rows("committed_offsets", _COLUMNS, where)
-    found.sort(key=lambda row: (row["group_id"], row["topic"], row["partition"], row["offsets_partition"]))
-    output.table(_LIST, [_list_row(row) for row in (_current(found) if output.is_text else found)])
-    missing = sorted(set(group) - {row["group_id"] for row in found})
-    for group_id in missing:
+    missing = set(group)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for group_id, found in groupby(lookup.stream("committed_offsets", _COLUMNS, where, order=_ORDER), _GROUP_ID):
+            missing.discard(group_id)
+            of_group = list(found)
+            yield from map(_list_row, _current(of_group) if output.is_text else of_group)
+
+    output.table(_LIST, ReadAnew(rows))
+    for group_id in sorted(missing):
         tell(f"Error: group '{group_id}' has no such committed offset.")
     if missing:
         click.get_current_context().exit(1)
 
 
-def _current(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out the copies that a change of the number of offsets partitions left behind."""
-    coordinated = {row["group_id"] for row in rows if row["in_coordinator_partition"]}
-    return [row for row in rows if row["in_coordinator_partition"] or row["group_id"] not in coordinated]
+    return [row for row in of_group if row["in_coordinator_partition"]] or of_group
 
 
 def _list_row(row: dict[str, Any]) -> dict[str, Any]:

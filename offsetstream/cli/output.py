@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ _PLAIN_CSV = re.compile(r"[^\x00-\x1f\x7f\",]+")
 _UNSAFE_JSON = re.compile("[\x7f-\x9f\u2028\u2029]")
 # A longer cell stands out of its column: padding all others to 32,767 characters would make gigabytes of spaces.
 _WIDEST = 250
+_PIECE = 1 << 16  # characters that are written at once
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,17 @@ class Block:
     """One table of a text: its columns, and the rows of it."""
 
     columns: Sequence[Column]
-    rows: Sequence[Row] = field(default_factory=list)
+    rows: Iterable[Row] = field(default_factory=list)
+
+
+class ReadAnew(Iterable[Row]):
+    """Rows that are read anew each time that someone goes through them, since there may be more than memory."""
+
+    def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._read()
 
 
 class Output:
@@ -52,41 +65,48 @@ class Output:
         """Whether a person reads it."""
         return self.output_format == "text"
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-        """Print one table. UsageError if the file cannot be written."""
+    def table(self, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+        """Print one table; as text its rows are gone through twice. UsageError if the file cannot be written."""
         names = [column.name for column in columns]
-        if self.is_text:
-            self._write("".join(_text_lines(Block(columns, rows))))
-        else:
-            self._write_rows(names, rows)
+        writers = {"json": partial(_json, names), "csv": partial(_csv, names)}
+        self._write(_text_lines(Block(columns, rows)) if self.is_text else writers[self.output_format](rows))
 
-    def blocks(self, names: Sequence[str], rows: Sequence[Row], blocks: Iterable[Block]) -> None:
-        """Print the blocks as text, each after an empty line; or the rows' columns ``names`` as JSON or CSV.
-
-        UsageError if the file cannot be written.
-        """
-        if self.is_text:
-            self._write("".join("\n" + "".join(_text_lines(block)) for block in blocks))
-        else:
-            self._write_rows(names, rows)
+    def blocks(self, blocks: Iterable[Block]) -> None:
+        """Print the blocks as text, each after an empty line. UsageError if the file cannot be written."""
+        self._write(line for block in blocks for line in ("\n", *_text_lines(block)))
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines for a person. UsageError if the file cannot be written."""
         self._write("".join(f"{printable(line)}\n" for line in lines))
 
-    def _write_rows(self, names: Sequence[str], rows: Sequence[Row]) -> None:
-        self._write(_json(names, rows) if self.output_format == "json" else _csv(names, rows))
-
-    def _write(self, text: str) -> None:
-        data = text.encode("utf-8", "backslashreplace")
+    def _write(self, texts: Iterable[str]) -> None:
+        """Write the texts as they come, so that there may be more of them than memory."""
+        pieces = _pieces(texts)
+        first = next(pieces, b"")  # before the file is touched: what is to be in it may not be there
         if self.file is None:
-            click.echo(data, nl=False)
+            for piece in chain([first], pieces):
+                click.echo(piece, nl=False)
             return
         try:
-            Path(self.file).write_bytes(data)
+            with Path(self.file).open("wb") as file:
+                file.write(first)
+                file.writelines(pieces)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise UsageError(f"cannot write {self.file}: {reason}; name another file by --file") from error
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """Yield the texts in pieces that are worth a write."""
+    gathered, length = list[str](), 0
+    for text in texts:
+        gathered.append(text)
+        length += len(text)
+        if length >= _PIECE:
+            yield "".join(gathered).encode("utf-8", "backslashreplace")
+            gathered, length = [], 0
+    if gathered:
+        yield "".join(gathered).encode("utf-8", "backslashreplace")
 
 
 def printable(text: str) -> str:
@@ -99,16 +119,16 @@ def tell(line: str, *, err: bool = True) -> None:
     click.echo(printable(line), err=err)
 
 
-def _text_lines(block: Block) -> Iterable[str]:
+def _text_lines(block: Block) -> Iterator[str]:
     columns = [column for column in block.columns if column.heading is not None]
-    lines = [[str(column.heading) for column in columns]]
-    lines += [[_text_cell(row.get(column.name)) for column in columns] for row in block.rows]
-    lengths = ((len(line[at]) for line in lines) for at in range(len(columns)))
-    widths = [
-        max(column.width, *(length for length in of_column if length <= _WIDEST))
-        for column, of_column in zip(columns, lengths, strict=True)
-    ]
-    for line in lines:
+    headings = [str(column.heading) for column in columns]
+    widths = [max(column.width, len(heading)) for column, heading in zip(columns, headings, strict=True)]
+    for row in block.rows:
+        for at, column in enumerate(columns):
+            length = len(_text_cell(row.get(column.name)))
+            if widths[at] < length <= _WIDEST:
+                widths[at] = length
+    for line in chain([headings], ([_text_cell(row.get(column.name)) for column in columns] for row in block.rows)):
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         yield " ".join(cells).rstrip(" ") + "\n"
 
@@ -121,16 +141,20 @@ def _text_cell(value: Any) -> str:
     return printable(str(value))
 
 
-def _json(names: Sequence[str], rows: Sequence[Row]) -> str:
-    objects = (json.dumps({name: row.get(name) for name in names}, ensure_ascii=False) for row in rows)
-    text = _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", ",\n  ".join(objects))
-    return f"[\n  {text}\n]\n" if text else "[]\n"
+def _json(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    before = "["
+    for row in rows:
+        text = json.dumps({name: row.get(name) for name in names}, ensure_ascii=False)
+        safe = _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+        yield f"{before}\n  {safe}"
+        before = ","
+    yield "[]\n" if before == "[" else "\n]\n"
 
 
-def _csv(names: Sequence[str], rows: Sequence[Row]) -> str:
-    lines = [",".join(names)]
-    lines += [",".join(_csv_field(row.get(name)) for name in names) for row in rows]
-    return "".join(f"{line}\r\n" for line in lines)
+def _csv(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    yield ",".join(names) + "\r\n"
+    for row in rows:
+        yield ",".join(_csv_field(row.get(name)) for name in names) + "\r\n"
 
 
 def _csv_field(value: Any) -> str:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+import tempfile
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,11 +24,8 @@ Row = dict[str, Any]
 Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the values wanted
 
 _GLOB = re.compile(r"[*?\[]")
-# DuckDB must not look for extensions on the network; what it needs here is built in.
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-}
+_AT_ONCE = 2048  # rows that are Python's at a time
+_MEMORY = "400MB"  # what sorting takes beyond that goes to disk
 
 
 class Lookup:
@@ -32,8 +33,8 @@ class Lookup:
 
     def __init__(self, location: TablesLocation) -> None:
         self.location = location
-        self._connection = duckdb.connect(config=_CONFIG)
-        self._relations: dict[str, duckdb.DuckDBPyRelation | None] = {}
+        self._connection = duckdb.connect(config=_config())
+        self._sources: dict[str, DeltaTable] = {}
 
     def rows(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, distinct: bool = False
@@ -41,28 +42,61 @@ class Lookup:
         """Return the named columns of the rows whose columns in ``where`` have one of the given values.
 
         None instead of values means all rows. The time of a TIMESTAMP column x is read as x_ms, milliseconds
-        since 1970. Raises TablesError if the table is not there or cannot be read.
+        since 1970. A column that tables of an older version lack is null. Raises TablesError if the table is not
+        there or cannot be read.
         """
-        try:
-            relation = self._relation(table)
+        with self._told(table):
+            relation = self._query(self._connection, table, columns, where)
             if relation is None:
                 return []
-            for column, values in (where or {}).items():
-                if values is not None:
-                    relation = relation.filter(_is_one_of(column, values))
-            relation = relation.select(*(_expression(column, relation.columns) for column in columns))
             found = (relation.distinct() if distinct else relation).fetchall()
+        return [dict(zip(columns, row, strict=True)) for row in found]
+
+    def stream(
+        self, table: str, columns: Sequence[str], where: Where | None = None, *, order: Sequence[str]
+    ) -> Iterator[Row]:
+        """Yield the same rows sorted by the columns of ``order``, of which a part is in memory at a time."""
+        with self._told(table):
+            cursor = self._connection.cursor()  # of its own: rows may wait in several at once
+            relation = self._query(cursor, table, columns, where)
+            if relation is None:
+                return
+            cursor.execute(relation.sort(*map(ColumnExpression, order)).sql_query())
+            while found := cursor.fetchmany(_AT_ONCE):
+                for row in found:
+                    yield dict(zip(columns, row, strict=True))
+
+    @contextmanager
+    def _told(self, table: str) -> Iterator[None]:
+        try:
+            yield
         except (DeltaError, duckdb.Error, OSError) as error:
             reason = first_line(error)
             raise TablesError(f"cannot read the table {self.location.table(table)}: {reason}") from error
-        return [dict(zip(columns, row, strict=True)) for row in found]
 
-    def _relation(self, table: str) -> duckdb.DuckDBPyRelation | None:
-        if table not in self._relations:
-            self._relations[table] = self._open(table)
-        return self._relations[table]
+    def _query(
+        self, connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], where: Where | None
+    ) -> duckdb.DuckDBPyRelation | None:
+        relation = self._open(connection, table)
+        if relation is None:
+            return None
+        for column, values in (where or {}).items():
+            if values is not None:
+                relation = relation.filter(_is_one_of(column, values))
+        return relation.select(*(_expression(table, column, relation.columns) for column in columns))
 
-    def _open(self, table: str) -> duckdb.DuckDBPyRelation | None:
+    def _open(self, connection: duckdb.DuckDBPyConnection, table: str) -> duckdb.DuckDBPyRelation | None:
+        if table not in self._sources:
+            self._sources[table] = self._source(table)
+        delta = self._sources[table]
+        if "://" in self.location.table(table):  # delta-rs reaches stores that DuckDB has no built-in way to
+            return connection.from_arrow(delta.to_pyarrow_dataset())
+        # delta-rs gives paths as a URL has them, and DuckDB takes them as patterns.
+        files = [_GLOB.sub(r"[\g<0>]", unquote(file)) for file in delta.file_uris()]
+        # Files from before a column was added lack it.
+        return connection.from_parquet(files, union_by_name=True) if files else None
+
+    def _source(self, table: str) -> DeltaTable:
         path = self.location.table(table)
         try:
             delta = DeltaTable(path)
@@ -72,12 +106,19 @@ class Lookup:
                 "or make them by 'offsetstream run'"
             ) from error
         refuse_newer(delta)
-        if "://" in path:  # delta-rs reaches stores that DuckDB has no built-in way to
-            return self._connection.from_arrow(delta.to_pyarrow_dataset())
-        # delta-rs gives paths as a URL has them, and DuckDB takes them as patterns.
-        files = [_GLOB.sub(r"[\g<0>]", unquote(file)) for file in delta.file_uris()]
-        # Files from before a column was added lack it.
-        return self._connection.from_parquet(files, union_by_name=True) if files else None
+        return delta
+
+
+def _config() -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        # DuckDB must not look for extensions on the network; what it needs here is built in.
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "memory_limit": _MEMORY,
+        "preserve_insertion_order": False,
+        # Made when it is needed, and removed by DuckDB.
+        "temp_directory": str(Path(tempfile.gettempdir()) / f"offsetstream-{uuid.uuid4()}"),
+    }
 
 
 def _is_one_of(column: str, values: Collection[str] | Collection[int]) -> duckdb.Expression:
@@ -88,7 +129,14 @@ def _is_one_of(column: str, values: Collection[str] | Collection[int]) -> duckdb
     return ColumnExpression(column).isin(*(ConstantExpression(value) for value in possible))
 
 
-def _expression(column: str, existing: Sequence[str]) -> duckdb.Expression:
+def _expression(table: str, column: str, existing: Sequence[str]) -> duckdb.Expression:
     if column in existing:
         return ColumnExpression(column)
-    return FunctionExpression("epoch_ms", ColumnExpression(column.removesuffix("_ms"))).alias(column)
+    source = column.removesuffix("_ms")
+    if source in existing:
+        return FunctionExpression("epoch_ms", ColumnExpression(source)).alias(column)
+    from offsetstream.tables.schema import load_schema  # noqa: PLC0415 - it needs Arrow, and this is rare
+
+    if source not in load_schema(table).column_names:
+        raise ValueError(f"{table} has no column {column}")
+    return ConstantExpression(None).alias(column)

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cli.output import Block, Column, Output, printable
-from offsetstream.errors import UsageError
+from offsetstream.cli.output import Block, Column, Output, ReadAnew, printable
+from offsetstream.errors import TablesError, UsageError
 
 COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))
 ROWS: list[dict[str, Any]] = [
@@ -63,13 +64,44 @@ def test_blocks_stand_after_empty_lines_and_have_widths_of_their_own(
 ) -> None:
     column = Column("x", "X", 2)
     blocks = [Block([column, Column("y", "Y")], [{"x": "long", "y": 1}]), Block([column], [{"x": "a"}])]
-    Output().blocks(["x", "y"], [], blocks)
+    Output().blocks(blocks)
     assert capsysbinary.readouterr().out == b"\nX    Y\nlong 1\n\nX\na\n"
 
 
-def test_blocks_are_one_list_for_machines(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    Output("csv").blocks(["x", "y"], [{"x": 1}, {"x": 2, "y": 3}], [])
-    assert capsysbinary.readouterr().out == b"x,y\r\n1,\r\n2,3\r\n"
+@pytest.mark.parametrize("output_format", ["text", "json", "csv"])
+def test_the_first_rows_are_written_before_the_last_is_read(
+    output_format: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    written = list[bytes]()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield from ({"x": f"row {number}"} for number in range(20_000))
+        written.append(capsysbinary.readouterr().out)
+
+    Output(output_format).table([Column("x", "X")], ReadAnew(rows))
+    assert b"row 1" in written[-1]
+
+
+def test_blocks_are_written_before_the_last_is_made(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    written = list[bytes]()
+
+    def blocks() -> Iterator[Block]:
+        yield from (Block([Column("x", "X")], [{"x": f"row {number}"}]) for number in range(20_000))
+        written.append(capsysbinary.readouterr().out)
+
+    Output().blocks(blocks())
+    assert b"row 1" in written[-1]
+
+
+def test_a_file_is_not_touched_if_there_is_nothing_to_write(tmp_path: Path) -> None:
+    def rows() -> Iterator[dict[str, Any]]:
+        raise TablesError("cannot read")
+        yield {}
+
+    (tmp_path / "file").write_text("before")
+    with pytest.raises(TablesError):
+        Output("csv", str(tmp_path / "file")).table([Column("x")], rows())
+    assert (tmp_path / "file").read_text() == "before"
 
 
 def test_what_would_move_the_cursor_is_shown_and_not_sent(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

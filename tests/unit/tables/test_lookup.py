@@ -73,6 +73,34 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     assert group_ids(lookup(root).rows("groups", ["group_id"], {"group_id": ids})) == sorted(ids)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True, min_size=1))
+def test_a_stream_is_in_the_order_of_code_points(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> None:
+    root = tmp_path_factory.mktemp("tables")
+    append_groups(root, *ids)
+    streamed = lookup(root).stream("groups", ["group_id"], {"group_id": ids}, order=["group_id"])
+    assert [row["group_id"] for row in streamed] == sorted(ids)
+
+
+def test_streams_of_a_lookup_are_read_side_by_side(tmp_path: Path) -> None:
+    ids = [f"group-{number:04}" for number in range(5000)]
+    append_groups(tmp_path, *ids)
+    one = lookup(tmp_path)
+    streams = [one.stream("groups", ["group_id", "state"], order=["group_id"]) for _ in range(2)]
+    assert [tuple(row["group_id"] for row in rows) for rows in zip(*streams, strict=True)] == [(i, i) for i in ids]
+    assert len(one.rows("groups", ["group_id"])) == len(ids)
+
+
+def test_a_column_that_tables_of_an_older_version_lack_is_null(tmp_path: Path) -> None:
+    older = pa.table({"group_id": ["a"], "offsets_partition": pa.array([1], pa.int32())})
+    write_deltalake(tmp_path / "groups", older)
+    row = {"group_id": "a", "state": None, "state_timestamp_ms": None}
+    assert lookup(tmp_path).rows("groups", list(row)) == [row]
+    assert list(lookup(tmp_path).stream("groups", list(row), order=["group_id"])) == [row]
+    with pytest.raises(ValueError, match="groups has no column nonsense"):
+        lookup(tmp_path).rows("groups", ["nonsense"])
+
+
 def test_a_time_is_read_in_milliseconds(tmp_path: Path) -> None:
     time = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
     append_rows(tmp_path, "groups", [{"group_id": "a", "state_timestamp": time}])
