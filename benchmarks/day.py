@@ -72,7 +72,7 @@ class SimulatedJob:
         self._state.apply(decoded, batch)
         self._book.advance(self._next)
         epoch = number // 500
-        self._book.observe({n: PartitionEnds(0, at, at, 1, epoch) for n, at in self._next.items()})
+        self._book.observe({n: PartitionEnds(0, at, at, 1, epoch, datetime.now(UTC)) for n, at in self._next.items()})
         self._book.write(batch)
         self._lease.heartbeat()
         if number % 6 == 5:

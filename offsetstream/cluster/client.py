@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -31,13 +32,17 @@ _again_while_leaders_move = retry(
 
 @dataclass(frozen=True)
 class PartitionEnds:
-    """An offsets partition as the cluster sees it now; offsets are exclusive ends, -1 epochs are None."""
+    """An offsets partition as the cluster sees it now; offsets are exclusive ends, -1 epochs are None.
+
+    ``asked_at`` is the time before the cluster was asked: all that was in the log then is below the ends.
+    """
 
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
     coordinator_id: int | None
     coordinator_epoch: int | None
+    asked_at: datetime
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,7 @@ class Cluster(Connection):
     def partition_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
         """Return the start, the ends and the leader of the given partitions of the topic."""
         asked = [(topic, partition) for partition in partitions]
+        asked_at = datetime.now(UTC)
         self.leaders(topic)  # else librdkafka may ask by older leader epochs, and be refused, for minutes
         start = self._list_offsets(asked, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
         stable = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
@@ -162,6 +168,7 @@ class Cluster(Connection):
                 high[key].offset,
                 leaders.get(number),
                 high[key].leader_epoch,
+                asked_at,
             )
             for key in asked
             for number in (key[1],)
@@ -188,9 +195,9 @@ class Cluster(Connection):
         ends = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         return {partition: found.offset for partition, found in ends.items()}
 
-    def topic_config(self, name: str, topic: str = OFFSETS_TOPIC) -> str | None:
-        """Return one setting of the topic; UnauthorisedError without DESCRIBE_CONFIGS on it."""
-        return self._config(ResourceType.TOPIC, topic, Right("DESCRIBE_CONFIGS", "topic", topic)).get(name)
+    def topic_settings(self, topic: str = OFFSETS_TOPIC) -> dict[str, str | None]:
+        """Return the settings of the topic; UnauthorisedError without DESCRIBE_CONFIGS on it."""
+        return self._config(ResourceType.TOPIC, topic, Right("DESCRIBE_CONFIGS", "topic", topic))
 
     def coordinator_kind(self) -> str:
         """Return which group coordinator the brokers run: ``new`` (Java, default from 4.0) or ``classic``.

@@ -15,6 +15,7 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.failures import explain_failure
+from offsetstream.stream.gaps import Gaps
 from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.history import History
 from offsetstream.stream.live import LiveStream, Signals
@@ -27,14 +28,9 @@ from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.session import keep_few_consumers
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.source import KafkaSource
-from offsetstream.stream.start import (
-    delete_retention,
-    largest_batch,
-    last_checkpoint,
-    next_checkpoint,
-    partitions_to_load,
-)
+from offsetstream.stream.start import last_checkpoint, next_checkpoint, partitions_to_load
 from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.stream.upkeep import Upkeep
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.write import TableWriter
@@ -64,6 +60,7 @@ class Attempt:
         self._book = PartitionBook(settings.tables, partitions, keeps_history=settings.keeps_history)
         self._book.keep_history_from(lease.found.history_kept_from)
         self._topics = TopicBook(settings.tables)
+        self._topic_settings = TopicSettings(cluster, progress.say)
         if lost_tables := mend_lost_tables(self._book, settings.tables):
             progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
         self._source = KafkaSource(settings.bootstrap_server, settings.properties)
@@ -80,9 +77,12 @@ class Attempt:
             coordinator,
             keeps_history=settings.keeps_history,
         )
+        self._gaps = Gaps(self._book, self._topic_settings, lambda _: {})
         self._upkeep = Upkeep(self._writer)
         hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
-        self._observer = Observer(cluster, self._book, self._topics, self._rewritten, progress, hanging)
+        self._observer = Observer(
+            cluster, self._book, self._topics, self._rewritten, progress, hanging, self._topic_settings
+        )
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -95,14 +95,12 @@ class Attempt:
         ``goes_on``: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError, and
         PartitionsChangedError if the topic has others than the attempt was made for.
         """
-        keep_few_consumers(self._writer.spark, largest_batch(self._cluster))
-        retention, warning = delete_retention(self._cluster)
-        if warning:
-            self._progress.say(warning)
+        self._topic_settings.look()
+        keep_few_consumers(self._writer.spark, self._topic_settings.largest_batch)
         ends = self._cluster.partition_ends(self._book.partitions)
         self._book.observe(ends)
         self._rewritten.begin()
-        to_load = partitions_to_load(self._book.rows, ends, retention)
+        to_load = partitions_to_load(self._book.rows, ends, self._topic_settings.safe_retention)
         if self._book.without_history:
             self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
             to_load = sorted({*to_load, *self._book.without_history})
@@ -118,7 +116,7 @@ class Attempt:
                 self._progress,
                 self._upkeep,
                 checkpoint.checkpoint_id,
-                retention,
+                self._topic_settings,
             )
             with explain_failure(self._cluster):
                 lost = live.run(self._query(checkpoint))
@@ -126,14 +124,13 @@ class Attempt:
                 if self._settings.once and not self._signals.stop.is_set():  # too short, maybe, for the main loop
                     self._upkeep.tend(nullcontext(), self._progress)
                 return
-            self._progress.say(f"The log of {len(lost)} offsets partitions lost records that were not read, or is new")
             checkpoint = self._load(lost)
 
     def _batches(self, checkpoint: Checkpoint) -> BatchWriter:
         above = min(self._book.next_offsets.values(), default=0)
         history = History.open(self._writer, self._book.log_ids, above, keeps_records=self._settings.keeps_history)
         return BatchWriter(
-            self._writer, self._cluster, self._book, self._topics, history, self._coordinator, checkpoint
+            self._writer, self._cluster, self._book, self._topics, history, self._gaps, self._coordinator, checkpoint
         )
 
     def _start(self, to_load: list[int], *, goes_on: bool) -> Checkpoint:

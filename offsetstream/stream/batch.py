@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from offsetstream.stream.cells import with_own_offsets
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.decode import decode
 from offsetstream.stream.derive import STATE_TABLES
+from offsetstream.stream.gaps import Gaps
 from offsetstream.stream.history import History
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.positions import number_of
@@ -46,6 +47,7 @@ class BatchWriter:
         book: PartitionBook,
         topics: TopicBook,
         history: History,
+        gaps: Gaps,
         coordinator: str,
         checkpoint: Checkpoint,
     ) -> None:
@@ -54,14 +56,15 @@ class BatchWriter:
         self._book = book
         self._topics = topics
         self._history = history
+        self._gaps = gaps
         self._state = State(writer, coordinator, book.log_ids, topics.names)
         self._small_state = SmallState(writer.tables, coordinator, book.log_ids, topics.names)
         self._checkpoint = checkpoint
 
-    def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[], None]) -> BatchReport:
+    def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
         """Apply the raw records of a micro-batch; records that were applied before are passed over.
 
-        ``before_writing`` is called once they are read, and may refuse them by raising.
+        ``before_writing`` is called once they are read, with the end in each partition, and may refuse them by raising.
         """
         started = time.monotonic()
         batch = BatchId(self._checkpoint.checkpoint_id, batch_id)
@@ -72,17 +75,20 @@ class BatchWriter:
             size = measure(decoded)
             is_small = size.is_small and self._writer.state_writes is not StateWrites.SPARK
             rows = collect(decoded) if is_small else None
-            before_writing()
+            shares = by_partition(decoded if rows is None else rows)
+            self._book.clocks.read(shares)
+            ends = self._checkpoint.end_offsets(batch_id)
+            before_writing(ends)
+            incomplete = self._gaps.incomplete(ends, shares)
             if size.records["group_records"]:
                 self._topics.look(self._cluster, batch)
             if rows is not None:
                 self._apply_small(rows, size, batch)
             else:
                 self._apply_large(decoded, size, batch)
-            read = by_partition(decoded if rows is None else rows) if self._book.late else None
         finally:
             decoded.unpersist()
-        self._book.advance(self._checkpoint.end_offsets(batch_id), read)
+        self._book.advance(ends, incomplete)
         self._book.write(batch)
         return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._writer.merged_by))
 

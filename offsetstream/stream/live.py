@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,6 +21,7 @@ from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.start import has_lost_records, partitions_to_load
+from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.stream.upkeep import Upkeep
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
@@ -58,7 +58,7 @@ class LiveStream:
         progress: Progress,
         upkeep: Upkeep,
         checkpoint_id: int,
-        retention: timedelta,
+        settings: TopicSettings,
     ) -> None:
         self._batches = batches
         self._book = book
@@ -69,16 +69,17 @@ class LiveStream:
         self._progress = progress
         self._upkeep = upkeep
         self._checkpoint_id = checkpoint_id
-        self._retention = retention
+        self._settings = settings
         self._log_ids = dict(book.log_ids)
+        self._late: list[int] = []  # those for which a batch was refused
         self._in_batch = threading.Lock()
         self._ending = threading.Event()
 
     def run(self, writer: DataStreamWriter) -> list[int]:
         """Stream until the job is to stop or, with ``availableNow``, everything is applied.
 
-        Returns the partitions of which the query cannot go on, since their log lost records or is another one: they
-        are to be loaded, and a new checkpoint goes on. Other failures of the query are raised.
+        Returns the partitions of which the query cannot go on, since their log lost records or is another one, and
+        says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised.
         """
         query = writer.foreachBatch(self._apply).start()
         try:
@@ -86,12 +87,21 @@ class LiveStream:
             error = None if query.isActive else query.exception()
         finally:
             self._end(query)
-        if error is None or self._signals.stop.is_set():
-            return lost
-        lost = self._lost(self._observer.look() or {})
-        if not lost:
-            raise error
+        if error is not None and not self._signals.stop.is_set():
+            lost = self._lost(self._observer.look() or {})
+            if not lost:
+                raise error
+        self._say_why(lost)
         return lost
+
+    def _say_why(self, lost: list[int]) -> None:
+        if others := len(set(lost) - set(self._late)):
+            self._progress.say(f"The log of {others} offsets partitions lost records that were not read, or is new")
+        if late := len(self._late):
+            self._progress.say(
+                f"{late} offsets partitions were not read for longer than tombstones are sure to stay "
+                "(delete.retention.ms): they are loaded anew"
+            )
 
     def _watch(self, query: StreamingQuery) -> list[int]:
         tasks: list[tuple[float, Callable[[], list[int]]]] = [
@@ -119,22 +129,32 @@ class LiveStream:
             self._in_batch.release()
         self._progress.batch(report.batch_id, report.records, report.seconds, report.merged_by)
 
-    def _look_before_writing(self) -> None:
-        """Refuse a batch if the log may be another one than the tables are from: it is to be loaded then.
+    def _look_before_writing(self, batch_ends: Mapping[int, int]) -> None:
+        """Refuse a batch if the log may be another one than the tables are from, or lack tombstones that it had.
 
-        Looked at after the batch was read, since a log is cut before its new leader gives records. UnreachableError if
-        the cluster does not answer, since the batch may be of a log that nobody has compared yet.
+        Then it is to be loaded. Looked at after the batch was read, since a log is cut before its new leader gives
+        records. UnreachableError if the cluster does not answer, since the batch may be of a log that nobody has
+        compared yet.
         """
         while True:
             ends = self._observer.look()
             if ends is None:
                 raise UnreachableError("the cluster did not answer before a batch was written")
+            self._late = self._behind_for_too_long(batch_ends)
             if self._lost(ends):
                 raise StopRequestedError
             if not self._observer.moving:
                 return
             self._stop_if_ending()
             time.sleep(POLL_SECONDS)
+
+    def _behind_for_too_long(self, batch_ends: Mapping[int, int]) -> list[int]:
+        """Return the partitions that a batch brings on, but from so long ago that tombstones may be gone."""
+        return [
+            number
+            for number, end in batch_ends.items()
+            if self._book.next_offsets[number] < end and self._book.behind_for(number) > self._settings.safe_retention
+        ]
 
     def _stop_if_ending(self) -> None:
         if self._signals.stop.is_set() or self._ending.is_set():
@@ -156,7 +176,7 @@ class LiveStream:
             self._book.keep_history_from(self._lease.read().history_kept_from)
             ends = self._observer.look() or {}
             lost = self._lost(ends)
-            behind = [] if lost else partitions_to_load(self._book.rows, ends, self._retention)
+            behind = [] if lost else partitions_to_load(self._book.rows, ends, self._settings.safe_retention)
             if behind:
                 self._loader.load(behind, self._checkpoint_id, self._progress, self._signals.stop.is_set)
             elif self._book.has_news:
@@ -187,12 +207,13 @@ class LiveStream:
         return lost or self._lost({})
 
     def _lost(self, ends: dict[int, PartitionEnds]) -> list[int]:
-        """Return the partitions of which the query cannot go on; a load may have found another log too."""
+        """Return the partitions of which the query may not go on; a load may have found another log too."""
         rows = self._book.rows
         return [
             number
             for number in self._book.partitions
             if rows[number]["log_id"] != self._log_ids[number]
+            or number in self._late
             or (number in ends and has_lost_records(rows[number], ends[number]))
         ]
 

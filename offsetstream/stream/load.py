@@ -15,6 +15,7 @@ from offsetstream.stream.log_pass import pass_over
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
+from offsetstream.stream.size import Share
 from offsetstream.stream.small_state import SmallState
 from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
@@ -130,17 +131,17 @@ class Loader:
     def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> int:
         """Load these partitions together, and return how many records there were."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
-        records: dict[int, int] = {}
+        shares: dict[int, Share] = {}
         if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
             raw = self._source.read(self._writer.spark, start, stable)
-            records = self._pass(raw, history, batch, sorted(ends))
-        self._finish(sorted(ends), records, batch)
-        return sum(records.values())
+            shares = self._pass(raw, history, batch, sorted(ends))
+        self._finish(sorted(ends), shares, batch)
+        return sum(share.records for share in shares.values())
 
-    def _pass(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, int]:
-        """Load raw records in one pass over the log; returns how many there are of each partition."""
+    def _pass(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, Share]:
+        """Load raw records in one pass over the log; returns what there is of each partition."""
         commits = history.of_commits(batch) if self._keeps_history else None
         with pass_over(raw, commits, len(self._book.rows)) as passed, self._writer.bulk():
             history.append_passed(passed, batch)
@@ -151,9 +152,11 @@ class Loader:
             else:
                 state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
                 state.apply(passed.cells.decoded, batch, loaded=partitions)
-            return passed.records
+            return passed.shares
 
-    def _finish(self, partitions: list[int], records: Mapping[int, int], batch: BatchId) -> None:
+    def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
+        self._book.clocks.read(shares)
+        records = {number: share.records for number, share in shares.items()}
         groups, offsets = (rows_per_partition(self._writer.tables, table) for table in ("groups", "committed_offsets"))
         for number in partitions:
             counts = (counted.get(number, 0) for counted in (records, groups, offsets))

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -82,13 +82,13 @@ class LogPass:
 
     ``cells`` is the last record of each key, with ``value_offset`` and ``tombstone_offset`` (of the key's last value
     and last tombstone). ``others`` are the records that cannot be decoded and, where a history is kept, those that are
-    no commits. ``files`` of history were written, and are to be committed. ``records`` counts by offsets partition.
+    no commits. ``files`` of history were written, and are to be committed. ``shares``: what each offsets partition has.
     """
 
     cells: Part
     others: Part
     files: list[NewFile]
-    records: dict[int, int]
+    shares: dict[int, size.Share]
 
 
 @contextmanager
@@ -101,12 +101,12 @@ def pass_over(raw: DataFrame, history: CommitHistory | None, partitions: int) ->
     rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(size.ON_DISK)
     try:
         reports = [json.loads(row[_REPORT]) for row in rows.where(F.col(_KIND) == _REPORT).select(_REPORT).collect()]
-        records: Counter[int] = Counter()
+        shares: dict[int, size.Share] = {}
         for report in reports:
-            records.update({int(number): count for number, count in report["records"].items()})
+            size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
         cells, others = (_part(rows, kind, reports) for kind in (_CELL, _OTHER))
         files = [NewFile(**report["file"]) for report in reports if report["file"] is not None]
-        yield LogPass(cells, others, files, dict(records))
+        yield LogPass(cells, others, files, shares)
     finally:
         rows.unpersist()
 
@@ -130,14 +130,14 @@ class _Worker:
     history: CommitHistory | None
     partitions: int
     _kept: list[pa.Table] = field(default_factory=list)
-    _records: Counter[int] = field(default_factory=Counter)
+    _shares: dict[int, size.Share] = field(default_factory=dict)
     _rows: Counter[str] = field(default_factory=Counter)
     _bytes: Counter[str] = field(default_factory=Counter)
 
     def work(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             raw = pa.Table.from_batches([batch]).select(_RAW)
-            self._records.update(size.by_partition(raw))
+            size.add_shares(self._shares, size.by_partition(raw))
             decoded = decode_here(raw)
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
@@ -179,8 +179,9 @@ class _Worker:
 
     def _report(self) -> pa.RecordBatch:
         new = self.history and self.history.writer.close()
-        counts = {"records": self._records, "rows": self._rows, "bytes": self._bytes}
-        report = json.dumps({**counts, "file": new and asdict(new)})
+        counts = {"rows": self._rows, "bytes": self._bytes}
+        shares = [(number, *astuple(share)) for number, share in self._shares.items()]
+        report = json.dumps({**counts, "shares": shares, "file": new and asdict(new)})
         return _rows(pa.table({_REPORT: [report]}), _REPORT).to_batches()[0]
 
 

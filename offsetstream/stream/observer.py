@@ -12,6 +12,7 @@ from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.tables.transaction import BatchId
 
 Answer = TypeVar("Answer")
@@ -32,6 +33,7 @@ class Observer:
         rewritten: RewrittenLogs,
         progress: Progress,
         hanging: HangingTransactions,
+        settings: TopicSettings,
     ) -> None:
         self._cluster = cluster
         self._book = book
@@ -39,6 +41,7 @@ class Observer:
         self._rewritten = rewritten
         self._progress = progress
         self._hanging = hanging
+        self._settings = settings
         self._is_silent = False
         self.moving: set[int] = set()  # of the last look: partitions whose leader changed while it was asked
 
@@ -67,6 +70,7 @@ class Observer:
             if end.coordinator_id == leaders[number]
         }
         self.moving = set(led) - ends.keys()
+        self._settings.look()
         self._book.observe(ends)
         self._rewritten.begin()
         self._hanging.look(self._book.rows.values())

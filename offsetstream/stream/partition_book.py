@@ -5,7 +5,7 @@ The driver holds the rows in memory, since only one job writes them, and writes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream.log_ids import LogIds
+from offsetstream.stream.marks import SKEW, Clocks, Mark, Marks
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import as_utc, insert_rows, overwrite_rows, read_rows, rows_per_partition
@@ -22,25 +24,7 @@ TABLE = "offsets_partitions"
 EVENTS = "partition_events"
 _OF_EVERY_EVENT = ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")
 _ENDS = ("log_start_offset", "last_stable_offset", "high_watermark")
-LATE = timedelta(minutes=1)
 LOADING, OWNED, FAILED, UNLOADED = "LOADING", "OWNED", "FAILED", "UNLOADED"
-
-
-class LogIds(Mapping[int, int]):
-    """The present log of each offsets partition, also after one was begun anew."""
-
-    def __init__(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        self._rows = rows
-
-    def __getitem__(self, partition: int) -> int:
-        log_id: int = self._rows[partition]["log_id"]
-        return log_id
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 class PartitionBook:
@@ -52,6 +36,7 @@ class PartitionBook:
     not lost if the job is killed meanwhile, or the cluster falls silent.
     ``keeps_history``: whether the job writes the history; one that does not ends what was complete of it.
     ``gone``: the rows of partitions that the topic has no longer, until they are unloaded.
+    ``clocks``: what the records that were read last tell of the brokers' clock.
     """
 
     def __init__(self, tables: TablesLocation, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
@@ -60,7 +45,8 @@ class PartitionBook:
         self._events: list[dict[str, Any]] = []
         self.has_news = True
         self.epochs_raised: dict[int, dict[str, Any]] = {}
-        self._seen_at = datetime.now(UTC)
+        self.clocks = Clocks()
+        self._stable_ends, self._ends = Marks(), Marks()
         self.rows = {number: self._empty(number) for number in partitions}
         self.gone: dict[int, dict[str, Any]] = {}
         for row in read_rows(DeltaTable(tables.table(TABLE))):
@@ -106,7 +92,7 @@ class PartitionBook:
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
         """Take in what the cluster says of the partitions: their ends, and who coordinates them (design, rule 6)."""
-        now = self._seen_at = datetime.now(UTC)
+        now = datetime.now(UTC)
         before = {number: self._observe_coordinator(self.rows[number], seen) for number, seen in ends.items()}
         moved = [number for number, broker in before.items() if broker and self._is_elsewhere(number, broker)]
         self._unload(moved, before, now)
@@ -118,8 +104,10 @@ class PartitionBook:
                 self.epochs_raised.setdefault(number, was)
         for number, seen in ends.items():
             row = self.rows[number]
-            held_since = _held_since(row, seen, now)
+            held_since = _held_since(row, seen)
             self._change(row, {name: getattr(seen, name) for name in _ENDS} | {"last_stable_offset_since": held_since})
+            self._stable_ends.add(number, Mark(seen.asked_at, self.clocks.newest, seen.last_stable_offset))
+            self._ends.add(number, Mark(seen.asked_at, self.clocks.newest, seen.high_watermark))
             self._note_if_caught_up(row)
 
     def _observe_coordinator(self, row: dict[str, Any], seen: PartitionEnds) -> dict[str, Any] | None:
@@ -167,35 +155,40 @@ class PartitionBook:
             if row["history_complete_from"] is not None and row["history_complete_from"] < instant:
                 self._change(row, {"history_complete_from": instant})
 
-    @property
-    def late(self) -> set[int]:
-        """The partitions that have been behind for so long that compaction may take what was not read yet."""
-        oldest = datetime.now(UTC) - LATE
-        complete = (row for row in self.rows.values() if row["history_complete_from"] is not None)
-        return {
-            row["offsets_partition"]
-            for row in complete
-            if row["load_state"] == OWNED and as_utc(row["caught_up_at"]) < oldest
-        }
-
-    def advance(self, ends: Mapping[int, int], read: Mapping[int, int] | None = None) -> None:
-        """Note that every record below the given offsets is applied; ``read`` tells how many there were.
-
-        Where there were fewer than offsets in a partition that was late, the history is complete from now on: markers
-        of transactions take offsets too, but nobody can tell which.
-        """
-        late = self.late if read is not None else set()
+    def advance(self, ends: Mapping[int, int], incomplete: Collection[int] = ()) -> None:
+        """Note that every record below the given offsets is applied; ``incomplete``: where some were gone unread."""
         for number, end in ends.items():
             row = self.rows[number]
-            if number in late and (read or {}).get(number, 0) < end - row["next_offset"]:
-                row["history_complete_from"] = datetime.now(UTC)
+            if number in incomplete or self._claims_the_future(row):
+                row["history_complete_from"] = self.clocks.since(number, datetime.now(UTC))
             row["next_offset"] = max(row["next_offset"] or 0, end)
             self._note_if_caught_up(row)
 
+    def _claims_the_future(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether the history's claim is of a time that no clock has reached: some record's could not be."""
+        number, since = row["offsets_partition"], row["history_complete_from"]
+        reached = self.clocks.since(number, datetime.now(UTC))
+        return self.clocks.has_read(number) and since is not None and as_utc(since) - reached > SKEW
+
     def _note_if_caught_up(self, row: dict[str, Any]) -> None:
-        stable = row["last_stable_offset"]
-        if row["load_state"] == OWNED and stable is not None and row["next_offset"] >= stable:
-            row["caught_up_at"] = self._seen_at
+        if row["load_state"] == OWNED:
+            mark = self._stable_ends.reach(row["offsets_partition"], row["next_offset"])
+            row["caught_up_at"] = mark.at if mark else row["caught_up_at"]
+            self._ends.reach(row["offsets_partition"], row["next_offset"])
+
+    def behind_for(self, partition: int) -> timedelta:
+        """Return for how long the partition may not have been caught up, by whichever clock says more."""
+        row = self.rows[partition]
+        known = Mark(as_utc(row["caught_up_at"]), None, row["next_offset"])  # of an earlier job
+        return (self._stable_ends.reached(partition) or known).age(datetime.now(UTC), self.clocks.newest)
+
+    def unread_since(self, partition: int) -> tuple[datetime, timedelta] | None:
+        """Return since when, and for how long, there may be records that are not applied; None if nobody knows.
+
+        Unlike :meth:`behind_for` this includes those that an open transaction holds back.
+        """
+        mark = self._ends.reached(partition)
+        return None if mark is None else (mark.at, mark.age(datetime.now(UTC), self.clocks.newest))
 
     def begin_log(self, partition: int) -> None:
         """Note that the partition's log was truncated or recreated: offsets mean other records from now on."""
@@ -203,6 +196,8 @@ class PartitionBook:
         row |= {"log_id": row["log_id"] + 1, "next_offset": None, "load_state": UNLOADED}
         row["coordinator_epoch"] = None  # a recreated topic counts them from the start
         row["last_stable_offset_since"] = None
+        self._stable_ends.forget(partition)
+        self._ends.forget(partition)
         self.epochs_raised.pop(partition, None)
 
     def take_epochs(self) -> None:
@@ -236,15 +231,15 @@ class PartitionBook:
         is_behind = row["next_offset"] is None or row["next_offset"] < row["load_end_offset"]
         if self._keeps_history and (is_behind or row["history_complete_from"] is None):
             # Of what the stream did not bring, compaction had taken its part before the load came.
-            row["history_complete_from"] = row["load_started_at"]
+            row["history_complete_from"] = self.clocks.since(partition, row["load_started_at"])
         row |= {
             "load_state": OWNED,
             "loaded_at": now,
-            "caught_up_at": now,
             "next_offset": max(row["next_offset"] or 0, row["load_end_offset"]),
             "groups_count": groups,
             "offsets_count": offsets,
         }
+        self._note_if_caught_up(row)
         took = int((now - row["load_started_at"]).total_seconds() * 1000)
         self._event(row, "loaded", event_at=now, records=records, groups=groups, offsets=offsets, milliseconds=took)
 
@@ -269,9 +264,9 @@ class PartitionBook:
         self.has_news = False
 
 
-def _held_since(row: Mapping[str, Any], seen: PartitionEnds, now: datetime) -> datetime | None:
+def _held_since(row: Mapping[str, Any], seen: PartitionEnds) -> datetime | None:
     if seen.last_stable_offset >= seen.high_watermark:
         return None
     has_moved = row["last_stable_offset"] != seen.last_stable_offset
     since: datetime | None = row["last_stable_offset_since"]
-    return now if has_moved or since is None else since
+    return seen.asked_at if has_moved or since is None else since

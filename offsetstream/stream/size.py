@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import is_commit
+from offsetstream.tables.arrow_rows import held
 
 # Where decoded records wait that are used more than once: with their raw bytes they may be megabytes each.
 ON_DISK = StorageLevel.DISK_ONLY
@@ -54,12 +56,38 @@ def measure(decoded: DataFrame) -> BatchSize:
     return BatchSize({table: row[table] if row else 0 for table in kinds}, row["bytes"] if row else 0)
 
 
-def by_partition(records: DataFrame | pa.Table) -> dict[int, int]:
-    """Count records by their offsets partition."""
+@dataclass(frozen=True)
+class Share:
+    """What there is of one offsets partition: so many records, the newest of that time (milliseconds since 1970).
+
+    Without a time where no record has one that an engine can hold.
+    """
+
+    records: int
+    newest_ms: int | None
+
+
+def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
+    """Add to the shares what there is more."""
+    for number, share in more.items():
+        before = shares.get(number, Share(0, None))
+        times = [time for time in (before.newest_ms, share.newest_ms) if time is not None]
+        shares[number] = Share(before.records + share.records, max(times, default=None))
+
+
+def by_partition(records: DataFrame | pa.Table) -> dict[int, Share]:
+    """Return the share of each offsets partition in the records, raw or decoded."""
     if isinstance(records, DataFrame):
-        return {row[0]: row[1] for row in records.groupBy("offsets_partition").count().collect()}
-    counted = records["offsets_partition"].value_counts()
-    return dict(zip(*(counted.field(at).to_pylist() for at in (0, 1)), strict=True))
+        newest = F.max(F.unix_millis("record_timestamp"))
+        rows = records.groupBy("offsets_partition").agg(F.count("*"), newest).collect()
+        return {row[0]: Share(*row[1:]) for row in rows}
+    times = held(records["record_timestamp"]).cast(pa.int64())
+    counted = pa.table({"number": records["offsets_partition"], "time": times}).group_by("number", use_threads=False)
+    found = counted.aggregate([([], "count_all"), ("time", "max")]).to_pylist()
+    return {
+        row["number"]: Share(row["count_all"], None if row["time_max"] is None else row["time_max"] // 1000)
+        for row in found
+    }
 
 
 def collect(decoded: DataFrame) -> pa.Table:

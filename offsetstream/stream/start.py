@@ -8,26 +8,24 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.client import Cluster, PartitionEnds
-from offsetstream.errors import ClusterError, UnreachableError
+from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.lost_tables import last_checkpoint_id
+from offsetstream.stream.marks import Mark
 from offsetstream.stream.partition_book import OWNED
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import as_utc
 
-DEFAULT_DELETE_RETENTION = timedelta(hours=24)  # Kafka's delete.retention.ms
-DEFAULT_BATCH_BYTES = 1_048_588  # its max.message.bytes
-SAFE_SHARE = 0.9  # of it, after which a tombstone that was not read may be gone
-
 
 def partitions_to_load(
-    rows: Mapping[int, Mapping[str, Any]], ends: Mapping[int, PartitionEnds], delete_retention: timedelta
+    rows: Mapping[int, Mapping[str, Any]], ends: Mapping[int, PartitionEnds], safe_retention: timedelta
 ) -> list[int]:
-    """Return the partitions whose rows cannot be continued: never loaded, records gone, or too long behind."""
-    oldest = datetime.now(UTC) - SAFE_SHARE * delete_retention
-    return [number for number, row in rows.items() if number in ends and _must_load(row, ends[number], oldest)]
+    """Return the partitions whose rows cannot be continued: never loaded, records gone, or too long behind.
+
+    ``safe_retention``: for how long a tombstone that was not read is sure to be there.
+    """
+    return [number for number, row in rows.items() if number in ends and _must_load(row, ends[number], safe_retention)]
 
 
 def is_other_log(row: Mapping[str, Any], ends: PartitionEnds) -> bool:
@@ -41,34 +39,11 @@ def has_lost_records(row: Mapping[str, Any], ends: PartitionEnds) -> bool:
     return is_before or is_other_log(row, ends)
 
 
-def _must_load(row: Mapping[str, Any], ends: PartitionEnds, oldest: datetime) -> bool:
+def _must_load(row: Mapping[str, Any], ends: PartitionEnds, safe_retention: timedelta) -> bool:
     if row["load_state"] != OWNED or has_lost_records(row, ends):
         return True
-    return row["next_offset"] < ends.last_stable_offset and as_utc(row["caught_up_at"]) < oldest
-
-
-def delete_retention(cluster: Cluster) -> tuple[timedelta, str | None]:
-    """Return how long the topic keeps tombstones, and a warning where the cluster does not tell."""
-    milliseconds, error = _setting(cluster, "delete.retention.ms")
-    warning = None if error is None else f"taking 24 hours for delete.retention.ms: {error}"
-    return DEFAULT_DELETE_RETENTION if milliseconds is None else timedelta(milliseconds=milliseconds), warning
-
-
-def largest_batch(cluster: Cluster) -> int:
-    """Return how many bytes a batch of the topic may have; Kafka's default where the cluster does not tell."""
-    found, _ = _setting(cluster, "max.message.bytes")
-    return found or DEFAULT_BATCH_BYTES
-
-
-def _setting(cluster: Cluster, name: str) -> tuple[int | None, ClusterError | None]:
-    """Return a number of the topic's settings, or why a cluster that answers does not tell it."""
-    try:
-        told = cluster.topic_config(name)
-    except UnreachableError:
-        raise  # which tells nothing of the topic
-    except ClusterError as error:
-        return None, error
-    return int(told) if told else None, None
+    caught_up = Mark(as_utc(row["caught_up_at"]), None, row["next_offset"])
+    return row["next_offset"] < ends.last_stable_offset and caught_up.age(datetime.now(UTC), None) > safe_retention
 
 
 def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint | None:

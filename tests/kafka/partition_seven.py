@@ -4,10 +4,11 @@ import shutil
 import time
 from collections.abc import Callable
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
@@ -23,6 +24,27 @@ COMMIT = ("group_id", "partition", "committed_offset")
 def commit(kafka: EmbeddedKafka, offset: int) -> None:
     places = [TopicPartition("orders", number, offset) for number in (0, 1)]
     commit_plainly(kafka.bootstrap_server, dict.fromkeys(GROUPS, places))
+
+
+def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
+    """Write a commit with a time of its own; returns its offset."""
+    key = {"type": 1, "data": {"group": group_id, "topic": "orders", "partition": 0}}
+    data = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}
+    delivered: list[int | None] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "client.id": "__admin_client"})
+    key_bytes, value_bytes = encode_record(key, {"version": 3, "data": data})
+    producer.produce(
+        OFFSETS_TOPIC,
+        value_bytes,
+        key_bytes,
+        partition_for(group_id, 50),
+        timestamp=timestamp_ms,
+        on_delivery=lambda error, message: delivered.append(message.offset() if error is None else None),
+    )
+    assert producer.flush(30) == 0
+    (offset,) = delivered
+    assert offset is not None
+    return offset
 
 
 def await_(condition: Callable[[], bool], runner: JobRunner) -> None:

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
 from benchmarks.garbage import produce
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.consumers import close
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.encode import encode_record
 from offsetstream.demo.topics import create_topics
@@ -23,14 +21,7 @@ from offsetstream.stream import live, patience
 from offsetstream.tables.lease import request_reload
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import all_at, await_, commit, commits, is_loaded, load_ids, set_topic_config
-
-CLEANER = {
-    "log.roll.ms": "200",
-    "log.cleaner.backoff.ms": "100",
-    "log.cleaner.min.cleanable.ratio": "0.01",
-    "log.initial.task.delay.ms": "100",
-    "log.retention.check.interval.ms": "500",
-}
+from tests.kafka.quick_compaction import CLEANER, offsets_in_log
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +55,6 @@ def said(runner: JobRunner, words: str) -> bool:
 
 def log_ids(runner: JobRunner) -> dict[int, int]:
     return dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))
-
-
-def offsets_in_log(kafka: EmbeddedKafka) -> list[int]:
-    """What a consumer gets of partition 7, by offset."""
-    settings = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "reader", "enable.partition.eof": True}
-    consumer = Consumer(settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(OFFSETS_TOPIC, 7, 0)])
-    found = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
-        found.append(message.offset())
-    close(consumer)
-    return found
 
 
 def offsets_in_history(runner: JobRunner, log_id: int = 0) -> set[int]:

@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -34,7 +33,7 @@ from offsetstream.verify.records import disagreements, read_records
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import await_, set_topic_config
+from tests.kafka.partition_seven import await_, commit_at, set_topic_config
 
 BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}
 IDS = (
@@ -222,27 +221,6 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
     assert (len(told("is held back")), len(told("goes on after"))) == (1, 1)
     commits = runner.rows("committed_offsets", "group_id", "committed_offset")
     assert {(hanging, 8), (behind, 6), (other, 7)} <= set(commits)
-
-
-def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
-    """Write a commit with a time of its own; returns its offset."""
-    key = {"type": 1, "data": {"group": group_id, "topic": "orders", "partition": 0}}
-    data = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}
-    delivered: list[int | None] = []
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "client.id": "__admin_client"})
-    key_bytes, value_bytes = encode_record(key, {"version": 3, "data": data})
-    producer.produce(
-        "__consumer_offsets",
-        value_bytes,
-        key_bytes,
-        partition_for(group_id, 50),
-        timestamp=timestamp_ms,
-        on_delivery=lambda error, message: delivered.append(message.offset() if error is None else None),
-    )
-    assert producer.flush(30) == 0
-    (offset,) = delivered
-    assert offset is not None
-    return offset
 
 
 def test_times_of_records_that_cannot_be(

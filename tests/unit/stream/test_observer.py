@@ -15,6 +15,7 @@ from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.transaction import BatchId
@@ -30,7 +31,8 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypa
     progress = Progress(Console(file=said, soft_wrap=True))
     hanging = HangingTransactions(timedelta(0), progress.say)
     rewritten = RewrittenLogs(tables, book, None, nobody.topic_id, partial(records_at, nobody.bootstrap_server, {}))
-    observer = Observer(nobody, book, topics, rewritten, progress, hanging)
+    settings = TopicSettings(nobody, progress.say)
+    observer = Observer(nobody, book, topics, rewritten, progress, hanging, settings)
     for _ in range(2):
         assert observer.look() is None
     observer.look_at_topics(BatchId(1, -1))

@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.cluster.client import PartitionEnds
-from offsetstream.stream import partition_book
 from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.size import Share
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
@@ -33,7 +33,7 @@ def book(tables: TablesLocation) -> PartitionBook:
 
 
 def ends(stable: int, high: int | None = None, leader: int | None = 5, epoch: int | None = 9) -> PartitionEnds:
-    return PartitionEnds(2, stable, stable if high is None else high, leader, epoch)
+    return PartitionEnds(2, stable, stable if high is None else high, leader, epoch, datetime.now(UTC))
 
 
 def loaded(book: PartitionBook, partition: int, end: int) -> None:
@@ -84,6 +84,7 @@ def test_what_was_written_is_read_again(tables: TablesLocation, book: PartitionB
 
 def test_a_load_from_start_to_end(book: PartitionBook) -> None:
     before = datetime.now(UTC)
+    book.observe({1: ends(100)})
     book.start_load({1: 100})
     row = book.rows[1]
     assert (row["load_state"], row["load_id"], row["load_end_offset"], row["loaded_at"]) == ("LOADING", 1, 100, None)
@@ -91,7 +92,7 @@ def test_a_load_from_start_to_end(book: PartitionBook) -> None:
     book.finish_load(1, 10, 2, 4)
     assert (row["load_state"], row["groups_count"], row["offsets_count"]) == ("OWNED", 2, 4)
     assert book.next_offsets == {1: 100}
-    assert before <= row["load_started_at"] <= row["loaded_at"] == row["caught_up_at"] <= datetime.now(UTC)
+    assert before <= row["caught_up_at"] <= row["load_started_at"] <= row["loaded_at"] <= datetime.now(UTC)
     assert book.rows[0]["load_state"] is None
 
 
@@ -393,18 +394,66 @@ def test_a_removed_partition_is_told_beside_its_last_unload(tables: TablesLocati
     assert Counter(event["event"] for event in events(tables))["unloaded"] == 1
 
 
-def test_what_was_not_read_in_time_and_is_gone_ends_what_was_complete(
-    tables: TablesLocation, book: PartitionBook, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def seen(number: int, stable: int, at: datetime) -> dict[int, PartitionEnds]:
+    return {number: PartitionEnds(0, stable, stable, 5, 9, at)}
+
+
+def newest(at: datetime) -> dict[int, Share]:
+    return {1: Share(1, round(at.timestamp() * 1000))}
+
+
+def test_a_load_is_caught_up_with_what_was_there_when_its_end_was_asked_for(book: PartitionBook) -> None:
+    asked_at = datetime.now(UTC) - timedelta(minutes=10)
+    book.observe(seen(1, 100, asked_at))
+    loaded(book, 1, 100)
+    assert book.rows[1]["caught_up_at"] == asked_at
+    assert timedelta(minutes=10) <= book.behind_for(1) < timedelta(minutes=11)
+
+
+def test_a_partition_that_is_never_at_its_end_is_caught_up_with_what_was_there_before(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    start = datetime.now(UTC)
+    for at in range(5):
+        book.observe(seen(1, 110 + 10 * at, start + timedelta(seconds=at)))
+        book.advance({1: 105 + 10 * at})
+    assert book.rows[1]["caught_up_at"] == start + timedelta(seconds=3)
+
+
+def test_how_long_a_partition_is_behind_is_told_by_the_times_of_records_too(book: PartitionBook) -> None:
+    now = datetime.now(UTC)
+    book.observe(seen(1, 100, now))
+    loaded(book, 1, 100)
+    assert book.behind_for(1) < timedelta(minutes=1)
+    book.clocks.read(newest(now + timedelta(days=2)))
+    assert book.behind_for(1) > timedelta(days=1)
+    book.observe(seen(1, 100, now))  # at that time of the brokers' it had everything
+    assert book.behind_for(1) < timedelta(minutes=1)
+
+
+def test_what_was_gone_unread_ends_what_was_complete(book: PartitionBook) -> None:
     for number in range(3):
         loaded(book, number, 100)
     complete = {number: row["history_complete_from"] for number, row in book.rows.items()}
-    book.advance({0: 150, 1: 150, 2: 100}, {0: 50, 1: 49})  # as after an aborted transaction
-    assert {number: row["history_complete_from"] for number, row in book.rows.items()} == complete
-    monkeypatch.setattr(partition_book, "LATE", timedelta(0))
-    assert book.late == {0, 1, 2}
-    book.advance({0: 250, 1: 250, 2: 100}, {0: 100, 1: 99})
-    assert book.rows[1]["history_complete_from"] > complete[1]
+    before = datetime.now(UTC)
+    book.advance({0: 150, 1: 150}, [1])
+    assert book.rows[1]["history_complete_from"] >= before
     assert [book.rows[number]["history_complete_from"] for number in (0, 2)] == [complete[0], complete[2]]
-    without = PartitionBook(tables, range(3), keeps_history=False)
-    assert without.late == set()
+
+
+def test_what_is_complete_is_told_by_the_clock_that_is_ahead(book: PartitionBook) -> None:
+    ahead = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=5)
+    book.clocks.read(newest(ahead))
+    loaded(book, 1, 100)
+    assert book.rows[1]["history_complete_from"] == ahead
+    book.clocks.read(newest(ahead + timedelta(hours=1)))
+    book.advance({1: 150}, [1])
+    assert book.rows[1]["history_complete_from"] == ahead + timedelta(hours=1)
+
+
+def test_a_time_that_no_clock_has_reached_is_taken_back(book: PartitionBook) -> None:
+    now = datetime.now(UTC)
+    book.clocks.read(newest(now + timedelta(days=9)))  # which cannot be
+    loaded(book, 1, 100)
+    book.clocks.read(newest(now))
+    book.advance({1: 150})
+    assert now <= book.rows[1]["history_complete_from"] <= datetime.now(UTC)

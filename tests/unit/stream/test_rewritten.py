@@ -54,11 +54,11 @@ def row(offset: int, **columns: Any) -> dict[str, Any]:
 
 def book_with_a_raised_epoch(tables: TablesLocation, stable: int = END, start: int = 0) -> PartitionBook:
     book = PartitionBook(tables, range(3))
-    book.observe({number: PartitionEnds(0, END, END, 5, 9) for number in range(3)})
+    book.observe({number: PartitionEnds(0, END, END, 5, 9, datetime.now(UTC)) for number in range(3)})
     for number in range(3):
         book.start_load({number: END})
         book.finish_load(number, 10, 2, 4)
-    book.observe({1: PartitionEnds(start, stable, END + 9, 5, 10)})
+    book.observe({1: PartitionEnds(start, stable, END + 9, 5, 10, datetime.now(UTC))})
     assert set(book.epochs_raised) == {1}
     return book
 

@@ -1,0 +1,23 @@
+"""Which log each offsets partition has now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class LogIds(Mapping[int, int]):
+    """The present log of each offsets partition, also after one was begun anew."""
+
+    def __init__(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, partition: int) -> int:
+        log_id: int = self._rows[partition]["log_id"]
+        return log_id
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)

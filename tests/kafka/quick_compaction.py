@@ -1,0 +1,50 @@
+"""A broker that compacts within a second, what the log of partition 7 still has, and a group that is deleted of it."""
+
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from offsetstream.cluster.consumers import close
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from tests.kafka.partition_seven import commit
+
+CLEANER = {
+    "log.roll.ms": "200",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "500",
+}
+DOOMED = next(f"doomed-{number}" for number in range(400) if partition_for(f"doomed-{number}", 50) == 7)
+
+
+def records_in_log(kafka: EmbeddedKafka) -> Iterator[Message]:
+    """What a consumer gets of partition 7."""
+    settings = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "reader", "enable.partition.eof": True}
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(OFFSETS_TOPIC, 7, 0)])
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        yield message
+    close(consumer)
+
+
+def offsets_in_log(kafka: EmbeddedKafka) -> list[int]:
+    return [offset for message in records_in_log(kafka) if (offset := message.offset()) is not None]
+
+
+def commit_doomed(kafka: EmbeddedKafka) -> None:
+    commit_plainly(kafka.bootstrap_server, {DOOMED: [TopicPartition("orders", 0, 5)]})
+
+
+def delete_doomed(kafka: EmbeddedKafka, offset: int) -> int:
+    """Delete the group, and commit for the others until nothing in the log tells of it; returns their last offset."""
+    admin = admin_client(kafka.bootstrap_server)
+    admin.delete_consumer_groups([DOOMED])[DOOMED].result(30)
+    while any(DOOMED.encode() in (message.key() or b"") for message in records_in_log(kafka)):
+        offset += 1
+        commit(kafka, offset)
+    return offset

@@ -1,0 +1,110 @@
+"""What ``history_complete_from`` says, against a client's own list of its commits, where compaction is quick."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.consumers import close
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_in_transaction
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from tests.kafka.jobs import JobRunner
+from tests.kafka.partition_seven import await_, commit, is_loaded, set_topic_config
+from tests.kafka.quick_compaction import CLEANER
+
+STEADY = next(f"steady-{number}" for number in range(400) if partition_for(f"steady-{number}", 50) == 7)
+TRIGGER = "3 seconds"  # the cleaner needs a tenth of it
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(properties=CLEANER) as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        commit(kafka, 0)
+        yield kafka
+
+
+@pytest.fixture
+def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> JobRunner:
+    return JobRunner(spark, kafka.bootstrap_server, tmp_path)
+
+
+class Committer:
+    """Commits one offset after the other for a group of partition 7, and lists them with the time before each."""
+
+    def __init__(self, kafka: EmbeddedKafka) -> None:
+        self._server = kafka.bootstrap_server
+        self.sent: dict[int, datetime] = {}
+
+    def commit_until(self, ended: threading.Event) -> None:
+        consumer = Consumer({"bootstrap.servers": self._server, "group.id": STEADY, "enable.auto.commit": False})
+        consumer.assign([TopicPartition("orders", 0)])
+        while not ended.wait(0.02):
+            offset, at = len(self.sent) + 1, datetime.now(UTC)
+            consumer.commit(offsets=[TopicPartition("orders", 0, offset)], asynchronous=False)
+            self.sent[offset] = at
+        close(consumer)
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        ended = threading.Event()
+        thread = threading.Thread(target=self.commit_until, args=(ended,))
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def in_history(runner: JobRunner) -> set[int]:
+    found = runner.rows("offset_commits", "group_id", "committed_offset")
+    return {offset for group_id, offset in found if group_id == STEADY}
+
+
+def complete_from(runner: JobRunner) -> datetime:
+    milliseconds = dict(runner.rows("offsets_partitions", "offsets_partition", "history_complete_from_ms"))[7]
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def batches(runner: JobRunner) -> int:
+    return runner.said.getvalue().count("\nBatch ")
+
+
+def test_what_compaction_took_before_a_batch_read_it_is_not_claimed(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    committer = Committer(kafka)
+    with committer.committing(), runner.running(TRIGGER):
+        await_(lambda: is_loaded(runner) and batches(runner) >= 3, runner)
+    runner.run_once()
+    missing = committer.sent.keys() - in_history(runner)
+    assert len(missing) > 10  # the cleaner was quicker
+    claimed = complete_from(runner)
+    assert [offset for offset in sorted(missing) if committer.sent[offset] >= claimed] == []
+
+
+def test_with_a_lag_of_compaction_nothing_is_missing_whatever_transactions_leave(
+    runner: JobRunner, kafka: EmbeddedKafka
+) -> None:
+    set_topic_config(kafka, min_compaction_lag_ms="600000")
+    committer = Committer(kafka)
+    with runner.running(TRIGGER):
+        await_(lambda: is_loaded(runner), runner)
+        claimed = complete_from(runner)
+        with committer.committing():
+            for offset in range(4):
+                place = [TopicPartition("orders", 1, 10 + offset)]
+                commit_in_transaction(kafka.bootstrap_server, STEADY, place, abort=offset % 2 == 1)
+            done = batches(runner)
+            await_(lambda: batches(runner) >= done + 3, runner)
+    runner.run_once()
+    assert len(committer.sent) > 100
+    assert committer.sent.keys() <= in_history(runner)
+    assert complete_from(runner) == claimed

@@ -1,0 +1,129 @@
+"""A job that stood still for longer than tombstones stay: it may not go on with what is left of the log (rule 5)."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream import live
+from offsetstream.stream.batch import BatchWriter
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+from tests.kafka.jobs import JobRunner
+from tests.kafka.partition_seven import (
+    all_at,
+    await_,
+    commit,
+    commit_at,
+    commits,
+    is_loaded,
+    load_ids,
+    set_topic_config,
+)
+from tests.kafka.quick_compaction import CLEANER, DOOMED, commit_doomed, delete_doomed
+from tests.reliability.job_process import JobProcess
+
+DOOMED_PLACE = {(DOOMED, 0): 5}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(properties=CLEANER) as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        commit(kafka, 0)
+        yield kafka
+
+
+@pytest.fixture
+def retention(kafka: EmbeddedKafka) -> Iterator[None]:
+    set_topic_config(kafka, delete_retention_ms="2000")
+    yield
+    set_topic_config(kafka, delete_retention_ms="86400000")
+
+
+class OfProcess:
+    """The tables of a job that is a process, as :func:`commits` reads them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tables = TablesLocation(str(folder / "tables"))
+
+    def commits(self) -> dict[tuple[str, int], int]:
+        if not Path(self.tables.table("committed_offsets")).exists():
+            return {}
+        where = {"offsets_partition": [7]}
+        found = Lookup(self.tables).rows("committed_offsets", ("group_id", "partition", "committed_offset"), where)
+        return {(row["group_id"], row["partition"]): row["committed_offset"] for row in found}
+
+
+def test_what_was_deleted_while_the_job_was_stopped_is_gone(
+    kafka: EmbeddedKafka, retention: None, tmp_path: Path
+) -> None:
+    commit_doomed(kafka)
+    folder = tmp_path / "job"
+    with JobProcess(kafka.bootstrap_server, folder, "--trigger", "0 seconds") as job:
+        tables = OfProcess(folder)
+        job.await_(lambda: "Starting checkpoint" in job.said() and DOOMED_PLACE.items() <= tables.commits().items())
+        job.signal(signal.SIGSTOP)
+        last = delete_doomed(kafka, 0)
+        job.signal(signal.SIGCONT)
+        job.await_(lambda: all_at(last).items() <= tables.commits().items())
+        assert tables.commits() == all_at(last)
+
+
+@pytest.fixture
+def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> JobRunner:
+    return JobRunner(spark, kafka.bootstrap_server, tmp_path)
+
+
+def test_what_was_deleted_while_the_machine_slept_is_gone(
+    runner: JobRunner, kafka: EmbeddedKafka, retention: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its monotonic clock did not count that, so no sample is due when it wakes up."""
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep))
+    asleep, awake = threading.Event(), threading.Event()
+    apply = BatchWriter.apply
+
+    def sleep_first(*arguments: Any) -> Any:
+        asleep.set()
+        assert awake.wait(120)
+        return apply(*arguments)
+
+    commit_doomed(kafka)
+    with runner.running():
+        await_(lambda: is_loaded(runner) and DOOMED_PLACE.items() <= commits(runner).items(), runner)
+        monkeypatch.setattr(BatchWriter, "apply", sleep_first)
+        commit(kafka, 1)
+        assert asleep.wait(120)
+        last = delete_doomed(kafka, 1)
+        awake.set()
+        await_(lambda: all_at(last).items() <= commits(runner).items(), runner)
+    assert commits(runner) == all_at(last)
+
+
+def test_a_clock_that_stood_still_is_found_out_by_the_times_of_the_records(
+    runner: JobRunner, kafka: EmbeddedKafka
+) -> None:
+    """One record that cannot be of that time costs a load, and no more."""
+    set_topic_config(kafka, delete_retention_ms="1800000")
+    with runner.running():
+        await_(lambda: is_loaded(runner), runner)
+        commit(kafka, 1)
+        await_(lambda: all_at(1).items() <= commits(runner).items(), runner)
+        before = load_ids(runner)
+        ahead = int(time.time() * 1000) + 50 * 60_000
+        commit_at(kafka, DOOMED, ahead)
+        await_(lambda: (DOOMED, 0) in commits(runner), runner)
+        for offset in (2, 3):
+            commit(kafka, offset)
+            await_(lambda: all_at(offset).items() <= commits(runner).items(), runner)  # noqa: B023 - awaited within
+    assert load_ids(runner) == before | {7: before[7] + 1}
+    assert "longer than tombstones are sure to stay" in runner.said.getvalue()

@@ -1,0 +1,106 @@
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.errors import UnreachableError
+from offsetstream.stream.gaps import Gaps, Ranges
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.size import Share
+from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+
+PARTITIONS = range(3)
+ENDS = dict.fromkeys(PARTITIONS, 150)
+SHARES = {0: Share(50, None), 1: Share(49, None)}  # so 1 and 2 have gaps
+
+
+class Topic(Cluster):
+    """A cluster that tells a setting of the topic."""
+
+    def __init__(self, lag_ms: int) -> None:
+        super().__init__("127.0.0.1:1")  # nobody is asked
+        self.lag_ms = lag_ms
+
+    def topic_settings(self, *_: str) -> dict[str, str | None]:
+        return {"min.compaction.lag.ms": str(self.lag_ms)}
+
+
+class Log:
+    """A log that tells what it lacks, or that cannot be asked."""
+
+    def __init__(self, told: Mapping[int, int] | None = None) -> None:
+        self._told = told
+        self.asked: list[Ranges] = []
+
+    def __call__(self, ranges: Ranges) -> Mapping[int, int]:
+        self.asked.append(ranges)
+        if self._told is None:
+            raise UnreachableError("no broker answers")
+        return self._told
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def settings(lag_ms: int = 0) -> TopicSettings:
+    told = TopicSettings(Topic(lag_ms), print)
+    told.look()
+    return told
+
+
+def loaded(
+    tables: TablesLocation, *, minutes_ago: int = 0, high: int = 100, keeps_history: bool = True
+) -> PartitionBook:
+    book = PartitionBook(tables, PARTITIONS, keeps_history=keeps_history)
+    at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
+    book.observe({number: PartitionEnds(0, 100, high, 1, 1, at) for number in PARTITIONS})
+    book.start_load(dict.fromkeys(PARTITIONS, 100))
+    for number in PARTITIONS:
+        book.finish_load(number, 100, 1, 1)
+    return book
+
+
+def test_fewer_records_than_offsets_are_a_gap(tables: TablesLocation) -> None:
+    log = Log()
+    assert Gaps(loaded(tables), settings(), log).incomplete(ENDS, SHARES) == [1, 2]
+    assert log.asked == [{1: (100, 150), 2: (100, 150)}]
+    assert Gaps(loaded(tables), settings(), log).incomplete(dict.fromkeys(PARTITIONS, 100), {}) == []
+    assert len(log.asked) == 1
+
+
+def test_the_log_tells_markers_from_what_it_has_lost(tables: TablesLocation) -> None:
+    assert Gaps(loaded(tables), settings(), Log({1: 0, 2: 3})).incomplete(ENDS, SHARES) == [2]
+    assert Gaps(loaded(tables), settings(), Log({1: 0})).incomplete(ENDS, SHARES) == [2]  # it cannot tell of 2
+
+
+@pytest.mark.parametrize(("minutes_ago", "broken"), [(50, []), (55, [1, 2])])
+def test_what_is_too_young_to_be_compacted_is_no_gap(
+    tables: TablesLocation, minutes_ago: int, broken: list[int]
+) -> None:
+    told = settings(3_600_000)
+    told.uncompacted_since -= timedelta(days=1)
+    assert Gaps(loaded(tables, minutes_ago=minutes_ago), told, Log()).incomplete(ENDS, SHARES) == broken
+
+
+def test_a_setting_that_was_not_there_yet_protects_nothing(tables: TablesLocation) -> None:
+    assert Gaps(loaded(tables, minutes_ago=1), settings(3_600_000), Log()).incomplete(ENDS, SHARES) == [1, 2]
+
+
+def test_what_an_open_transaction_held_back_may_be_of_any_age(tables: TablesLocation) -> None:
+    told = settings(3_600_000)
+    told.uncompacted_since -= timedelta(days=1)
+    assert Gaps(loaded(tables, high=120), told, Log()).incomplete(ENDS, SHARES) == [1, 2]
+
+
+def test_who_claims_nothing_has_no_gaps(tables: TablesLocation) -> None:
+    log = Log()
+    assert Gaps(loaded(tables, keeps_history=False), settings(), log).incomplete(ENDS, SHARES) == []
+    assert log.asked == []

@@ -1,0 +1,75 @@
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
+from offsetstream.stream.topic_settings import TopicSettings
+
+
+class Told(Cluster):
+    """A cluster that tells these settings, or that is away, or does not tell them."""
+
+    def __init__(self, told: ClusterError | Mapping[str, str | None]) -> None:
+        super().__init__("127.0.0.1:1")  # nobody is asked
+        self.told = told
+
+    def topic_settings(self, *_: str) -> dict[str, str | None]:
+        if isinstance(self.told, ClusterError):
+            raise self.told
+        return dict(self.told)
+
+
+def look(told: Mapping[str, str | None]) -> TopicSettings:
+    settings = TopicSettings(Told(told), print)
+    settings.look()
+    return settings
+
+
+def test_what_is_told_is_believed_with_a_margin() -> None:
+    found = look({"delete.retention.ms": "1000", "max.message.bytes": "5", "min.compaction.lag.ms": "60000"})
+    assert found.safe_retention == timedelta(milliseconds=900)
+    assert found.largest_batch == 5
+    assert found.uncompacted_for == timedelta(seconds=54)
+
+
+def test_a_setting_that_is_not_told_is_taken_for_kafkas_default() -> None:
+    said: list[str] = []
+    settings = TopicSettings(Told(UnauthorisedError("it lacks DESCRIBE_CONFIGS")), said.append)
+    for _ in range(2):
+        settings.look()
+    assert said == ["taking 24 hours for delete.retention.ms: it lacks DESCRIBE_CONFIGS"]
+    assert settings.safe_retention == 0.9 * timedelta(hours=24)
+    assert settings.largest_batch == 1_048_588
+    assert settings.uncompacted_for == timedelta(0)
+
+
+def test_a_cluster_that_is_away_tells_nothing_of_its_settings() -> None:
+    with pytest.raises(UnreachableError):
+        TopicSettings(Told(UnreachableError("no broker answers")), print).look()
+
+
+def test_times_may_be_as_long_as_kafka_takes_them() -> None:
+    found = look({"delete.retention.ms": str(2**63 - 1), "min.compaction.lag.ms": str(2**63 - 1)})
+    assert found.safe_retention > timedelta(days=10**6)
+    assert found.uncompacted_for > timedelta(days=10**6)
+
+
+def test_a_topic_that_is_not_compacted_loses_nothing() -> None:
+    assert look({"cleanup.policy": "delete"}).uncompacted_for == timedelta.max
+    assert look({"cleanup.policy": "compact,delete"}).uncompacted_for == timedelta(0)
+
+
+def test_what_was_raised_holds_from_then_on() -> None:
+    """Until then compaction could take what was younger."""
+    cluster = Told({"min.compaction.lag.ms": "60000"})
+    settings = TopicSettings(cluster, print)
+    before = datetime.now(UTC)
+    settings.look()
+    first = settings.uncompacted_since
+    assert before <= first <= datetime.now(UTC)
+    for lag, changes in (("60000", False), ("1000", False), ("60000", True)):
+        cluster.told = {"min.compaction.lag.ms": lag}
+        settings.look()
+        assert (settings.uncompacted_since > first) is changes
