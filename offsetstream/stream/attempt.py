@@ -74,6 +74,7 @@ class Attempt:
             self._book,
             self._topics,
             self._rewritten,
+            self._topic_settings,
             coordinator,
             keeps_history=settings.keeps_history,
         )

@@ -95,9 +95,10 @@ class LiveStream:
         return lost
 
     def _say_why(self, lost: list[int]) -> None:
-        if others := len(set(lost) - set(self._late)):
+        late = len(set(lost) & set(self._late))
+        if others := len(lost) - late:
             self._progress.say(f"The log of {others} offsets partitions lost records that were not read, or is new")
-        if late := len(self._late):
+        if late:
             self._progress.say(
                 f"{late} offsets partitions were not read for longer than tombstones are sure to stay "
                 "(delete.retention.ms): they are loaded anew"
@@ -150,11 +151,9 @@ class LiveStream:
 
     def _behind_for_too_long(self, batch_ends: Mapping[int, int]) -> list[int]:
         """Return the partitions that a batch brings on, but from so long ago that tombstones may be gone."""
-        return [
-            number
-            for number, end in batch_ends.items()
-            if self._book.next_offsets[number] < end and self._book.behind_for(number) > self._settings.safe_retention
-        ]
+        applied, at_most = self._book.next_offsets, self._settings.safe_retention
+        behind = (number for number, end in batch_ends.items() if applied.get(number, end) < end)
+        return [number for number in behind if self._book.behind_for(number) > at_most]
 
     def _stop_if_ending(self) -> None:
         if self._signals.stop.is_set() or self._ending.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 
@@ -21,6 +22,7 @@ from offsetstream.stream.source import KafkaSource
 from offsetstream.stream.start import is_other_log
 from offsetstream.stream.state import State
 from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
 from offsetstream.tables.merge import of_partitions
@@ -30,7 +32,12 @@ from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 
 MAX_OFFSETS_AT_ONCE = 5_000_000
+_TOO_SLOW = "Reading took longer than tombstones are sure to stay (delete.retention.ms), or stood still meanwhile"
 _MORE_AT_ONCE = 10  # times as many offsets as before, where these were mostly gaps
+
+
+class _TooSlowError(Exception):
+    """Raised when a value may have been read before it was deleted, and its tombstone gone when its turn came."""
 
 
 class Loader:
@@ -44,6 +51,7 @@ class Loader:
         book: PartitionBook,
         topics: TopicBook,
         rewritten: RewrittenLogs,
+        settings: TopicSettings,
         coordinator: str,
         *,
         keeps_history: bool = True,
@@ -54,6 +62,7 @@ class Loader:
         self._book = book
         self._topics = topics
         self._rewritten = rewritten
+        self._settings = settings
         self._coordinator = coordinator
         self._keeps_history = keeps_history
 
@@ -109,7 +118,8 @@ class Loader:
             while left and not should_stop():
                 self._writer.merged_by.clear()
                 chunk = _take(left, at_once)
-                offsets, records = sum(map(_span, chunk.values())), self._load_chunk(chunk, history, batch)
+                offsets = sum(map(_span, chunk.values()))
+                records = self._load_chunk(chunk, history, batch, progress)
                 loaded(len(chunk), offsets, self._writer.merged_by)
                 # Compaction leaves gaps: it is the records that have a cost.
                 like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
@@ -128,7 +138,9 @@ class Loader:
         self._book.write(batch)
         return ends
 
-    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> int:
+    def _load_chunk(
+        self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId, progress: Progress
+    ) -> int:
         """Load these partitions together, and return how many records there were."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         shares: dict[int, Share] = {}
@@ -136,14 +148,26 @@ class Loader:
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
             raw = self._source.read(self._writer.spark, start, stable)
-            shares = self._pass(raw, history, batch, sorted(ends))
+            try:
+                shares = self._pass(raw, history, batch, sorted(ends), self._settings.safe_retention)
+            except _TooSlowError:
+                progress.say(f"{_TOO_SLOW}: {len(ends)} offsets partitions are read once more")
+                shares = self._pass(raw, history, batch, sorted(ends), timedelta.max)
         self._finish(sorted(ends), shares, batch)
         return sum(share.records for share in shares.values())
 
-    def _pass(self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int]) -> dict[int, Share]:
-        """Load raw records in one pass over the log; returns what there is of each partition."""
+    def _pass(
+        self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int], at_most: timedelta
+    ) -> dict[int, Share]:
+        """Load raw records in one pass over the log; returns what there is of each partition.
+
+        Raises _TooSlowError, and writes nothing, if reading took longer than ``at_most``.
+        """
         commits = history.of_commits(batch) if self._keeps_history else None
+        began = datetime.now(UTC)
         with pass_over(raw, commits, len(self._book.rows)) as passed, self._writer.bulk():
+            if datetime.now(UTC) - began > at_most:
+                raise _TooSlowError
             history.append_passed(passed, batch)
             if passed.cells.is_small and self._writer.state_writes is not StateWrites.SPARK:
                 small = SmallState(self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names)

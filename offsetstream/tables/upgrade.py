@@ -63,10 +63,13 @@ def upgrade_tables(tables: TablesLocation) -> list[str]:
         properties = schema.properties.items() - table.metadata().configuration.items()
         if not properties:
             continue
-        existing = {field.name for field in table.schema().fields}
+        existing = {field.name: field.metadata for field in table.schema().fields}
         missing = [field_of(column) for column in schema.columns if column.name not in existing]
         if missing:
             table.alter.add_columns(missing)
+        for column in schema.columns:  # what a column says may have been made clearer, or stricter
+            if existing.get(column.name, {"comment": column.comment}).get("comment") != column.comment:
+                table.alter.set_column_metadata(column.name, {"comment": column.comment})
         table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
         upgraded.append(schema.name)
     return upgraded

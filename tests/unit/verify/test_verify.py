@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain, count, repeat
 from typing import Any
 
@@ -42,7 +43,7 @@ def tables(offset: int = 5, metadata: str = "", **partition: Any) -> TableRows:
 
 
 def standing(applied: int = 9, stable: int = 9, high: int = 9, *, has_job: bool = True) -> Standing:
-    return Standing({0: applied}, {0: PartitionEnds(0, stable, high, 1, 1)}, has_job)
+    return Standing({0: applied}, {0: PartitionEnds(0, stable, high, 1, 1, datetime.now(UTC))}, has_job)
 
 
 def settled(held: Any, told: Any, stands: Iterable[Standing], seconds: float = 0.05) -> list[str | None]:
