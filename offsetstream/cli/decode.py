@@ -48,7 +48,7 @@ def decode(input_file: str, line_format: str, output_file: str | None) -> None:
         convert_lines(input_file, output_file, lambda line: decode_line(line) + "\n")
         return
     formatter = _Formatter(*_FORMATTERS[line_format])
-    convert_lines(input_file, output_file, formatter)
+    convert_lines(input_file, output_file, formatter, as_kafka=True)
     if formatter.failed:
         click.get_current_context().exit(1)
 

@@ -10,7 +10,9 @@ from typing import BinaryIO
 
 import click
 
+from offsetstream.cli.output import require_stdout
 from offsetstream.codec.text import jackson
+from offsetstream.controls import for_terminal, without_controls
 from offsetstream.errors import UsageError
 
 Command = Callable[..., None]
@@ -27,28 +29,34 @@ def file_option(command: Command) -> Command:
     return click.option("--file", "output_file", metavar="FILE", help="Write to this file, not to stdout.")(command)
 
 
-def convert_lines(input_file: str, output_file: str | None, convert: Callable[[str], str | None]) -> None:
+def convert_lines(
+    input_file: str, output_file: str | None, convert: Callable[[str], str | None], *, as_kafka: bool = False
+) -> None:
     """Write what ``convert`` makes of each line (the line without its end), nothing for None.
 
+    That is JSON, and control characters are escaped in it; or what Kafka's tools print (``as_kafka``), which is written
+    as it is unless to a terminal.
     Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened, or both
     are the same.
     """
     if output_file is not None and input_file != STDIO:
         _refuse_same(Path(input_file), Path(output_file))
     with open_input(input_file) as source, open_output(output_file) as target:
+        escape = without_controls if not as_kafka else for_terminal if target.isatty() else str
         for line in source:
             # Bytes that are not UTF-8 become lone surrogates, and those are written as JSON writes them: \udcff.
             converted = _converted(line.decode("utf-8", "surrogateescape").rstrip("\r\n"), convert)
             if converted is not None:
-                target.write(converted.encode("utf-8", "backslashreplace"))
+                target.write(escape(converted).encode("utf-8", "backslashreplace"))
                 if target.isatty():
                     target.flush()
 
 
 @contextmanager
 def open_output(path: str | None) -> Iterator[BinaryIO]:
-    """Open the file, or stdout; UsageError if it cannot be opened. A pipe that nobody reads is click's to end."""
+    """Open the file, or stdout; an error if it cannot be opened. A pipe that nobody reads is click's to end."""
     if path is None:
+        require_stdout()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.output import tell
+from offsetstream.cli.output import require_stdout, tell
 from offsetstream.errors import OffsetstreamError, first_line
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
@@ -39,6 +39,16 @@ SUBCOMMANDS = {
 
 class OneLineErrors(click.Command):
     """A command whose errors of ours become one line on stderr and their exit code."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the options; some, as --help, print."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except (OffsetstreamError, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise
+            tell(f"Error: {first_line(error)}")
+            raise click.exceptions.Exit(OffsetstreamError.exit_code) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -93,6 +103,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     if wanted:
         from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom wanted
 
+        require_stdout()
         click.echo(f"offsetstream {version('offsetstream')}")
         ctx.exit()
 

@@ -12,7 +12,7 @@ import click
 from pyspark.sql import SparkSession
 
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.options import output_of, output_options, tables_option
+from offsetstream.cli.options import SECONDS, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
 from offsetstream.stream.maintenance import Maintenance
 from offsetstream.stream.session import local_session
@@ -55,7 +55,12 @@ def maintain_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--dry-run", is_flag=True, help="Say what there is to do, and do nothing."),
         click.option(
-            "--timeout", default=300, show_default=True, metavar="SECONDS", help="How long to wait for the job."
+            "--timeout",
+            type=SECONDS,
+            default=300,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to wait for the job.",
         ),
     )
     for option in options:

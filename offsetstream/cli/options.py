@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,39 @@ import click
 from offsetstream.cli.output import Output
 
 Command = Callable[..., None]
+_LONGEST = 365 * 24 * 3600
+
+
+class Seconds(click.ParamType[float]):
+    """A time to wait, in seconds: neither nan nor infinity, not below zero, and at most a year."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the number."""
+        try:
+            seconds = float(value)
+        except (ValueError, OverflowError):
+            seconds = math.nan
+        if not 0 <= seconds <= _LONGEST:  # false of nan too
+            self.fail(f"{value!r} is not a number of seconds from 0 to {_LONGEST} (a year)", param, ctx)
+        return seconds
+
+
+class Brokers(click.ParamType[str]):
+    """The addresses of brokers to begin with, separated by commas."""
+
+    name = "brokers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read them; at least one has to be there."""
+        brokers = [broker.strip() for broker in str(value).split(",")]
+        if not all(brokers):
+            self.fail(f"{value!r} names no broker: give host:port, or several with commas between", param, ctx)
+        return ",".join(brokers)
+
+
+SECONDS, BROKERS = Seconds(), Brokers()
 
 
 def tables_option(command: Command) -> Command:
@@ -27,7 +61,7 @@ def tables_option(command: Command) -> Command:
 
 
 def output_options(command: Command) -> Command:
-    """Add ``--output`` and ``--file``, which :func:`output_of` takes."""
+    """Add ``--output``, ``--file`` and ``--raw``, which :func:`output_of` takes."""
     formats = click.option(
         "--output",
         "output_format",
@@ -45,18 +79,26 @@ def output_options(command: Command) -> Command:
         envvar="OFFSETSTREAM_FILE",
         help="Write to this file, not to stdout.",
     )
-    return formats(file(command))
+    raw = click.option(
+        "--raw",
+        is_flag=True,
+        envvar="OFFSETSTREAM_RAW",
+        show_envvar=True,
+        help="In CSV, also what a spreadsheet would take for a formula as it is, without a ' before it: for scripts.",
+    )
+    return formats(file(raw(command)))
 
 
 def output_of(options: dict[str, Any]) -> Output:
     """Take the options of :func:`output_options` out of ``options`` and return their Output."""
-    return Output(options.pop("output_format"), options.pop("output_file"))
+    return Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
 
 
 def cluster_options(command: Command) -> Command:
     """Add ``--bootstrap-server`` and ``--command-config``, neither of them required."""
     server = click.option(
         "--bootstrap-server",
+        type=BROKERS,
         metavar="HOST:PORT",
         envvar="OFFSETSTREAM_BOOTSTRAP_SERVER",
         show_envvar=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,14 +14,15 @@ from typing import Any
 
 import click
 
-from offsetstream.errors import UsageError
+from offsetstream.controls import without_controls
+from offsetstream.errors import OffsetstreamError, UsageError
 
 Row = Mapping[str, Any]
 
 _MISSING = "-"
 _PLAIN_CSV = re.compile(r"[^\x00-\x1f\x7f\",]+")
-# What JSON may hold as it is, but ends a line or moves the cursor for some who read it.
-_UNSAFE_JSON = re.compile("[\x7f-\x9f\u2028\u2029]")
+# What spreadsheets take for a formula at the start of a cell (OWASP's list); a plain number is none.
+_FORMULA = re.compile(r"(?!-?\d+(?:\.\d+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 # A longer cell stands out of its column: padding all others to 32,767 characters would make gigabytes of spaces.
 _WIDEST = 250
 _PIECE = 1 << 16  # characters that are written at once
@@ -54,11 +56,15 @@ class ReadAnew(Iterable[Row]):
 
 
 class Output:
-    """Prints to stdout, or to ``file``; ``output_format`` is text, json or csv. All of it is UTF-8."""
+    """Prints to stdout, or to ``file``; ``output_format`` is text, json or csv. All of it is UTF-8.
 
-    def __init__(self, output_format: str = "text", file: str | None = None) -> None:
+    In CSV a text that a spreadsheet would take for a formula has an apostrophe before it, unless ``raw``.
+    """
+
+    def __init__(self, output_format: str = "text", file: str | None = None, *, raw: bool = False) -> None:
         self.output_format = output_format
         self.file = file
+        self._raw = raw
 
     @property
     def is_text(self) -> bool:
@@ -68,7 +74,7 @@ class Output:
     def table(self, columns: Sequence[Column], rows: Iterable[Row]) -> None:
         """Print one table; as text its rows are gone through twice. UsageError if the file cannot be written."""
         names = [column.name for column in columns]
-        writers = {"json": partial(_json, names), "csv": partial(_csv, names)}
+        writers = {"json": partial(_json, names), "csv": partial(_csv, names, raw=self._raw)}
         self._write(_text_lines(Block(columns, rows)) if self.is_text else writers[self.output_format](rows))
 
     def blocks(self, blocks: Iterable[Block]) -> None:
@@ -84,6 +90,7 @@ class Output:
         pieces = _pieces(texts)
         first = next(pieces, b"")  # before the file is touched: what is to be in it may not be there
         if self.file is None:
+            require_stdout()
             for piece in chain([first], pieces):
                 click.echo(piece, nl=False)
             return
@@ -107,6 +114,12 @@ def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
             gathered, length = [], 0
     if gathered:
         yield "".join(gathered).encode("utf-8", "backslashreplace")
+
+
+def require_stdout() -> None:
+    """Raise OffsetstreamError if standard output is closed: what is printed there would be lost without a word."""
+    if sys.stdout is None:
+        raise OffsetstreamError("standard output is closed: leave it open, or send it to a file")
 
 
 def printable(text: str) -> str:
@@ -145,22 +158,22 @@ def _json(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     before = "["
     for row in rows:
         text = json.dumps({name: row.get(name) for name in names}, ensure_ascii=False)
-        safe = _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
-        yield f"{before}\n  {safe}"
+        yield f"{before}\n  {without_controls(text)}"
         before = ","
     yield "[]\n" if before == "[" else "\n]\n"
 
 
-def _csv(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+def _csv(names: Sequence[str], rows: Iterable[Row], *, raw: bool) -> Iterator[str]:
     yield ",".join(names) + "\r\n"
     for row in rows:
-        yield ",".join(_csv_field(row.get(name)) for name in names) + "\r\n"
+        yield ",".join(_csv_field(row.get(name), raw=raw) for name in names) + "\r\n"
 
 
-def _csv_field(value: Any) -> str:
+def _csv_field(value: Any, *, raw: bool) -> str:
     """Nothing is null, and a quoted nothing is the empty text."""
     if value is None:
         return ""
     if not isinstance(value, str):
         return _text_cell(value)
-    return value if _PLAIN_CSV.fullmatch(value) else '"' + value.replace('"', '""') + '"'
+    text: str = f"'{value}" if not raw and _FORMULA.match(value) else value
+    return text if _PLAIN_CSV.fullmatch(text) else '"' + text.replace('"', '""') + '"'

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from offsetstream.cli.options import SECONDS
 from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import read_lease, request_reload, requested_partitions
@@ -33,8 +34,10 @@ Examples:
     help="A partition of __consumer_offsets, repeatable [default: all].",
 )
 @click.option("--tables", default="tables", show_default=True, metavar="DIR", help="Folder or URI of the tables.")
-@click.option("--timeout", default=300, show_default=True, metavar="SECONDS", help="How long to wait for the end.")
-def reload(wanted: tuple[int, ...], tables: str, timeout: int) -> None:
+@click.option(
+    "--timeout", type=SECONDS, default=300, show_default=True, metavar="SECONDS", help="How long to wait for the end."
+)
+def reload(wanted: tuple[int, ...], tables: str, timeout: float) -> None:
     """Have offsets partitions loaded anew, as a coordinator loads them, and wait until they are.
 
     The job does it between two batches; readers see the old rows of a partition until the new ones are whole. Without
@@ -57,7 +60,7 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: int) -> None:
     click.echo("Loaded", err=True)
 
 
-def _wait(location: TablesLocation, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: int) -> None:
+def _wait(location: TablesLocation, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         now, life = watch.look(partial(read_lease, location))
@@ -66,5 +69,5 @@ def _wait(location: TablesLocation, asked: LeaseRow, watch: HeartbeatWatch, want
         if now.owner != asked.owner or life is Life.DEAD:
             raise OffsetstreamError("the job ended before the load was done; the next one does it when it starts")
         if time.monotonic() > deadline:
-            raise OffsetstreamError(f"the load was not done within {timeout} s; the job will do it, or the next one")
+            raise OffsetstreamError(f"the load was not done within {timeout:g} s; the job will do it, or the next one")
         time.sleep(_POLL_SECONDS)

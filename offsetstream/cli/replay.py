@@ -17,6 +17,7 @@ from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.record_lines import read_record_lines
+from offsetstream.controls import without_controls
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.log_cut import until
 from offsetstream.errors import UsageError
@@ -153,7 +154,8 @@ def _read_topics(path: str | None) -> Mapping[str, str]:
 
 
 def _printed(snapshot: JsonObject) -> str:
-    return "{" + ", ".join(f"{json.dumps(name)}: {_list(rows)}" for name, rows in snapshot.items()) + "}\n"
+    lists = ", ".join(f"{json.dumps(name)}: {_list(rows)}" for name, rows in snapshot.items())
+    return without_controls("{" + lists + "}\n")
 
 
 def _list(rows: Sequence[JsonObject]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
+from offsetstream.cli.options import BROKERS
 from offsetstream.cluster.properties import read_properties
 from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
 from offsetstream.stream.job import Job
@@ -22,13 +23,26 @@ from offsetstream.stream.settings import DEFAULT_MAX_SILENCE, JobSettings
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.write import StateWrites
 
-_INTERVAL = re.compile(r"(\d+ +(week|day|hour|minute|second|millisecond)s?( +|$))+", re.IGNORECASE)
+_PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
+_INTERVAL, _OF_INTERVAL = (re.compile(text, re.IGNORECASE | re.ASCII) for text in (f"(?:{_PART})+", _PART))
+_LONGEST_TRIGGER = timedelta(days=365)
 
 
 def _trigger(_: click.Context, __: click.Parameter, value: str) -> str:
-    if not _INTERVAL.fullmatch(value.strip()):
-        raise click.BadParameter(f"{value!r} is no time such as '10 seconds' or '1 minute 30 seconds'")
-    return value.strip()
+    text = value.strip()
+    if not _INTERVAL.fullmatch(text) or not _is_short(_OF_INTERVAL.findall(text)):
+        raise click.BadParameter(
+            f"{value!r} is no time such as '10 seconds' or '1 minute 30 seconds', of at most a year"
+        )
+    return text
+
+
+def _is_short(parts: list[tuple[str, str]]) -> bool:
+    try:
+        lengths = [timedelta(**{f"{unit.lower()}s": int(number)}) for number, unit in parts]
+        return sum(lengths, timedelta()) <= _LONGEST_TRIGGER
+    except OverflowError:
+        return False
 
 
 def _minutes(_: click.Context, __: click.Parameter, value: float) -> timedelta:
@@ -41,7 +55,9 @@ def _minutes(_: click.Context, __: click.Parameter, value: float) -> timedelta:
 
 
 _JOB_OPTIONS = (
-    click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker to connect to."),
+    click.option(
+        "--bootstrap-server", required=True, type=BROKERS, metavar="HOST:PORT", help="A broker to connect to."
+    ),
     click.option("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS)."),
     click.option("--tables", default="tables", show_default=True, metavar="DIR", help="Folder or URI of the tables."),
     click.option(

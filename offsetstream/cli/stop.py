@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from offsetstream.cli.options import SECONDS
 from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import read_lease, request_stop
@@ -22,8 +23,10 @@ Examples:
 """
 )
 @click.option("--tables", default="tables", show_default=True, metavar="DIR", help="Folder or URI of the tables.")
-@click.option("--timeout", default=300, show_default=True, metavar="SECONDS", help="How long to wait for the end.")
-def stop(tables: str, timeout: int) -> None:
+@click.option(
+    "--timeout", type=SECONDS, default=300, show_default=True, metavar="SECONDS", help="How long to wait for the end."
+)
+def stop(tables: str, timeout: float) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
     location = TablesLocation.parse(tables)
     watch, read = HeartbeatWatch(), partial(read_lease, location)
@@ -40,6 +43,6 @@ def stop(tables: str, timeout: int) -> None:
         if life is Life.DEAD:
             raise OffsetstreamError("the job ended without a word, as by a kill; nothing is lost: start another")
         if time.monotonic() > deadline:
-            raise OffsetstreamError(f"the job did not stop within {timeout} s; it will after its present batch")
+            raise OffsetstreamError(f"the job did not stop within {timeout:g} s; it will after its present batch")
         time.sleep(0.5)
     click.echo("Stopped", err=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
+from offsetstream.cli.options import SECONDS, cluster_options, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, tell
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import require_to_see, require_to_see_everything
@@ -47,6 +47,7 @@ Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be comp
 @output_options
 @click.option(
     "--settle",
+    type=SECONDS,
     default=30.0,
     show_default=True,
     metavar="SECONDS",

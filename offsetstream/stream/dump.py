@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.stream.record_text import Unprintable, first_of, format_batch, text_bytes
+from offsetstream.stream.record_text import Unprintable, first_of, format_batch, shown
 from offsetstream.stream.source import KafkaSource
 
 SESSION = {
@@ -44,7 +44,8 @@ def dump(
         with tempfile.TemporaryDirectory(prefix="offsetstream-dump-") as folder:
             # One task a piece: each costs 0.2 s, and the topic has 50 partitions.
             frames = [_read(spark, source, piece).coalesce(1) for piece in at_once]
-            written = reduce(DataFrame.unionByName, frames).mapInArrow(text_writer(folder, line_format), _UNPRINTABLE)
+            write = text_writer(folder, line_format, on_terminal=target.isatty())
+            written = reduce(DataFrame.unionByName, frames).mapInArrow(write, _UNPRINTABLE)
             found += [Unprintable(row["count"], *row[:3]) for row in written.collect()]
             _print(Path(folder), target)
     return first_of(found)
@@ -68,7 +69,9 @@ def cut(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
         yield piece
 
 
-def text_writer(folder: str, line_format: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def text_writer(
+    folder: str, line_format: str, *, on_terminal: bool = False
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for mapInArrow: writes batches of raw records to files of text, whose names are in order.
 
     It yields what the format cannot print, a row a batch: the first such record, its reason, how many there are.
@@ -80,8 +83,9 @@ def text_writer(folder: str, line_format: str) -> Callable[[Iterable[pa.RecordBa
             partitions, offsets = raw["partition"].to_numpy(), raw["offset"].to_numpy()
             lines, broken = format_batch(raw, line_format)
             for start, end in _runs(partitions):
+                part = lines.slice(start, end - start)
                 name = f"{partitions[start]:010d}-{offsets[start]:020d}"
-                (Path(folder) / name).write_bytes(text_bytes(lines.slice(start, end - start)))
+                (Path(folder) / name).write_bytes(shown(part, line_format, on_terminal=on_terminal))
             if broken:
                 row = min(broken, key=lambda row: (partitions[row], offsets[row]))
                 cells = (partitions[row], offsets[row], broken[row], len(broken))

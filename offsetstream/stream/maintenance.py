@@ -23,7 +23,7 @@ from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small import read_rows, sql_timestamp
 from offsetstream.tables.transaction import alike
-from offsetstream.tables.upkeep import Crowd, clear, compact, crowds, removable, stored
+from offsetstream.tables.upkeep import Crowd, clear, compact, crowds, lost_files, removable, stored
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
 _POLL_SECONDS = 0.5
@@ -94,6 +94,11 @@ class Maintenance:
                     f"the table {table.table_uri} has schema version {found}, not {SCHEMA_VERSION}: the job of this "
                     "version upgrades it when it starts, so start that first"
                 )
+            if gone := lost_files(table):
+                raise TablesError(
+                    f"{len(gone)} data files of the table {table.table_uri} are gone, the first is {gone[0]}: restore "
+                    "them, or delete the table's folder, and the job makes the table anew"
+                )
 
     def _announce(self, horizon: date, timeout: float) -> None:
         """Have ``history_complete_from`` raised before any row goes: by the running job, which holds these rows."""
@@ -106,8 +111,9 @@ class Maintenance:
                 self._raise_complete_from(late, instant)
             elif time.monotonic() > deadline:
                 raise OffsetstreamError(
-                    f"the running job did not take note within {timeout} s that the history before {instant:%Y-%m-%d} "
-                    "is to be thinned (it may be loading): nothing was thinned; try again, or with a longer --timeout"
+                    f"the running job did not take note within {timeout:g} s that the history before "
+                    f"{instant:%Y-%m-%d} is to be thinned (it may be loading): nothing was thinned; try again, or "
+                    "with a longer --timeout"
                 )
             else:
                 time.sleep(_POLL_SECONDS)

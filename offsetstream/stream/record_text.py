@@ -20,6 +20,7 @@ from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORM
 from offsetstream.codec.lines import decode_line
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import Malformed
+from offsetstream.controls import for_terminal, without_controls
 
 RAW_SCHEMA = pa.schema(
     [
@@ -71,6 +72,15 @@ def text_bytes(lines: pa.Array) -> memoryview | bytes:
         return b""
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
     return memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]]
+
+
+def shown(lines: pa.Array, line_format: str, *, on_terminal: bool) -> memoryview | bytes:
+    """Return the texts one after the other, controls escaped: in our JSON always, in Kafka's formats on a terminal."""
+    data = text_bytes(lines)
+    if line_format == "json":
+        data = bytes(data)
+        return data if data.isascii() and b"\x7f" not in data else without_controls(data.decode()).encode()
+    return for_terminal(bytes(data).decode()).encode() if on_terminal else data
 
 
 def _records(raw: pa.RecordBatch) -> Lines:

@@ -14,7 +14,7 @@ from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.text import jackson
 from offsetstream.errors import SegmentError
-from offsetstream.stream.record_text import RAW_SCHEMA, Unprintable, first_of, format_batch, text_bytes
+from offsetstream.stream.record_text import RAW_SCHEMA, Unprintable, first_of, format_batch, shown
 
 _RECORDS_AT_ONCE, _BYTES_AT_ONCE = 32_768, 32 << 20
 _SCHEMA = RAW_SCHEMA.append(pa.field("more", pa.string()))
@@ -39,7 +39,7 @@ def dump_segments(
         for at_once in _chunks(rows):
             raw = _columns(partition.number, at_once)
             lines, broken = format_batch(raw, line_format)
-            target.write(text_bytes(lines))
+            target.write(shown(lines, line_format, on_terminal=target.isatty()))
             if broken:
                 row = min(broken)
                 found.append(Unprintable(len(broken), partition.number, at_once[row][0].offset, broken[row]))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from urllib.parse import unquote
 
 import delta.tables
 import pyarrow as pa
@@ -93,6 +94,12 @@ def stored(table: DeltaTable, without: Collection[str] = ()) -> Stored:
     return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
 
 
+def lost_files(table: DeltaTable) -> list[str]:
+    """Return the data files that the table has, and its folder has not."""
+    found = {file.path for file in _listed(file_system(table.table_uri))}
+    return sorted({unquote(path) for path in _added(table)["path"].to_pylist()} - found)
+
+
 def _delete_checksums(table: DeltaTable) -> None:
     """Delete the checksums of files that are gone: Spark leaves them on a local disk, and in the log anywhere."""
     store = file_system(table.table_uri)
@@ -115,7 +122,11 @@ def _target(day: date | None, today: date) -> int:
     return CLOSED_FILE_BYTES if day is None or day < today else OPEN_FILE_BYTES
 
 
+def _added(table: DeltaTable) -> pa.Table:
+    return pa.table(table.get_add_actions(flatten=True))
+
+
 def _files(table: DeltaTable, schema: TableSchema) -> Iterator[tuple[date | None, int]]:
-    added = pa.table(table.get_add_actions(flatten=True))
+    added = _added(table)
     days = added[f"partition.{HISTORY_DAY}"] if schema.partitioned_by else pa.nulls(added.num_rows)
     return zip(days.to_pylist(), added["size_bytes"].to_pylist(), strict=True)

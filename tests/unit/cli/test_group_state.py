@@ -63,6 +63,8 @@ def test_each_copy_of_a_group_has_its_own_rows(tmp_path: Path) -> None:
     create_empty_tables(tmp_path)
     here = group("moved", "Classic", "Stable", 1)
     append_rows(tmp_path, "groups", [here | place("moved", 3), here])
-    append_rows(tmp_path, "committed_offsets", [commit("moved", "t", 0, 1) | place("moved", 3), commit("moved", "t", 0, 2)])
+    append_rows(
+        tmp_path, "committed_offsets", [commit("moved", "t", 0, 1) | place("moved", 3), commit("moved", "t", 0, 2)]
+    )
     found = [(each.is_current, [row["committed_offset"] for row in each.offsets]) for each in read(tmp_path, "moved")]
     assert found == [(True, [2]), (False, [1])]

@@ -64,7 +64,7 @@ def test_each_view_shows_all_groups(run: Run, tables: Path, view: tuple[str, ...
     assert is_harmless(text)
     parsers: dict[str, Callable[[str], list[dict[str, Any]]]] = {"json": as_json, "csv": as_csv}
     for output_format, parse in parsers.items():
-        result = run(*view, "--output", output_format, tables=tables)
+        result = run(*view, "--output", output_format, "--raw", tables=tables)
         assert result.exit_code == 0
         assert {row["group"] for row in parse(result.stdout_bytes.decode())} == set(IDS)
 

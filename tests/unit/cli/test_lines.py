@@ -1,6 +1,10 @@
 """`decode` and `encode` as commands: files and streams, hostile lines, Kafka's formats, the ends."""
 
+import contextlib
 import json
+import os
+import pty
+import shlex
 import subprocess
 import sys
 from base64 import b64encode
@@ -131,6 +135,69 @@ def test_only_newlines_end_lines() -> None:
     result = run("decode", stdin=raw(_COMMIT, note=passed))
     assert result.stdout_bytes.count(b"\n") == 1
     assert json.loads(result.stdout_bytes)["note"] == passed
+
+
+HOSTILE = "\x00\t\x1b[2J\x7f\x85\x9b31m\u061c\u200f\u2028\u2029\u202e\u2069é"
+_HOSTILE = encode_record({"type": 1, "data": {"group": HOSTILE, "topic": "t", "partition": 0}}, None)
+
+
+def is_harmless(text: str) -> bool:
+    return all(line.isprintable() for line in text.removesuffix("\n").split("\n"))
+
+
+def test_no_control_character_is_printed() -> None:
+    for arguments in (("decode",), ("encode",)):
+        result = run(*arguments, stdin=raw(_HOSTILE, note=HOSTILE))
+        assert is_harmless(result.stdout_bytes.decode())
+        assert json.loads(result.stdout_bytes).get("note", HOSTILE) == HOSTILE
+    assert json.loads(run("decode", stdin=raw(_HOSTILE)).stdout_bytes)["key"]["data"]["group"] == HOSTILE
+
+
+@pytest.mark.parametrize(("line_format", "function"), [("kafka", kafka_json), ("kafka-text", kafka_text)])
+def test_kafkas_formats_are_kafkas_but_on_a_terminal(
+    line_format: str, function: Callable[..., str | None], tmp_path: Path
+) -> None:
+    source = tmp_path / "lines"
+    source.write_text(raw(_HOSTILE))
+    printed = run("decode", "--format", line_format, str(source)).stdout_bytes.decode()
+    assert printed.rstrip("\n") == str(function(*_HOSTILE)).rstrip("\n")
+    assert not is_harmless(printed)
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "offsetstream", "decode", "--format", line_format, str(source)]
+    with subprocess.Popen(command, stdout=follower) as process:
+        os.close(follower)
+        on_terminal = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while part := os.read(leader, 65_536):
+                on_terminal += part
+    os.close(leader)
+    assert process.returncode == 0
+    assert is_harmless(on_terminal.decode().replace("\r\n", "\n"))
+    assert "\\u009B31m" in on_terminal.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["partition-for", "g"], "standard output is closed"),
+        (["decode"], "standard output is closed"),
+        (["--version"], "standard output is closed"),
+    ],
+)
+def test_a_closed_standard_output_is_told(arguments: list[str], said: str) -> None:
+    command = shlex.join([sys.executable, "-m", "offsetstream", *arguments])
+    done = subprocess.run(["sh", "-c", f"{command} >&-"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stderr.decode().count("\n")) == (1, 1), done.stderr
+    assert said in done.stderr.decode()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device of Linux that is always full")
+@pytest.mark.parametrize("arguments", [["partition-for", "g"], ["decode"], ["--version"], ["stop", "--help"]])
+def test_a_full_disk_is_told(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "offsetstream", *arguments]
+        done = subprocess.run(command, input=b"{}\n", stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"Error: [Errno 28] No space left on device\n")
 
 
 def test_huge_lines() -> None:

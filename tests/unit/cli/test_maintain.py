@@ -199,6 +199,17 @@ def test_a_duration_that_is_none(run: Run, tables: TablesLocation, keep: str) ->
     assert "is no number of days such as 30d, 4w or" in result.stderr
 
 
+def test_a_table_whose_data_files_are_gone(run: Run, tables: TablesLocation) -> None:
+    gone = sorted(Path(tables.table("offset_commits")).glob("*/*.parquet"))
+    for file in gone:
+        file.unlink()
+    for options in ((), ("--keep-history", "30d"), ("--dry-run",)):
+        result = run("maintain", *options, tables=Path(tables.root))
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert "Error: 3 data files of the table " in result.stderr
+        assert f"offset_commits/ are gone, the first is {gone[0].parent.name}/{gone[0].name}: restore" in result.stderr
+
+
 def test_tables_that_are_missing_or_of_another_version(run: Run, tables: TablesLocation, tmp_path: Path) -> None:
     result = run("maintain", tables=tmp_path / "elsewhere")
     assert (result.exit_code, "there is no table" in result.stderr) == (1, True)

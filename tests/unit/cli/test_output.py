@@ -20,6 +20,7 @@ ROWS: list[dict[str, Any]] = [
     {"group": "a-group-with-a-long-name", "lag": None, "hidden": False, "client_id": None},
 ]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+BIDI = set("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 HOSTILE = ["", " ", ",", '"', '""', "a\nb", "a\r\nb", "a\x00b", "null", "\ufeff", "grüppe 😀", "=1+1"]
 
 
@@ -142,6 +143,7 @@ def test_json_is_a_line_a_row_for_everyone(tmp_path_factory: pytest.TempPathFact
     lines = written("json", values, tmp_path_factory.getbasetemp() / "json").decode().splitlines()
     assert (lines[0], lines[-1], len(lines)) == ("[", "]", len(values) + 2)
     assert all(not unicodedata.category(character).startswith("Cc") for line in lines for character in line)
+    assert not BIDI & set("".join(lines))
 
 
 def test_a_lone_surrogate_is_written_as_json_writes_it(tmp_path: Path) -> None:
@@ -149,8 +151,8 @@ def test_a_lone_surrogate_is_written_as_json_writes_it(tmp_path: Path) -> None:
     assert written("csv", ["\udcff"], tmp_path / "x") == b"a,b\r\n\\udcff,1\r\n"
 
 
-def written(output_format: str, values: list[str], file: Path) -> bytes:
-    Output(output_format, str(file)).table([Column("a"), Column("b")], [{"a": v, "b": 1} for v in values])
+def written(output_format: str, values: list[str], file: Path, *, raw: bool = False) -> bytes:
+    Output(output_format, str(file), raw=raw).table([Column("a"), Column("b")], [{"a": v, "b": 1} for v in values])
     return file.read_bytes()
 
 
@@ -158,15 +160,32 @@ def written(output_format: str, values: list[str], file: Path) -> bytes:
 @given(st.lists(TEXTS))
 def test_any_text_survives_csv_and_json(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
     file = tmp_path_factory.getbasetemp() / "any"
-    parsed = list(csv.reader(io.StringIO(written("csv", values, file).decode(), newline=""), strict=True))
+    parsed = list(csv.reader(io.StringIO(written("csv", values, file, raw=True).decode(), newline=""), strict=True))
     assert parsed == [["a", "b"], *([value, "1"] for value in values)]
     assert json.loads(written("json", values, file)) == [{"a": value, "b": 1} for value in values]
+
+
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "-", "-a", "+49 30"]
+
+
+@pytest.mark.parametrize("value", FORMULAS)
+def test_csv_has_no_formulas(value: str, tmp_path: Path) -> None:
+    (_, (cell, _)) = csv.reader(io.StringIO(written("csv", [value], tmp_path / "x").decode(), newline=""))
+    assert cell == f"'{value}"
+    assert written("json", [value], tmp_path / "y") == written("json", [value], tmp_path / "z", raw=True)
+
+
+@pytest.mark.parametrize("value", ["-1", "-1.5", "1=1", "a-b", "", " ", "'=1", "10"])
+def test_csv_leaves_what_is_no_formula(value: str, tmp_path: Path) -> None:
+    assert written("csv", [value], tmp_path / "x") == written("csv", [value], tmp_path / "y", raw=True)
+    Output("csv", str(tmp_path / "x")).table([Column("a"), Column("b")], [{"a": -1, "b": -1.5}])
+    assert (tmp_path / "x").read_bytes() == b"a,b\r\n-1,-1.5\r\n"
 
 
 def test_hostile_texts_survive_another_csv_reader(tmp_path: Path) -> None:
     values = [value for value in HOSTILE if "\x00" not in value]  # DuckDB's reader ends a text there
     file = tmp_path / "x.csv"
-    written("csv", values, file)
+    written("csv", values, file, raw=True)
     columns = {"a": "VARCHAR", "b": "INTEGER"}
     found = duckdb.read_csv(str(file), header=True, columns=columns, delimiter=",", quotechar='"').fetchall()
     assert [row[0] or "" for row in found] == values

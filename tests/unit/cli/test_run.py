@@ -23,7 +23,30 @@ def test_a_trigger_is_in_sparks_words(text: str) -> None:
     assert options(run, "--trigger", text)["trigger"] == text.strip()
 
 
-@pytest.mark.parametrize("text", ["", "10", "10sec", "10seconds", "1 month", "-1 seconds", "often"])
+NO_TRIGGERS = ["", "10", "10sec", "10seconds", "1 month", "-1 seconds", "often", "99999999999999999999 seconds"]
+NO_TRIGGERS += ["999999999999999 weeks", "366 days", "365 days 1 second", "\u0661\u0660 seconds"]
+
+
+@pytest.mark.parametrize("server", ["", " ", ",", "a:1,", ",a:1"])
+@pytest.mark.parametrize("command", ["run", "verify", "dump", "coordinator"])
+def test_a_server_that_is_none_is_refused(command: str, server: str) -> None:
+    result = CliRunner().invoke(main, [command, "--bootstrap-server", server])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{server!r} names no broker: give host:port" in result.stderr
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "1e999", "31536001", "9" * 400, "soon"])
+@pytest.mark.parametrize(
+    "command",
+    [("verify", *SERVER, "--settle"), ("stop", "--timeout"), ("reload", "--timeout"), ("maintain", "--timeout")],
+)
+def test_a_time_to_wait_that_is_none_is_refused(command: tuple[str, ...], seconds: str) -> None:
+    result = CliRunner().invoke(main, [*command, seconds])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{seconds!r} is not a number of seconds from 0 to" in result.stderr
+
+
+@pytest.mark.parametrize("text", NO_TRIGGERS)
 def test_another_trigger_is_refused_before_anything_starts(text: str) -> None:
     result = CliRunner().invoke(main, ["run", *SERVER, "--trigger", text])
     assert (result.exit_code, result.stdout) == (2, "")
