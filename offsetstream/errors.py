@@ -1,5 +1,7 @@
 """The errors that offsetstream raises: one small tree; each says what, where and what to do."""
 
+from collections.abc import Collection
+
 
 def first_line(error: BaseException) -> str:
     """Return what an error of another library says, without its stack of causes."""
@@ -42,6 +44,15 @@ class NoOffsetsTopicError(ClusterError):
 
 class TablesError(OffsetstreamError):
     """The Delta tables are missing, of another cluster, or of another version of offsetstream."""
+
+
+class DoubledRowsError(TablesError):
+    """A state table has rows with the same key; ``partitions`` names their offsets partitions, which must be loaded."""
+
+    def __init__(self, table: str, partitions: Collection[int]) -> None:
+        numbers = ", ".join(map(str, sorted(partitions)))
+        super().__init__(f"the table {table} has rows twice in the offsets partitions {numbers}")
+        self.partitions = frozenset(partitions)
 
 
 class SegmentError(OffsetstreamError):

@@ -29,7 +29,7 @@ class Step:
     only: tuple[int, ...] = ()
 
     def merge(self, schema: TableSchema, *, in_log_order: bool) -> Merge:
-        condition = f"target.offsets_partition IN ({', '.join(map(str, self.only))})" if self.only else None
+        condition = f"offsets_partition IN ({', '.join(map(str, self.only))})" if self.only else None
         return Merge(schema, in_log_order=in_log_order, only=condition)
 
 
@@ -47,10 +47,7 @@ class MergeModel:
             if step.batch.version <= self.done:
                 return
             self.done = step.batch.version
-        named = {self._key(row) for row in step.rows}
-        self.rows = {
-            key: row for key, row in self.rows.items() if key in named or row["offsets_partition"] not in step.only
-        }
+        self.rows = {key: row for key, row in self.rows.items() if row["offsets_partition"] not in step.only}
         for row in step.rows:
             self._merge_row(row)
 

@@ -21,7 +21,7 @@ from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.small import read_rows, sql_timestamp
+from offsetstream.tables.small import Row, read_rows, sql_timestamp, update_rows
 from offsetstream.tables.transaction import alike
 from offsetstream.tables.upkeep import Crowd, clear, compact, crowds, lost_files, removable, stored
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
@@ -108,7 +108,7 @@ class Maintenance:
         deadline = time.monotonic() + timeout
         while read_rows(DeltaTable(self._tables.table(PARTITIONS)), late):
             if not self._has_job():
-                self._raise_complete_from(late, instant)
+                self._raise_complete_from(instant)
             elif time.monotonic() > deadline:
                 raise OffsetstreamError(
                     f"the running job did not take note within {timeout:g} s that the history before "
@@ -119,9 +119,12 @@ class Maintenance:
                 time.sleep(_POLL_SECONDS)
 
     @again_on_conflict
-    def _raise_complete_from(self, late: str, instant: datetime) -> None:
-        table = DeltaTable(self._tables.table(PARTITIONS))
-        table.update(predicate=late, updates={"history_complete_from": sql_timestamp(instant)})
+    def _raise_complete_from(self, instant: datetime) -> None:
+        def raised(row: Row) -> Row | None:
+            before = row["history_complete_from"]
+            return {"history_complete_from": instant} if before is not None and before < instant else None
+
+        update_rows(DeltaTable(self._tables.table(PARTITIONS)), PARTITIONS, raised)
 
     def _has_job(self) -> bool:
         return is_job_alive(self._tables, self._say, self._watch)

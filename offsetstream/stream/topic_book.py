@@ -9,13 +9,15 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from offsetstream.cluster.client import Cluster, TopicSeen
-from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.merge import DELETED
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import overwrite_rows, read_rows, sql_text, transaction
+from offsetstream.tables.small import overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
 
 TABLE = "topics"
@@ -66,17 +68,16 @@ class TopicBook:
             overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
             self._written_at = now
 
-    @again_on_conflict
     def _name_assignments(self, learned: Mapping[str, str], outside: BatchId) -> None:
         """Give the name to assignments that were written before it was known, and so have the id for it."""
         if not learned:
             return
-        table = DeltaTable(self._tables.table(ASSIGNMENTS))
-        unnamed = {row["topic_id"] for row in read_rows(table, where="topic = topic_id")}
-        for topic_id in unnamed & learned.keys():
-            same = f"topic_id = {sql_text(topic_id)} AND topic = topic_id"
-            name = {"topic": sql_text(learned[topic_id])}
-            table.update(predicate=same, updates=name, commit_properties=transaction(table, ASSIGNMENTS, outside))
+        unnamed = read_rows(DeltaTable(self._tables.table(ASSIGNMENTS)), where="topic = topic_id")
+        unnamed = [row for row in unnamed if row["topic_id"] in learned]
+        named = [row | {"topic": learned[row["topic_id"]], DELETED: False} for row in unnamed]
+        rows = [row | {DELETED: True} for row in unnamed] + named  # the name is part of the key
+        schema = load_schema(ASSIGNMENTS).arrow.append(pa.field(DELETED, pa.bool_()))
+        merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), outside)
 
 
 def _new_row(topic: TopicSeen, now: datetime) -> dict[str, Any]:

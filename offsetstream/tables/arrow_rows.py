@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
+from offsetstream.tables.replace import add_rows
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small import is_done, sql_text, transaction
 from offsetstream.tables.transaction import BatchId
@@ -34,9 +35,7 @@ def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchI
     if not rows.num_rows or is_done(table, name, batch):
         return
     signed = with_constants(rows, batch.signature(datetime.now(UTC).date()))
-    write_deltalake(
-        table, conform(signed, load_schema(name)), mode="append", commit_properties=transaction(table, name, batch)
-    )
+    add_rows(table, conform(signed, load_schema(name)), transaction(table, name, batch))
 
 
 def merge_rows(

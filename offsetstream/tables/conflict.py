@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delta.exceptions import DeltaConcurrentModificationException
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -11,11 +11,16 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 
 def is_conflict(error: BaseException) -> bool:
     """Tell whether a write failed since another one was quicker, in the words of delta-rs or of Spark."""
-    if isinstance(error, (CommitFailedError, DeltaConcurrentModificationException)):
+    if isinstance(error, (CommitFailedError, DeltaConcurrentModificationException)) or _is_vacuumed(error):
         return True
     # Delta's Python package knows its own conflicts by their class, and not all of them have the one that it knows.
     said = str(error)
     return isinstance(error, (PySparkException, Py4JJavaError)) and ("DELTA_CONCURRENT" in said or "Concurrent" in said)
+
+
+def _is_vacuumed(error: BaseException) -> bool:
+    """Tell whether a file was gone that the table had when it was opened: somebody compacted it and ran VACUUM."""
+    return isinstance(error, DeltaError) and "Object at location" in str(error) and "not found" in str(error)
 
 
 # For functions that open the table themselves: each attempt sees what the winner left.

@@ -11,25 +11,27 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows, sql_text, sql_timestamp
+from offsetstream.tables.replace import add_rows
+from offsetstream.tables.small import Row, read_rows, update_rows
 from offsetstream.tables.version import refuse_newer
 
 TABLE = "job_lease"
 ROW = "offsets"
+_NEVER = datetime.min.replace(tzinfo=UTC)
 ALL_PARTITIONS = "all"  # of a request for a reload
 _JUST_TAKEN = "another job has just taken the lease of these tables: only one may write to them"
 
@@ -72,33 +74,32 @@ class Lease:
             )
             raise LeaseError(held) if life is Life.ALIVE else UnsureLeaseError(held, row)
         lease = cls(table, f"{here()}{os.getpid()}/{uuid.uuid4()}", row)
-        was = "owner IS NULL" if row.owner is None else f"owner = {sql_text(row.owner)}"
-        lease._claim(was)
+        lease._claim(row.owner)
         return lease
 
-    def _claim(self, condition: str) -> None:
+    def _claim(self, before: str | None) -> None:
         claim = {
-            "owner": sql_text(self.owner),
-            "host": sql_text(socket.gethostname()),
-            "pid": str(os.getpid()),
-            "heartbeat_at": "now()",
-            "lease_milliseconds": str(int(LIFETIME.total_seconds() * 1000)),
-            "stop_requested_by": "NULL",
+            "owner": self.owner,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "heartbeat_at": datetime.now(UTC),
+            "lease_milliseconds": int(LIFETIME.total_seconds() * 1000),
+            "stop_requested_by": None,
         }
         try:
-            updated = self._table.update(predicate=condition, updates=claim)
+            updated = update_rows(self._table, TABLE, lambda row: claim if row["owner"] == before else None)
         except CommitFailedError as error:
             raise LeaseError(_JUST_TAKEN) from error
-        if not updated["num_updated_rows"]:
+        if not updated:
             raise LeaseError(_JUST_TAKEN)
 
     def use_checkpoint(self, checkpoint_id: int, location: str) -> None:
         """Note the checkpoint under which this job writes."""
-        self._update({"checkpoint_id": str(checkpoint_id), "checkpoint_location": sql_text(location)})
+        self._update(lambda _: {"checkpoint_id": checkpoint_id, "checkpoint_location": location})
 
     def heartbeat(self) -> None:
         """Give a sign of life; LeaseError if another job has taken the lease."""
-        self._update({"heartbeat_at": "now()"})
+        self._update(lambda _: {"heartbeat_at": datetime.now(UTC)})
 
     def read(self) -> LeaseRow:
         """Return the lease as it stands; LeaseError if another job has taken it."""
@@ -111,19 +112,18 @@ class Lease:
 
     def finish_reload(self, request: str) -> None:
         """Take back the request that is done, unless more has been asked for since."""
-        is_done = f"reload_requested = {sql_text(request)}"
-        self._update({"reload_requested": f"CASE WHEN {is_done} THEN NULL ELSE reload_requested END"})
+        self._update(lambda row: {"reload_requested": None} if row.get("reload_requested") == request else {})
 
     def release(self) -> None:
         """Give the lease back, so that the next job starts at once."""
-        self._update({"owner": "NULL", "heartbeat_at": "now()", "stop_requested_by": "NULL"})
+        self._update(lambda _: {"owner": None, "heartbeat_at": datetime.now(UTC), "stop_requested_by": None})
 
     @again_on_conflict
-    def _update(self, updates: dict[str, str]) -> None:
+    def _update(self, change: Callable[[Row], Row]) -> None:
         with self._lock:
             self._table.update_incremental()
-            updated = self._table.update(predicate=f"owner = {sql_text(self.owner)}", updates=updates)
-        if not updated["num_updated_rows"]:
+            updated = update_rows(self._table, TABLE, lambda row: change(row) if row["owner"] == self.owner else None)
+        if not updated:
             raise LeaseError("another job has taken over the lease of these tables: this one stops")
 
 
@@ -143,7 +143,7 @@ def _user() -> str:
 def request_stop(tables: TablesLocation) -> None:
     """Ask the job that holds the lease to stop after its present batch."""
     by = f"{_user()}@{socket.gethostname()}"
-    _open(tables).update(predicate="owner IS NOT NULL", updates={"stop_requested_by": sql_text(by)})
+    update_rows(_open(tables), TABLE, lambda row: {"stop_requested_by": by} if row["owner"] is not None else None)
 
 
 @again_on_conflict
@@ -161,17 +161,19 @@ def request_reload(tables: TablesLocation, partitions: Collection[int]) -> Lease
         request = ",".join(sorted(before | {str(number) for number in partitions}, key=int))
     else:
         request = ALL_PARTITIONS
-    table.update(updates={"reload_requested": sql_text(request)})
+    update_rows(table, TABLE, lambda _: {"reload_requested": request})
     return replace(row, reload_requested=request)
 
 
 @again_on_conflict
 def note_history_kept_from(tables: TablesLocation, instant: datetime) -> None:
     """Tell the job, and the next ones, that the history may lack rows from before the instant."""
-    at = sql_timestamp(instant)
-    _open(tables).update(
-        predicate=f"history_kept_from IS NULL OR history_kept_from < {at}", updates={"history_kept_from": at}
-    )
+
+    def raised(row: Row) -> Row | None:
+        before = row.get("history_kept_from")
+        return {"history_kept_from": instant} if before is None or before < instant else None
+
+    update_rows(_open(tables), TABLE, raised)
 
 
 def requested_partitions(request: str | None, existing: Collection[int]) -> list[int]:
@@ -201,15 +203,15 @@ def _insert_row(table: DeltaTable) -> None:
     # Appends never conflict, the transaction makes them: a second row would be a second lease.
     once = CommitProperties(app_transactions=[Transaction(TABLE, 1)])
     try:
-        write_deltalake(table, row, mode="append", schema_mode="merge", commit_properties=once)
+        add_rows(table, row, once)
     except CommitFailedError as error:
         raise LeaseError(_JUST_TAKEN) from error
 
 
 def _read(table: DeltaTable) -> LeaseRow | None:
-    rows = read_rows(table)
+    rows = sorted(read_rows(table), key=lambda row: row["heartbeat_at"] or _NEVER)
     if not rows:
         return None
     names = LeaseRow.__dataclass_fields__
-    row: dict[str, Any] = dict.fromkeys(names) | rows[0]  # a table of an older version lacks the newest columns
+    row: dict[str, Any] = dict.fromkeys(names) | rows[-1]  # a table of an older version lacks the newest columns
     return LeaseRow(**{name: row[name] for name in names})

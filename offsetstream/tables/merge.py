@@ -1,6 +1,6 @@
-"""Merging rows into a state table, in two ways with one meaning: Spark's MERGE, and delta-rs from the driver.
+"""Merging rows into a state table, in two ways with one meaning: by Spark, and by the driver with delta-rs.
 
-Spark takes over a second for any merge, delta-rs some milliseconds for a small one; it needs the rows in memory. Both
+Spark takes over a second for any merge, the driver some milliseconds for a small one; it needs the rows in memory. Both
 write the same application transactions, so that either can repeat what the other began.
 """
 
@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import delta.tables
-import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.matching import find_changes, without
+from offsetstream.tables.replace import add_rows, replace_rows, stored_rows, with_users_columns
 from offsetstream.tables.schema import TableSchema
 from offsetstream.tables.small import is_done, transaction
 from offsetstream.tables.transaction import BatchId
@@ -28,17 +34,17 @@ _NEWER = (
 
 
 def of_partitions(partitions: Iterable[int]) -> str:
-    """Return the condition on the target that a row is of one of the offsets partitions."""
-    return f"target.offsets_partition IN ({', '.join(map(str, partitions))})"
+    """Return the condition that a row is of one of the offsets partitions."""
+    return f"offsets_partition IN ({', '.join(map(str, partitions)) or 'NULL'})"
 
 
 @dataclass(frozen=True)
 class Merge:
-    """What a merge does, in the SQL that Spark and delta-rs (DataFusion) share."""
+    """What a merge does; the conditions are in Spark's SQL."""
 
     schema: TableSchema
     in_log_order: bool = False  # an older record never overwrites a newer one
-    only: str | None = None  # rows of the target that fulfil this and are not in the source are deleted
+    only: str | None = None  # the source's rows replace all rows of the table that fulfil this, newer ones too
 
     @property
     def same_key(self) -> str:
@@ -71,36 +77,52 @@ class Merge:
 @again_on_conflict
 def merge_by_spark(session: SparkSession, path: str, source: DataFrame, merge: Merge) -> None:
     """Merge a DataFrame with the columns of the table and ``_deleted``; the session holds the transaction."""
-    target = delta.tables.DeltaTable.forPath(session, path).alias("target")
-    builder = (
-        target.merge(source.alias("source"), merge.same_key)
-        .whenMatchedDelete(merge.deletes)
-        .whenMatchedUpdate(merge.updates, merge.values)
-        .whenNotMatchedInsert(merge.inserts, merge.values)
-    )
     if merge.only is not None:
-        builder = builder.whenNotMatchedBySourceDelete(merge.only)
-    builder.execute()
+        _replace_by_spark(session, path, source, merge, merge.only)
+        return
+    target = delta.tables.DeltaTable.forPath(session, path).alias("target")
+    merging = target.merge(source.alias("source"), merge.same_key).whenMatchedDelete(merge.deletes)
+    merging.whenMatchedUpdate(merge.updates, merge.values).whenNotMatchedInsert(merge.inserts, merge.values).execute()
 
 
 @again_on_conflict
 def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId) -> None:
-    """Merge an Arrow table with the columns of the table and ``_deleted``, unless the batch was merged before."""
-    target = deltalake.DeltaTable(path)
-    if is_done(target, merge.schema.name, batch):
+    """Merge an Arrow table with the columns of the table and ``_deleted``, unless the batch was merged before.
+
+    Raises DoubledRowsError if a key of the source is there more than once, but not where all rows are replaced.
+    """
+    table, schema = DeltaTable(path), merge.schema
+    if is_done(table, schema.name, batch):
         return
-    builder = (
-        target.merge(
-            source.cast(merge.schema.arrow.append(pa.field(DELETED, pa.bool_()))),
-            merge.same_key,
-            source_alias="source",
-            target_alias="target",
-            commit_properties=transaction(target, merge.schema.name, batch),
-        )
-        .when_matched_delete(merge.deletes)
-        .when_matched_update(merge.values, merge.updates)
-        .when_not_matched_insert(merge.values, merge.inserts)
-    )
+    commit, key = transaction(table, schema.name, batch), schema.key
+    is_deleted, rows = source[DELETED].combine_chunks(), source.select(schema.column_names).cast(schema.arrow)
     if merge.only is not None:
-        builder = builder.when_not_matched_by_source_delete(merge.only)
-    builder.execute()
+        rows = with_users_columns(table, merge.only, rows.filter(pc.invert(is_deleted)), key)
+        replace_rows(table, merge.only, [rows], commit)
+        return
+    of_these = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
+    stored = stored_rows(table, of_these)
+    changes = find_changes(stored, rows, is_deleted, key, in_log_order=merge.in_log_order)
+    if changes.doubled:
+        raise DoubledRowsError(schema.name, changes.doubled)
+    if not len(changes.gone):
+        add_rows(table, changes.come, commit)
+        return
+    stored = stored_rows(table, of_these)
+    kept = (without(part, changes.gone, key) for part in stored)
+    replace_rows(table, of_these, chain(kept, [changes.come]), commit)
+
+
+def _replace_by_spark(session: SparkSession, path: str, source: DataFrame, merge: Merge, only: str) -> None:
+    rows, key = source.where(f"NOT {DELETED}").drop(DELETED), list(merge.schema.key)
+    stored = session.read.format("delta").load(path)
+    users = [name for name in stored.columns if name not in merge.schema.column_names]
+    if users:
+        kept = stored.where(only).select(*key, *users).dropDuplicates(key).alias("kept")
+        same = [F.col(f"source.{name}").eqNullSafe(F.col(f"kept.{name}")) for name in key]
+        columns = [*(f"source.{name}" for name in merge.schema.column_names), *(f"kept.`{name}`" for name in users)]
+        rows = rows.alias("source").join(kept, same, "left").select(*columns)
+    writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", only)
+    for option in ("txnAppId", "txnVersion"):
+        writer = writer.option(option, session.conf.get(f"spark.databricks.delta.write.{option}"))
+    writer.save(path)

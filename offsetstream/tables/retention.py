@@ -6,14 +6,15 @@ its cell that is beyond the horizon too, or is a tombstone, which says what no r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.replace import arrow_schema, replace_rows, sql_name
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 
 
@@ -36,17 +37,16 @@ def _thin_day(tables: TablesLocation, schema: TableSchema, day: str, horizon: da
     table = DeltaTable(tables.table(schema.name))
     query = QueryBuilder().register("rows", table)
     (count,) = pa.table(query.execute(f"SELECT count(*) AS n FROM rows WHERE {_of(day)}"))["n"].to_pylist()  # noqa: S608 - our own SQL
-    kept = pa.table(query.execute(_kept_rows(schema, day, horizon)))
+    kept = pa.table(query.execute(_kept_rows(schema, arrow_schema(table).names, day, horizon)))
     if kept.num_rows < count and not dry_run:
-        rows = conform(kept, schema).sort_by(schema.position)
         # What is read and what is written are one version of the table: a write in between makes this one fail.
-        write_deltalake(table, rows, mode="overwrite", predicate=_of(day))
+        replace_rows(table, _of(day), [kept.cast(arrow_schema(table)).sort_by(schema.position)])
     return int(count - kept.num_rows)
 
 
-def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
-    """Return the SQL of the day's rows that are the last of their cell before the horizon."""
-    cell, columns = ", ".join(schema.cell), ", ".join(schema.column_names)
+def _kept_rows(schema: TableSchema, names: Iterable[str], day: str, horizon: date) -> str:
+    """Return the SQL of the named columns of the day's rows that are the last of their cell before the horizon."""
+    cell, columns = ", ".join(schema.cell), ", ".join(map(sql_name, names))
     same = " AND ".join(f"(own.{name} IS NOT DISTINCT FROM newer.{name})" for name in schema.cell)
     own = (
         f"SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY log_id DESC, {schema.position} DESC) AS nth "  # noqa: S608

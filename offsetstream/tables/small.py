@@ -5,16 +5,25 @@ Delta's application transactions are the ones that Spark honours too, but delta-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction
 
 from offsetstream.errors import LeaseError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.matching import keys_of, without
+from offsetstream.tables.replace import (
+    EVERY_ROW,
+    add_rows,
+    arrow_schema,
+    replace_rows,
+    stored_rows,
+    with_users_columns,
+)
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
@@ -53,10 +62,27 @@ def sql_timestamp(instant: datetime) -> str:
 
 @again_on_conflict
 def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
-    """Make the rows the table's only ones, once per batch."""
+    """Make the rows the table's only ones, once per batch; what a user's columns have of them stays."""
     table = DeltaTable(tables.table(name))
     if not is_done(table, name, batch):
-        write_deltalake(table, _arrow(name, rows), mode="overwrite", commit_properties=transaction(table, name, batch))
+        only = with_users_columns(table, EVERY_ROW, _arrow(name, rows), load_schema(name).key)
+        replace_rows(table, EVERY_ROW, [only], transaction(table, name, batch))
+
+
+def update_rows(table: DeltaTable, name: str, change: Callable[[Row], Row | None]) -> int:
+    """Give each row the columns that ``change`` returns for it, or leave it (None); returns how many were changed.
+
+    Of rows with the same key one stays, a changed one if there is. Raises CommitFailedError if somebody else wrote
+    since the table was opened.
+    """
+    rows = [(row, change(row)) for row in read_rows(table)]
+    rows.sort(key=lambda row: row[1] is not None)  # the last of a key stays
+    changed = sum(new is not None for _, new in rows)
+    if changed:
+        key = load_schema(name).key
+        by_key = {tuple(row[column] for column in key): row | dict(new or {}) for row, new in rows}
+        replace_rows(table, EVERY_ROW, [pa.Table.from_pylist(list(by_key.values()), schema=arrow_schema(table))])
+    return changed
 
 
 @again_on_conflict
@@ -69,12 +95,10 @@ def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: B
     if not batch.is_load and is_done(table, name, BatchId(batch.checkpoint_id, batch.batch_id + 1)):
         return  # an older job's
     signature = batch.signature(datetime.now(UTC).date())
-    same = " AND ".join(f"(target.{column} IS NOT DISTINCT FROM source.{column})" for column in key)
-    source = _arrow(name, [{**row, **signature} for row in rows])
-    merge = table.merge(
-        source, same, source_alias="source", target_alias="target", commit_properties=transaction(table, name, batch)
-    )
-    merge.when_not_matched_insert_all().execute()
+    new = _arrow(name, [{**row, **signature} for row in rows])
+    for stored in stored_rows(table, EVERY_ROW, key):
+        new = without(new, keys_of(stored, key), key)
+    add_rows(table, new, transaction(table, name, batch))
 
 
 def _arrow(name: str, rows: Iterable[Row]) -> pa.Table:

@@ -37,7 +37,7 @@ def test_a_name_that_is_learned_later_is_given_to_assignments(tables: TablesLoca
 
 def test_after_a_crash_between_both_writes_too(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [TopicSeen(ID, "orders", 3, False)]
-    for write in ("sql_text", "overwrite_rows"):
+    for write in ("merge_rows", "overwrite_rows"):
         with monkeypatch.context() as patch:
             patch.setattr(topic_book, write, _die)
             with pytest.raises(KeyboardInterrupt):
@@ -46,5 +46,5 @@ def test_after_a_crash_between_both_writes_too(tables: TablesLocation, monkeypat
     assert names(tables, ASSIGNMENTS) == names(tables, TABLE) == ["orders"]
 
 
-def _die(*_: object) -> None:
+def _die(*_: object, **__: object) -> None:
     raise KeyboardInterrupt

@@ -1,4 +1,7 @@
-"""The job's writes beside somebody's OPTIMIZE or DELETE: they lose, and are done again."""
+"""The driver's writes beside whatever else is done to a table: they lose, and are done again; no row is there twice.
+
+What Spark does beside them is in tests/spark/test_beside_maintenance.py.
+"""
 
 from __future__ import annotations
 
@@ -6,84 +9,98 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from offsetstream.tables import arrow_rows, merge, small
-from offsetstream.tables.arrow_rows import append_rows, merge_rows
+from offsetstream.errors import LeaseError
+from offsetstream.tables import merge
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import insert_rows, read_rows
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.small import read_rows
+from tests.small_writes import WRITES, Between, SmallWrite
 
-SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
-Write = Callable[[TablesLocation, int], None]
+Beat = Callable[[str], object]
 
 
-def insert_event(tables: TablesLocation, number: int) -> None:
-    row = {"offsets_partition": number, "log_id": 0, "event": "loaded", "load_id": 1}
-    insert_rows(tables, "partition_events", [row], BatchId(1, number))
+def compact(path: str) -> None:
+    DeltaTable(path).optimize.compact()
 
 
-def merge_group(tables: TablesLocation, number: int) -> None:
-    row = {"offsets_partition": number, "group_id": "g"}
-    merge_rows(tables, "groups", pa.Table.from_pylist([row], schema=load_schema("groups").arrow), BatchId(1, number))
+def z_order(path: str) -> None:
+    table = DeltaTable(path)
+    table.optimize.z_order([table.schema().fields[0].name])
 
 
-def append_commit(tables: TablesLocation, number: int) -> None:
-    row = {"offsets_partition": number, "log_id": 0, "group_id": "g", "record_offset": number, "is_tombstone": False}
-    rows = pa.Table.from_pylist([row], schema=load_schema("offset_commits").arrow)
-    append_rows(tables, "offset_commits", rows.drop_columns(SIGNATURE), BatchId(1, number))
+def compact_and_vacuum(path: str) -> None:
+    compact(path)
+    DeltaTable(path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
 
-def optimize(table: DeltaTable) -> int:
-    return int(table.optimize.compact()["numFilesRemoved"])
+def restore(path: str) -> None:
+    version = DeltaTable(path).version()
+    z_order(path)
+    DeltaTable(path).restore(version)
 
 
-def delete_two(table: DeltaTable) -> int:
-    return int(table.delete("offsets_partition < 2")["num_removed_files"])
+def rewrite(path: str) -> None:
+    write_deltalake(path, DeltaTable(path).to_pyarrow_table(), mode="overwrite")
 
 
-@pytest.mark.parametrize(
-    ("name", "write", "module", "on_the_way", "beat", "left"),
-    [
-        ("partition_events", insert_event, small, "_arrow", optimize, [0, 1, 2]),
-        ("groups", merge_group, merge, "is_done", optimize, [0, 1, 2]),
-        ("offset_commits", append_commit, arrow_rows, "is_done", optimize, [0, 1, 2]),
-        ("offset_commits", append_commit, arrow_rows, "is_done", delete_two, [2]),
-    ],
-)
+def delete_nothing_that_counts(path: str) -> None:
+    DeltaTable(path).delete("1 = 2")
+
+
+BEATS: list[Beat] = [compact, z_order, compact_and_vacuum, restore, rewrite, delete_nothing_that_counts]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
+@pytest.mark.parametrize("beat", BEATS, ids=lambda beat: beat.__name__)
 def test_a_write_that_loses_is_done_again(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    write: Write,
-    module: Any,
-    on_the_way: str,
-    beat: Callable[[DeltaTable], int],
-    left: list[int],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: SmallWrite, beat: Beat
 ) -> None:
     tables = TablesLocation(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
-    write(tables, 0)
-    write(tables, 1)
-    original, beaten = getattr(module, on_the_way), list[int]()
+    write.prepare(tables)
+    path = tables.table(write.table)
+    between = Between(monkeypatch, path, lambda: beat(path))
+    write.run(tables)
+    assert between.happened
+    assert write.found(tables) == write.expected
 
-    def beaten_once(*arguments: Any) -> Any:
-        """Runs once the write has opened the table."""
-        if not beaten:
-            beaten.append(beat(DeltaTable(tables.table(name))))
-        return original(*arguments)
 
-    monkeypatch.setattr(module, on_the_way, beaten_once)
-    write(tables, 2)
-    assert beaten == [2]
-    table = DeltaTable(tables.table(name))
-    assert sorted(row["offsets_partition"] for row in read_rows(table)) == left
-    assert table.transaction_version(app_id(name)) == BatchId(1, 2).version
+def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster-1", "new")
+    path = tables.table("job_lease")
+    lease = Lease.acquire(tables)
+    for step in (lease.heartbeat, lambda: lease.use_checkpoint(3, "here"), lease.release):
+        with monkeypatch.context() as patch:
+            between = Between(patch, path, lambda: z_order(path))
+            step()
+            assert between.happened
+    (row,) = read_rows(DeltaTable(path))
+    assert (row["checkpoint_id"], row["owner"]) == (3, None)
+    with monkeypatch.context() as patch:
+        Between(patch, path, lambda: z_order(path))
+        with pytest.raises(LeaseError, match="just taken"):
+            Lease.acquire(tables)  # it cannot tell who was quicker
+    Lease.acquire(tables)
+    assert len(read_rows(DeltaTable(path))) == 1
+
+
+@pytest.mark.parametrize("name", ["merge", "new rows", "append", "events"])
+def test_rows_that_somebody_deletes_stay_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    write = next(write for write in WRITES if write.name == name)
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster-1", "new")
+    write.prepare(tables)
+    path = tables.table(write.table)
+    Between(monkeypatch, path, lambda: DeltaTable(path).delete())
+    write.run(tables)
+    left = {"merge": ["new", "new"], "new rows": ["new"], "append": [2], "events": [1, 2]}
+    assert write.found(tables) == left[name]
 
 
 def test_a_write_that_always_loses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,5 +115,5 @@ def test_a_write_that_always_loses_says_so(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(merge, "is_done", always_beaten)
     monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(CommitFailedError, match="somebody was quicker"):
-        merge_group(tables, 0)
+        WRITES[0].prepare(tables)
     assert len(tried) > 1

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from offsetstream.errors import LeaseError
+from offsetstream.errors import DoubledRowsError, LeaseError
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
@@ -47,11 +47,6 @@ def committed(tables: TablesLocation) -> dict[str, int]:
     return {row["group_id"]: row["committed_offset"] for row in rows(tables, OFFSETS)}
 
 
-def last_metrics(tables: TablesLocation, name: str) -> dict[str, int]:
-    metrics: dict[str, int] = DeltaTable(tables.table(name)).history(1)[0]["operationMetrics"]
-    return metrics
-
-
 def test_insert_update_and_delete(tables: TablesLocation) -> None:
     merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c"))
     merge(tables, OFFSETS, commit(2, "b"), commit(2, "c") | {DELETED: True}, commit(2, "d"))
@@ -80,10 +75,15 @@ def test_a_value_may_become_null_and_null_a_value(tables: TablesLocation) -> Non
         assert [row["metadata"] for row in rows(tables, OFFSETS)] == [metadata]
 
 
-def test_a_row_that_is_the_same_is_not_written_again(tables: TablesLocation) -> None:
-    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"))
-    merge(tables, OFFSETS, commit(1, "a"), commit(2, "b"))
-    assert last_metrics(tables, OFFSETS)["num_target_rows_updated"] == 1
+def test_rows_that_are_the_same_are_not_written_again(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), batch=BatchId(1, 0))
+    files = DeltaTable(tables.table(OFFSETS)).file_uris()
+    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), batch=BatchId(1, 1))
+    table = DeltaTable(tables.table(OFFSETS))
+    assert table.file_uris() == files
+    assert table.transaction_version(app_id(OFFSETS)) == BatchId(1, 1).version
+    merge(tables, OFFSETS, commit(1, "c"), batch=BatchId(1, 2))
+    assert set(DeltaTable(tables.table(OFFSETS)).file_uris()) > set(files)
 
 
 @pytest.mark.parametrize(
@@ -108,21 +108,38 @@ def test_without_log_order_the_last_merge_counts(tables: TablesLocation) -> None
 
 def test_only_deletes_what_the_source_does_not_name(tables: TablesLocation) -> None:
     merge(tables, OFFSETS, *(commit(1, group, partition=partition) for group in "ab" for partition in (1, 2, 3)))
-    merge(tables, OFFSETS, commit(2, "a"), only="target.offsets_partition IN (1, 2)")
+    merge(tables, OFFSETS, commit(2, "a"), only="offsets_partition IN (1, 2)")
     found = [(row["offsets_partition"], row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
     assert sorted(found) == [(1, "a", 2), (3, "a", 1), (3, "b", 1)]
 
 
 def test_only_with_an_empty_source_deletes_them_all(tables: TablesLocation) -> None:
     merge(tables, OFFSETS, *(commit(1, partition=partition) for partition in (1, 2)))
-    merge(tables, OFFSETS, only="target.offsets_partition IN (1)")
+    merge(tables, OFFSETS, only="offsets_partition IN (1)")
     assert [row["offsets_partition"] for row in rows(tables, OFFSETS)] == [2]
 
 
-def test_only_keeps_a_newer_row_that_the_source_names(tables: TablesLocation) -> None:
-    merge(tables, OFFSETS, commit(1, at=9), in_log_order=True)
-    merge(tables, OFFSETS, commit(2, at=5), in_log_order=True, only="target.offsets_partition IN (1)")
-    assert committed(tables) == {"g": 1}
+def test_only_replaces_newer_rows_too(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1, at=9), commit(1, at=9, partition=2), in_log_order=True)
+    merge(tables, OFFSETS, commit(2, at=5), in_log_order=True, only="offsets_partition IN (1)")
+    assert sorted((row["offsets_partition"], row["committed_offset"]) for row in rows(tables, OFFSETS)) == [
+        (1, 2),
+        (2, 1),
+    ]
+
+
+def test_doubled_rows_are_told_and_replaced(tables: TablesLocation) -> None:
+    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c", partition=2))
+    write_deltalake(tables.table(OFFSETS), DeltaTable(tables.table(OFFSETS)).to_pyarrow_table(), mode="append")
+    with pytest.raises(
+        DoubledRowsError, match=r"committed_offsets has rows twice in the offsets partitions 1$"
+    ) as told:
+        merge(tables, OFFSETS, commit(2, "a"), commit(2, "d", partition=3))
+    assert told.value.partitions == {1}
+    merge(tables, OFFSETS, commit(3, "d", partition=3))  # of nothing that is doubled
+    merge(tables, OFFSETS, commit(2, "a"), commit(2, "b"), only="offsets_partition IN (1)")
+    found = [(row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
+    assert sorted(found) == [("a", 2), ("b", 2), ("c", 1), ("c", 1), ("d", 3)]
 
 
 def test_a_batch_is_merged_once(tables: TablesLocation) -> None:

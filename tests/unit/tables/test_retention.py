@@ -18,6 +18,7 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
+from tests.small_writes import Between
 
 Row = dict[str, Any]
 TODAY = date(2030, 6, 10)
@@ -149,17 +150,15 @@ def _events(tables: TablesLocation) -> list[Row]:
 def test_a_write_in_between_makes_it_begin_anew(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     name, before = "offset_commits", history("offset_commits", 4)
     append(tables, name, before)
-    beaten: list[object] = []
 
-    def beaten_once(table: DeltaTable, *arguments: Any, **how: Any) -> None:
-        if not beaten:
-            beaten.append(DeltaTable(tables.table(name)).optimize.compact())
-            append(tables, name, [history(name, 5)[-1] | {"written_day": TODAY, "record_offset": 1000}])
-        write_deltalake(table, *arguments, **how)
+    def beat() -> None:
+        DeltaTable(tables.table(name)).optimize.compact()
+        append(tables, name, [history(name, 5)[-1] | {"written_day": TODAY, "record_offset": 1000}])
 
-    monkeypatch.setattr(retention, "write_deltalake", beaten_once)
+    between = Between(monkeypatch, tables.table(name), beat)
     thin_history(tables, load_schema(name), HORIZON)
     after = rows(tables, name)
+    assert between.happened
     assert len({place(row) for row in after}) == len(after)
     assert answer(name, after, HORIZON) == answer(name, before, HORIZON)
     assert 1000 in {row["record_offset"] for row in after}

@@ -1,0 +1,90 @@
+"""What a merge changes, found by the driver in whole Arrow columns: which stored rows give way, and what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True)
+class Changes:
+    """``gone`` has the keys (:func:`keys_of`) of the stored rows that give way, ``come`` the rows that are to be there.
+
+    ``doubled``: the offsets partitions of rows whose key is stored more than once.
+    """
+
+    gone: pa.Array
+    come: pa.Table
+    doubled: frozenset[int]
+
+
+def keys_of(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Return the keys of the rows as one text each: no two keys have the same, whatever is in them."""
+    parts: list[Any] = []
+    for name in names:
+        text = rows[name].cast(pa.string())
+        parts += [pc.coalesce(pc.binary_length(text).cast(pa.string()), "null"), pc.coalesce(text, "")]
+    return pc.binary_join_element_wise(*parts, ":").combine_chunks()
+
+
+def find_changes(
+    stored: Iterable[pa.Table], source: pa.Table, is_deleted: pa.Array, key: Sequence[str], *, in_log_order: bool
+) -> Changes:
+    """Compare stored rows, which may have more columns, with the rows of a source, whose keys are unique.
+
+    A stored row is updated where it differs, and goes where the source's ``is_deleted`` says so; ``in_log_order``:
+    not if it is newer. What the source lacks of its columns it keeps. Rows of the source that are not stored come.
+    """
+    keys, times = keys_of(source, key), np.zeros(source.num_rows, np.int64)
+    gone, come = [], []
+    for part in stored:
+        at = pc.index_in(keys_of(part, key), value_set=keys)
+        old, at = part.filter(pc.is_valid(at)), at.drop_null()
+        np.add.at(times, at.to_numpy(), 1)
+        new, deleted = source.take(at), is_deleted.take(at)
+        changed = pc.or_(deleted, _differ(old, new))
+        if in_log_order:
+            changed = pc.and_(changed, _is_newer(new, old))
+        gone.append(keys.take(at.filter(changed)))
+        updated = pc.and_(changed, pc.invert(deleted))
+        come.append(_over(old.filter(updated), new.filter(updated)))
+    come.append(source.filter(pc.and_(pa.array(times == 0), pc.invert(is_deleted))))
+    doubled = source.filter(pa.array(times > 1))
+    partitions = frozenset(doubled["offsets_partition"].to_pylist()) if doubled.num_rows else frozenset[int]()
+    changed_keys = pa.chunked_array(gone, pa.string()).combine_chunks()
+    return Changes(changed_keys, pa.concat_tables(come, promote_options="default"), partitions)
+
+
+def without(rows: pa.Table, keys: pa.Array, key: Sequence[str]) -> pa.Table:
+    """Return the rows whose key is none of ``keys``."""
+    return rows.filter(pc.invert(pc.is_in(keys_of(rows, key), value_set=keys)))
+
+
+def _over(old: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the new rows with the columns that only the old ones have."""
+    for name in old.column_names:
+        if name not in new.column_names:
+            new = new.append_column(old.schema.field(name), old[name])
+    return new
+
+
+def _is_newer(new: pa.Table, old: pa.Table) -> pa.ChunkedArray:
+    same_log = pc.and_(
+        pc.equal(new["log_id"], old["log_id"]), pc.greater_equal(new["record_offset"], old["record_offset"])
+    )
+    return pc.fill_null(pc.or_kleene(pc.greater(new["log_id"], old["log_id"]), same_log), False)
+
+
+def _differ(old: pa.Table, new: pa.Table) -> Any:
+    return reduce(pc.or_, (_differs(old[name], new[name]) for name in new.column_names))
+
+
+def _differs(one: Any, other: Any) -> Any:
+    is_one_null = pc.xor(pc.is_null(one), pc.is_null(other))
+    return pc.or_(is_one_null, pc.fill_null(pc.not_equal(one, other), False))
