@@ -8,6 +8,7 @@ from deltalake.schema import PrimitiveType
 from offsetstream.errors import TablesError
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import ColumnSchema, TableSchema, all_schemas
+from offsetstream.tables.string_views import rewrite_string_views
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
 _DELTA_TYPES = {
@@ -54,8 +55,8 @@ def check_upgradable(table: DeltaTable, schema: TableSchema) -> None:
 def upgrade_tables(tables: TablesLocation) -> list[str]:
     """Bring tables of an older version up to this one's, and return their names; for the holder of the lease only.
 
-    Columns that are new are null in the rows that are there. The version is written after them, so that an upgrade
-    that was interrupted is done again.
+    Columns that are new are null in the rows that are there; files whose text not every reader can filter are written
+    anew. The version is written after all that, so that an upgrade that was interrupted is done again.
     """
     upgraded = []
     for schema in all_schemas().values():
@@ -70,6 +71,8 @@ def upgrade_tables(tables: TablesLocation) -> list[str]:
         for column in schema.columns:  # what a column says may have been made clearer, or stricter
             if existing.get(column.name, {"comment": column.comment}).get("comment") != column.comment:
                 table.alter.set_column_metadata(column.name, {"comment": column.comment})
+        if PROPERTY in dict(properties) and rewrite_string_views(tables.table(schema.name), schema):
+            table.update_incremental()
         table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
         upgraded.append(schema.name)
     return upgraded

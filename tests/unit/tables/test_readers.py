@@ -1,0 +1,73 @@
+"""What the driver writes can be read by every engine with a filter on text, whatever wrote the files before."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.string_views import rewrite_string_views
+from offsetstream.tables.upgrade import upgrade_tables
+from offsetstream.tables.version import PROPERTY
+from tests.delta import append_rows
+from tests.merge_model import in_order
+from tests.readers import require_that_all_read
+from tests.small_writes import WRITES, SmallWrite
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
+def test_every_engine_filters_what_a_write_leaves(tmp_path: Path, write: SmallWrite) -> None:
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster-1", "new")
+    for step in (write.prepare, write.run):
+        step(tables)
+        assert require_that_all_read(tables, write.table)
+    assert not has_string_views(tables.table(write.table))
+
+
+def has_string_views(path: str) -> bool:
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))["path"].to_pylist()
+    types = [field.type for file in files for field in pq.read_schema(f"{path}/{file}")]
+    return pa.string_view() in types or pa.binary_view() in types
+
+
+def test_an_upgrade_writes_files_of_delta_rs_merges_anew(tmp_path: Path) -> None:
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster-1", "new")
+    of_each = {write.table: write for write in WRITES}
+    for name, write in of_each.items():
+        write.prepare(tables)
+        table = DeltaTable(tables.table(name))
+        column = next(column.name for column in load_schema(name).columns if column.type == "INT")
+        table.update({column: f"{column} + 0"})  # as versions before 4 did
+        table.alter.set_table_properties({PROPERTY: "3"}, raise_if_not_exists=False)
+        assert has_string_views(tables.table(name))
+    before = {name: in_order(read_rows(DeltaTable(tables.table(name)))) for name in of_each}
+    assert set(upgrade_tables(tables)) == set(of_each)
+    for name, rows in before.items():
+        assert not has_string_views(tables.table(name))
+        assert in_order(read_rows(DeltaTable(tables.table(name)))) == rows
+        assert require_that_all_read(tables, name) == len(rows)
+    assert upgrade_tables(tables) == []
+
+
+def test_an_upgrade_leaves_days_whose_files_can_be_read(tmp_path: Path) -> None:
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster-1", "new")
+    for day in ("2026-01-01", "2026-01-02"):
+        append_rows(tmp_path, "offset_commits", [{"group_id": "g", "written_day": date.fromisoformat(day)}])
+    table = DeltaTable(tables.table("offset_commits"))
+    table.update({"group_id": "'h'"}, predicate="written_day = DATE '2026-01-02'")
+    first = [file for file in table.file_uris() if "2026-01-01" in file]
+    assert rewrite_string_views(tables.table("offset_commits"), load_schema("offset_commits")) == 1
+    files = DeltaTable(tables.table("offset_commits")).file_uris()
+    assert set(first) < set(files)
+    assert not has_string_views(tables.table("offset_commits"))
