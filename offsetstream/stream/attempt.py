@@ -12,8 +12,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import records_at
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.gaps import Gaps
 from offsetstream.stream.hanging import HangingTransactions
@@ -32,6 +34,7 @@ from offsetstream.stream.start import last_checkpoint, next_checkpoint, partitio
 from offsetstream.stream.topic_book import TopicBook
 from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.stream.upkeep import Upkeep
+from offsetstream.tables.doubled import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.write import TableWriter
 
@@ -105,6 +108,7 @@ class Attempt:
         if self._book.without_history:
             self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
             to_load = sorted({*to_load, *self._book.without_history})
+        to_load = sorted({*to_load, *self._doubled()})
         checkpoint = self._start(to_load, goes_on=goes_on)
         while not self._signals.stop.is_set():
             live = LiveStream(
@@ -126,6 +130,17 @@ class Attempt:
                     self._upkeep.tend(nullcontext(), self._progress)
                 return
             checkpoint = self._load(lost)
+
+    def _doubled(self) -> set[int]:
+        """Return the partitions of which a state table has rows twice; the job's own books were mended when read."""
+        found: set[int] = set()
+        for name in STATE_TABLES:
+            try:
+                require_no_doubled_rows(self._settings.tables, name)
+            except DoubledRowsError as error:
+                self._progress.say(f"{error}: they are loaded anew")
+                found |= error.partitions & set(self._book.partitions)
+        return found
 
     def _batches(self, checkpoint: Checkpoint) -> BatchWriter:
         above = min(self._book.next_offsets.values(), default=0)

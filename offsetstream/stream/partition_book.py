@@ -49,7 +49,7 @@ class PartitionBook:
         self._stable_ends, self._ends = Marks(), Marks()
         self.rows = {number: self._empty(number) for number in partitions}
         self.gone: dict[int, dict[str, Any]] = {}
-        for row in read_rows(DeltaTable(tables.table(TABLE))):
+        for row in sorted(read_rows(DeltaTable(tables.table(TABLE))), key=_how_far):  # of doubled ones the last counts
             number = row["offsets_partition"]
             where = self.rows if number in self.rows else self.gone
             where[number] = self._empty(number) | row
@@ -262,6 +262,10 @@ class PartitionBook:
         known = [row | self.epochs_raised.get(number, {}) for number, row in self.rows.items()]
         overwrite_rows(self._tables, TABLE, [*known, *self.gone.values()], batch)
         self.has_news = False
+
+
+def _how_far(row: Mapping[str, Any]) -> tuple[int, int, int]:
+    return row["log_id"], row["load_id"] or 0, row["next_offset"] or 0
 
 
 def _held_since(row: Mapping[str, Any], seen: PartitionEnds) -> datetime | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from offsetstream.cluster.client import Cluster, TopicSeen
+from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED
@@ -30,9 +31,10 @@ class TopicBook:
 
     def __init__(self, tables: TablesLocation) -> None:
         self._tables = tables
+        found = sorted(read_rows(DeltaTable(tables.table(TABLE))), key=lambda row: row["last_seen_at"])
         self.rows: dict[str, dict[str, Any]] = {
-            row["topic_id"]: row for row in read_rows(DeltaTable(tables.table(TABLE)))
-        }
+            row["topic_id"]: row for row in found
+        }  # of doubled ones the last counts
         self.names = {topic_id: row["topic"] for topic_id, row in self.rows.items()}
         self._written_at = datetime.min.replace(tzinfo=UTC)
 
@@ -77,7 +79,11 @@ class TopicBook:
         named = [row | {"topic": learned[row["topic_id"]], DELETED: False} for row in unnamed]
         rows = [row | {DELETED: True} for row in unnamed] + named  # the name is part of the key
         schema = load_schema(ASSIGNMENTS).arrow.append(pa.field(DELETED, pa.bool_()))
-        merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), outside)
+        try:
+            merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), outside)
+        except DoubledRowsError as error:  # which a load gives their names
+            rows = [row for row in rows if row["offsets_partition"] not in error.partitions]
+            merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), outside)
 
 
 def _new_row(topic: TopicSeen, now: datetime) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from offsetstream.tables.doubled import require_no_doubled_rows
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
 from offsetstream.tables.schema import load_schema
@@ -79,8 +80,9 @@ class TableWriter:
     ) -> None:
         """Merge rows into a state table: insert, update where something differs, delete where ``_deleted``.
 
-        ``in_log_order``: an older record never overwrites a newer one. ``only``: a condition on the target; rows of
-        the table that fulfil it and are not among ``rows`` are deleted too, which makes a load one atomic step.
+        ``in_log_order``: an older record never overwrites a newer one. ``only``: a condition; ``rows`` replace whatever
+        fulfils it, which makes a load one atomic step. Without it, DoubledRowsError is raised for keys that are there
+        twice.
         """
         merge = Merge(load_schema(table), in_log_order=in_log_order, only=only)
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
@@ -90,6 +92,8 @@ class TableWriter:
         if rows_here is not None:
             merge_by_delta_rs(path, rows_here, merge, batch)
             return
+        if only is None:
+            require_no_doubled_rows(self.tables, table)
         with self._sessions.transaction(table, *transaction_of(DeltaTable(path), table, batch)) as session:
             merge_by_spark(session, path, source, merge)
 

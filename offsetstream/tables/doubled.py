@@ -1,0 +1,30 @@
+"""Rows of a state table with the same key: none of our writes makes them, but somebody else's may have."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from offsetstream.errors import DoubledRowsError
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.replace import EVERY_ROW, arrow_schema, stored_rows
+from offsetstream.tables.schema import load_schema
+
+_MEMORY = "256MB"  # beyond that DuckDB writes to disk
+
+
+def require_no_doubled_rows(tables: TablesLocation, name: str) -> None:
+    """Raise DoubledRowsError if keys of the table are there more than once: one pass over its keys."""
+    key, table = load_schema(name).key, DeltaTable(tables.table(name))
+    batches = (batch for part in stored_rows(table, EVERY_ROW, key) for batch in part.to_batches())
+    reader = pa.RecordBatchReader.from_batches(
+        pa.schema([arrow_schema(table).field(column) for column in key]), batches
+    )
+    # By hash, of which ten million keys take some hundred megabytes; two that are alike would cost a needless load.
+    query = f"SELECT offsets_partition, hash({', '.join(key)}) FROM reader GROUP BY ALL HAVING count(*) > 1"  # noqa: S608 - our own names
+    with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
+        connection.register("reader", reader)
+        found = {number for number, _ in connection.execute(query).fetchall()}
+    if found:
+        raise DoubledRowsError(name, found)

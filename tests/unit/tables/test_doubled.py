@@ -1,0 +1,86 @@
+"""Rows that are there twice: they are found, told, and gone after a load; the job's own books mend themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from offsetstream.cluster.client import TopicSeen
+from offsetstream.errors import DoubledRowsError
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.topic_book import TopicBook
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.doubled import require_no_doubled_rows
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from tests.delta import append_rows
+from tests.merge_model import HOSTILE
+
+ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+LOAD = BatchId(1, -1)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def double(tables: TablesLocation, name: str) -> None:
+    path = tables.table(name)
+    write_deltalake(path, DeltaTable(path).to_pyarrow_table(), mode="append")
+
+
+def test_doubled_keys_are_found_by_partition(tables: TablesLocation) -> None:
+    texts = [None, *HOSTILE]
+    place = {"offsets_partition": 0, "group_id": "g"}
+    keys = [place | {"topic_id": first, "topic": second} for first in texts for second in texts]
+    append_rows(Path(tables.root), "member_assignments", keys)
+    require_no_doubled_rows(tables, "member_assignments")
+    again = [keys[0] | {"offsets_partition": partition} for partition in (5, 3, 5, 3, 5, 9)]
+    append_rows(Path(tables.root), "member_assignments", again)
+    with pytest.raises(
+        DoubledRowsError, match=r"member_assignments has rows twice in the offsets partitions 3, 5$"
+    ) as e:
+        require_no_doubled_rows(tables, "member_assignments")
+    assert e.value.partitions == {3, 5}
+
+
+def test_no_rows_are_not_doubled(tables: TablesLocation) -> None:
+    require_no_doubled_rows(tables, "group_cells")
+
+
+def test_a_doubled_book_goes_on_from_the_row_that_is_furthest(tables: TablesLocation) -> None:
+    furthest = [{"offsets_partition": 0, "log_id": 1, "load_id": 1, "next_offset": offset} for offset in (7, 9, 8)]
+    append_rows(Path(tables.root), "offsets_partitions", [*furthest, {**furthest[0], "log_id": 0, "next_offset": 99}])
+    book = PartitionBook(tables, [0, 1])
+    assert book.next_offsets == {0: 9}
+    book.write(LOAD)
+    rows = read_rows(DeltaTable(tables.table("offsets_partitions")))
+    assert sorted((row["offsets_partition"], row["next_offset"]) for row in rows) == [(0, 9), (1, None)]
+
+
+def test_doubled_topics_and_a_doubled_lease_are_single_again(tables: TablesLocation) -> None:
+    Lease.acquire(tables).release()
+    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
+    for name in ("job_lease", "topics"):
+        double(tables, name)
+    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
+    lease = Lease.acquire(tables)
+    double(tables, "job_lease")
+    lease.heartbeat()
+    assert lease.read().owner == lease.owner
+    assert [len(read_rows(DeltaTable(tables.table(name)))) for name in ("job_lease", "topics")] == [1, 1]
+
+
+def test_a_name_is_learned_beside_doubled_assignments(tables: TablesLocation) -> None:
+    rows = [{"offsets_partition": number, "group_id": "g", "topic_id": ID, "topic": ID} for number in (0, 1, 1)]
+    append_rows(Path(tables.root), "member_assignments", rows)
+    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
+    found = read_rows(DeltaTable(tables.table("member_assignments")))
+    assert sorted((row["offsets_partition"], row["topic"]) for row in found) == [(0, "orders"), (1, ID), (1, ID)]
