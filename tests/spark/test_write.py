@@ -20,7 +20,7 @@ from offsetstream.tables.write import StateWrites, TableWriter
 TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
 LOAD = BatchId(2, -1)
-OF_PARTITION_1 = "target.offsets_partition IN (1)"
+OF_PARTITION_1 = "offsets_partition IN (1)"
 
 
 def states(tables: TablesLocation) -> dict[str, str]:
