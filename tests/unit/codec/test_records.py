@@ -123,9 +123,11 @@ def test_tagged_arrays_are_empty_by_default_not_null(payload: bytes, expected: J
     current = b"\0\0" + b"\0\0\0\1" * 2 + b"\0" + b"\2" + bytes(16) + b"\1" + section + b"\1\0"
     (assigned,) = decode_value(8, current)[1]["assignedPartitions"]
     assert assigned == {"topicId": "A" * 22, "partitions": []} | expected
-    streams = b"\0\0" + b"\0\0\0\1" * 2 + b"\1" + b"\2" + b"\2s\1" + section + b"\1" * 5 + b"\0"
-    (active,) = decode_value(22, streams)[1]["activeTasks"]
-    assert active == {"subtopologyId": "s", "partitions": []} | expected
+    tasks = ("activeTasks", "standbyTasks", "warmupTasks")
+    for at, name in enumerate([*tasks, *(f"{each}PendingRevocation" for each in tasks)]):
+        arrays = b"\1" * at + b"\2" + b"\2s\1" + section + b"\1" * (5 - at)
+        streams = b"\0\0" + b"\0\0\0\1" * 2 + b"\1" + arrays + b"\0"
+        assert decode_value(22, streams)[1][name] == [{"subtopologyId": "s", "partitions": []} | expected]
 
 
 def test_tags_of_record_17() -> None:
