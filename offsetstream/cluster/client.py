@@ -86,6 +86,13 @@ class Cluster(Connection):
         partitions = self._topic(topic).partitions
         return {number: found.leader if found.leader >= 0 else None for number, found in partitions.items()}
 
+    def leader_addresses(self, topic: str = OFFSETS_TOPIC) -> dict[int, tuple[str, int] | None]:
+        """Return host and port of the broker that leads each partition of the topic, None where none does."""
+        partitions = self._topic(topic).partitions
+        brokers = self._ask("the brokers", lambda: self._metadata(topic)).brokers
+        addresses = {number: (broker.host, broker.port) for number, broker in brokers.items()}
+        return {number: addresses.get(found.leader) for number, found in partitions.items()}
+
     def _topic(self, topic: str) -> Any:
         found = self._ask(f"the topic {topic}", lambda: self._metadata(topic).topics[topic])
         if found.error is None:

@@ -30,6 +30,11 @@ def may_be_of_transaction(data: bytes, at: int) -> bool:
     return data[at + _MAGIC_AT] == MAGIC and bool(data[at + _ATTRIBUTES_AT] & (_TRANSACTIONAL | _CONTROL))
 
 
+def record_count(data: bytes) -> int:
+    """Return how many records the header says that the batch has."""
+    return int(_HEADER.unpack_from(data)[-1])
+
+
 def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:
     """Read a batch, from its base offset to its end; its checksum is the caller's business. Raises Malformed.
 

@@ -37,16 +37,11 @@ class KafkaSource:
             "assign": json.dumps({OFFSETS_TOPIC: partitions}),
         }
 
-    def _tell_java(self, spark: SparkSession) -> None:
-        system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # it is there while Spark is
-        for name, value in java_system_properties(self.properties).items():
-            system.setProperty(name, system.getProperty(name, value))
-
     def read(self, spark: SparkSession, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         """Return the raw records from ``start`` to ``end`` (exclusive) of each partition, as :data:`RAW_TYPE`."""
         if not start:
             return spark.createDataFrame([], RAW_TYPE)
-        self._tell_java(spark)
+        tell_java(spark, self.properties)
         frame = (
             spark.read.format("kafka")
             .options(**self._options(sorted(start)))
@@ -58,10 +53,17 @@ class KafkaSource:
 
     def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int) -> DataFrame:
         """Return the unbounded raw records from ``start``; a query with a checkpoint goes on where that says."""
-        self._tell_java(spark)
+        tell_java(spark, self.properties)
         reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
         reader = reader.option("maxOffsetsPerTrigger", max_offsets).option("startingOffsets", _offsets(start))
         return _raw(reader.load())
+
+
+def tell_java(spark: SparkSession, properties: Mapping[str, str]) -> None:
+    """Tell Spark's driver what Kafka's clients in it must know besides their properties."""
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # it is there while Spark is
+    for name, value in java_system_properties(properties).items():
+        system.setProperty(name, system.getProperty(name, value))
 
 
 def _offsets(offsets: Mapping[int, int]) -> str:

@@ -1,0 +1,167 @@
+"""Requests that no client makes for us, to single brokers: as bytes, through Kafka's own Java classes for connections.
+
+These log in by every mechanism, with the same properties, as Spark's source does. Requests and answers are in Kafka's
+wire format of fixed versions, which brokers since 2.3 know; the formats are Kafka's (protocol guide, KIP-320, KIP-392).
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster import connection
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.properties import spark_options
+from offsetstream.codec.wire import read_int16
+from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError, first_line
+from offsetstream.stream.source import tell_java
+
+_CLIENT = b"offsetstream"
+_API_VERSIONS = (18, 0)  # key and version
+_POLL_MS, _IDLE_MS = 200, 540_000
+_BUFFERS = (-1, -1)  # of the system's own size
+
+
+class BrokerTooOldError(ClusterError):
+    """The broker does not know the version of a request, which Kafka 2.3 brought."""
+
+
+class Leaders:
+    """The brokers that lead the offsets partitions, each asked over a connection of its own, for as long as needed."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster, properties: Mapping[str, str]) -> None:
+        self._spark = spark
+        self.cluster = cluster
+        self._properties = properties
+
+    def channels(self, partitions: Collection[int]) -> Iterator[tuple[BrokerChannel, list[int]]]:
+        """Give a connection to each broker that leads any of the partitions, with these; it is closed with the step.
+
+        Raises what :class:`Cluster` does; partitions without a leader are left out.
+        """
+        led: dict[tuple[str, int], list[int]] = {}
+        for number, address in self.cluster.leader_addresses().items():
+            if number in partitions and address is not None:
+                led.setdefault(address, []).append(number)
+        tell_java(self._spark, self._properties)
+        for address, numbers in led.items():
+            with broker_channel(self._spark.sparkContext._jvm, address, self._properties) as channel:
+                yield channel, numbers
+
+
+@contextmanager
+def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, str]) -> Iterator[BrokerChannel]:
+    """Connect to a broker by the client properties, and log in; ``jvm`` is one that has Kafka's clients.
+
+    Raises UnreachableError where that takes 30 seconds, UnauthorisedError where the login is refused.
+    """
+    kafka, where = jvm.org.apache.kafka, f"{address[0]}:{address[1]}"
+    settings = jvm.java.util.HashMap()
+    for name, value in {**spark_options(properties), "kafka.bootstrap.servers": where}.items():
+        settings[name.removeprefix("kafka.")] = value
+    clock, log, metrics = kafka.common.utils.Time.SYSTEM, kafka.common.utils.LogContext(), None
+    try:
+        config = kafka.clients.admin.AdminClientConfig(settings)
+        builder = kafka.clients.ClientUtils.createChannelBuilder(config, clock, log)
+        metrics = kafka.common.metrics.Metrics()
+        selector = kafka.common.network.Selector(_IDLE_MS, metrics, clock, _CLIENT.decode(), builder, log)
+    except Py4JJavaError as error:
+        if metrics is not None:
+            metrics.close()
+        raise UnauthorisedError(f"cannot log in at {where}: {first_line(error.java_exception)}") from error
+    channel = BrokerChannel(jvm, selector, where)
+    try:
+        channel.connect(address)
+        yield channel
+    finally:
+        selector.close()  # and what it was made of
+        metrics.close()
+
+
+class BrokerChannel:
+    """A connection to a broker, asked one question after the other."""
+
+    def __init__(self, jvm: Any, selector: Any, where: str) -> None:
+        self._jvm = jvm
+        self._selector = selector
+        self._where = where
+        self._asked = 0
+        self._known: dict[int, tuple[int, int]] | None = None
+
+    def connect(self, address: tuple[str, int]) -> None:
+        """Connect, and log in."""
+        try:
+            self._selector.connect(self._where, self._jvm.java.net.InetSocketAddress(*address), *_BUFFERS)
+        except Py4JJavaError as error:
+            raise self._unreachable(first_line(error.java_exception)) from error
+        deadline = self._deadline()
+        while not self._selector.isChannelReady(self._where):
+            self._poll(deadline)
+
+    def ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        """Send a request, and return the body of the answer.
+
+        Raises BrokerTooOldError, UnreachableError if none comes within 30 seconds.
+        """
+        if self._known is None:
+            self._known = dict(_versions(self._ask(*_API_VERSIONS, b"")))
+        lowest, highest = self._known.get(api_key, (0, -1))
+        if not lowest <= version <= highest:
+            raise BrokerTooOldError(f"{self._where} has no version {version} of the request {api_key}")
+        return self._ask(api_key, version, body)
+
+    def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        self._asked += 1
+        head = struct.pack(">hhih", api_key, version, self._asked, len(_CLIENT)) + _CLIENT
+        network, buffer = self._jvm.org.apache.kafka.common.network, self._jvm.java.nio.ByteBuffer.wrap(head + body)
+        try:
+            self._selector.send(network.NetworkSend(self._where, network.ByteBufferSend.sizePrefixed(buffer)))
+        except Py4JJavaError as error:  # the connection ended meanwhile
+            raise self._unreachable(first_line(error.java_exception)) from error
+        deadline = self._deadline()
+        self._poll(deadline)  # until then the last answer is still there
+        while not (received := self._jvm.java.util.ArrayList(self._selector.completedReceives())):
+            self._poll(deadline)
+        answer: bytes = received[0].payload().array()
+        if int.from_bytes(answer[:4], "big") != self._asked:
+            raise self._unreachable("it answered another question")
+        return answer[4:]
+
+    def _poll(self, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise self._unreachable("no answer in time")
+        try:
+            self._selector.poll(_POLL_MS)
+        except Py4JJavaError as error:
+            raise self._unreachable(first_line(error.java_exception)) from error
+        state = self._selector.disconnected().get(self._where)
+        if state is not None:
+            refusal = state.exception()
+            if refusal is not None:
+                raise UnauthorisedError(f"{self._where} refuses this login: {refusal.getMessage()}")
+            raise self._unreachable("it closed the connection")
+
+    def _deadline(self) -> float:
+        return time.monotonic() + connection.TIMEOUT
+
+    def _unreachable(self, reason: str) -> UnreachableError:
+        return UnreachableError(f"{self._where} does not answer: {reason}")
+
+
+def _versions(answer: bytes) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield what the broker knows: the key of a request, its lowest and its highest version."""
+    error, at = read_int16(answer, 0)
+    if error == 0:
+        for key, lowest, highest in struct.iter_unpack(">hhh", answer[at + 4 :]):
+            yield key, (lowest, highest)
+
+
+def text(value: str) -> bytes:
+    """Return the wire's string."""
+    return struct.pack(">h", len(value)) + value.encode()

@@ -1,0 +1,108 @@
+"""Offsets that compaction took, told from markers and aborted records: asked of a broker, and read in its files."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.codec.log_folders import find_partitions
+from offsetstream.codec.log_segments import read_segments
+from offsetstream.demo.commits import commit_in_transaction
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.artifacts import resolve
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.gateway import java_gateway
+from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.errors import SegmentError, UnreachableError, UsageError
+from offsetstream.stream import raw_log
+from offsetstream.stream.broker_channel import BrokerTooOldError, Leaders, broker_channel
+from offsetstream.stream.raw_log import RawLog
+from tests.kafka.partition_seven import GROUPS, SECONDS, commit, set_topic_config
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """A broker that cleans often, once the topic's segments become shorter."""
+    with EmbeddedKafka(properties={"log.cleaner.backoff.ms": "100"}) as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def log(spark: SparkSession, kafka: EmbeddedKafka) -> RawLog:
+    return RawLog(Leaders(spark, Cluster(kafka.bootstrap_server), {}))
+
+
+def end_of(kafka: EmbeddedKafka) -> int:
+    return Cluster(kafka.bootstrap_server).partition_ends([7])[7].last_stable_offset
+
+
+def offsets_in_files(kafka: EmbeddedKafka) -> set[int]:
+    (folder,) = kafka.folder.rglob("__consumer_offsets-7")
+    (partition,) = find_partitions([folder])
+    found: set[int] = set()
+    for batch in read_segments(partition.segments, lambda _: None):
+        in_batch = range(batch.base_offset, batch.next_offset)
+        found.update(in_batch if batch.is_control else (record.offset for record in batch.records))
+    return found
+
+
+def some_of_everything(kafka: EmbeddedKafka) -> None:
+    places = [TopicPartition("orders", number, 1) for number in range(4)]
+    for abort in (False, True, True):
+        commit_in_transaction(kafka.bootstrap_server, GROUPS[0], places, abort=abort)
+        commit(kafka, 1)
+
+
+def test_markers_and_aborted_records_are_not_lost(log: RawLog, kafka: EmbeddedKafka) -> None:
+    some_of_everything(kafka)
+    end = end_of(kafka)
+    assert end > 3 * (4 + 1)  # records of each transaction, and a marker
+    assert [log.lost_offsets({7: (start, end)}) for start in range(end + 1)] == [{7: 0}] * (end + 1)
+    assert log.lost_offsets({7: (0, end), 8: (0, 0)}) == {7: 0, 8: 0}
+
+
+def test_what_compaction_took_is_lost(log: RawLog, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_topic_config(kafka, segment_ms="100", min_cleanable_dirty_ratio="0.01")
+
+    def is_compacted() -> bool:
+        """Commit until segments are closed and cleaned; the files may change while they are read."""
+        some_of_everything(kafka)
+        end = end_of(kafka)
+        try:
+            present = offsets_in_files(kafka)
+        except (SegmentError, UsageError):
+            return False
+        lost = {start: len(set(range(start, end)) - present) for start in range(0, end, 7)}
+        told = {start: log.lost_offsets({7: (start, end)}).get(7) for start in lost}
+        return lost == told and lost[0] > 0
+
+    deadline = time.monotonic() + SECONDS
+    while not is_compacted():
+        assert time.monotonic() < deadline
+    end = end_of(kafka)
+    assert log.lost_offsets({7: (0, end), 8: (0, 1), 999: (0, 5)}).keys() == {7}
+    monkeypatch.setattr(raw_log, "_FETCH_BYTES", 1)  # one batch at a time
+    assert log.lost_offsets({7: (0, end)})[7] > 0
+    monkeypatch.setattr(raw_log, "MOST_BYTES", 1000)
+    assert log.lost_offsets({7: (0, end)}) == {}
+
+
+NEWER_CLIENTS = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
+
+
+def test_kafka_clients_of_a_newer_spark_have_the_same_classes(kafka: EmbeddedKafka) -> None:
+    host, port = kafka.bootstrap_server.split(":")
+    with java_gateway(resolve(NEWER_CLIENTS)) as java:
+        with broker_channel(java.jvm, (host, int(port)), {}) as channel:
+            assert channel.ask(18, 0, b"")[:2] == bytes(2)
+            with pytest.raises(BrokerTooOldError):
+                channel.ask(18, 99, b"")
+            kafka.stop_broker(1)
+            with pytest.raises(UnreachableError):
+                channel.ask(18, 0, b"")
+        with pytest.raises(UnreachableError), broker_channel(java.jvm, (host, int(port)), {}):
+            pass
