@@ -25,6 +25,7 @@ from offsetstream.stream.load import Loader
 from offsetstream.stream.lost_tables import mend_lost_tables
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.session import keep_few_consumers
@@ -36,6 +37,7 @@ from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.stream.upkeep import Upkeep
 from offsetstream.tables.doubled import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
 
@@ -152,7 +154,7 @@ class Attempt:
     def _start(self, to_load: list[int], *, goes_on: bool) -> Checkpoint:
         root, tables = self._settings.checkpoint, self._settings.tables
         last = last_checkpoint(self._writer.spark, root, self._lease, tables) if goes_on else None
-        if last is None or to_load or self._book.gone:
+        if last is None or to_load or self._book.gone or is_recounted(self._book):
             return self._load(to_load)
         self._progress.say(f"Going on with checkpoint {last.location}")
         self._load_requested(last, [])
@@ -162,10 +164,20 @@ class Attempt:
         """Load the partitions, and begin a new checkpoint behind them."""
         root, tables = self._settings.checkpoint, self._settings.tables
         checkpoint = next_checkpoint(self._writer.spark, root, self._lease, tables)
+        self._place_groups(BatchId(checkpoint.checkpoint_id, -1))
         self._loader.unload_gone(checkpoint.checkpoint_id)
         self._load_requested(checkpoint, partitions)
         self._progress.say(f"Starting checkpoint {checkpoint.location}")
         return checkpoint
+
+    def _place_groups(self, batch: BatchId) -> None:
+        is_to_be_written = is_recounted(self._book)
+        if is_to_be_written:
+            self._progress.say(f"Placing all groups by {len(self._book.rows)} offsets partitions")
+            place_groups(self._settings.tables, len(self._book.rows), batch)
+        note_count(self._book)
+        if is_to_be_written:
+            self._book.write(batch)
 
     def _load_requested(self, checkpoint: Checkpoint, also: list[int]) -> None:
         stopping = self._signals.stop.is_set

@@ -1,0 +1,132 @@
+"""Another number of offsets partitions: every row of the state tables tells anew whether it is in its group's own."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.errors import LeaseError
+from offsetstream.stream import partition_count
+from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.derive import STATE_TABLES
+from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from tests.delta import append_rows
+
+FEW, MORE = 4, 9
+GROUPS = ["", "it's", "é😀", *(f"group-{number}" for number in range(30))]
+LOAD = BatchId(1, -1)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    """Each group in its own partition of few, and left behind in another one; two rows of it in most tables."""
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    for name in STATE_TABLES:
+        rows = []
+        for group in GROUPS:
+            own = partition_for(group, FEW)
+            for place in (own, (own + 1) % FEW):
+                key = {"offsets_partition": place, "group_id": group, "in_coordinator_partition": place == own}
+                rows += [key | {"record_offset": at} for at in (1, 2)]
+        columns = load_schema(name).column_names
+        append_rows(tmp_path, name, [{k: v for k, v in row.items() if k in columns} for row in rows])
+    book = job(location, FEW)
+    book.start_load(dict.fromkeys(range(FEW), 300))
+    for number in range(FEW):
+        book.finish_load(number, 1, 1, 1)
+    note_count(book)
+    book.write(LOAD)
+    return location
+
+
+def job(tables: TablesLocation, partitions: int) -> PartitionBook:
+    """What a job knows that begins with so many partitions."""
+    return PartitionBook(tables, range(partitions))
+
+
+def are_placed(tables: TablesLocation, count: int) -> list[bool]:
+    """Tell for each table whether all of its rows are placed by the count."""
+    return [all(_is_placed(row, count) for row in rows_of(tables, name)) for name in STATE_TABLES]
+
+
+def _is_placed(row: dict[str, object], count: int) -> bool:
+    is_own = partition_for(str(row["group_id"]), count) == row["offsets_partition"]
+    return row["in_coordinator_partition"] is is_own
+
+
+def rows_of(tables: TablesLocation, name: str) -> list[dict[str, object]]:
+    return sorted(read_rows(DeltaTable(tables.table(name))), key=str)
+
+
+def test_all_rows_are_brought_up_to_date_and_back(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_count, "_AT_ONCE", 7)
+    before = {name: rows_of(tables, name) for name in STATE_TABLES}
+    assert all(are_placed(tables, FEW))
+    place_groups(tables, MORE, LOAD)
+    assert all(are_placed(tables, MORE))
+    place_groups(tables, FEW, LOAD)
+    assert {name: rows_of(tables, name) for name in STATE_TABLES} == before
+
+
+def test_what_is_placed_already_is_not_written(tables: TablesLocation) -> None:
+    before = [DeltaTable(tables.table(name)).version() for name in STATE_TABLES]
+    place_groups(tables, FEW, LOAD)
+    assert [DeltaTable(tables.table(name)).version() for name in STATE_TABLES] == before
+
+
+def test_a_change_that_was_interrupted_is_made_again(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell, told = partition_count._tell, list[str]()
+
+    def die_at_the_third(location: TablesLocation, name: str, moved: pa.Table, batch: BatchId) -> None:
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        told.append(name)
+        tell(location, name, moved, batch)
+
+    assert not is_recounted(job(tables, FEW))
+    first = job(tables, MORE)
+    assert is_recounted(first)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(partition_count, "_tell", die_at_the_third)
+        place_groups(tables, MORE, LOAD)
+    assert are_placed(tables, MORE).count(True) == 2
+
+    again = job(tables, MORE)
+    assert is_recounted(again)  # nothing says that it was made
+    place_groups(tables, MORE, LOAD)
+    note_count(again)
+    again.write(LOAD)
+    assert all(are_placed(tables, MORE))
+    assert not is_recounted(job(tables, MORE))
+    assert is_recounted(job(tables, FEW))  # fewer again, as of a topic that was made anew
+
+
+def test_a_job_that_was_taken_over_places_nothing(tables: TablesLocation) -> None:
+    Checkpoint(spark=None, root="unused", checkpoint_id=2).shut_out_older(tables)  # type: ignore[arg-type]  # needs no Spark
+    with pytest.raises(LeaseError):
+        place_groups(tables, MORE, LOAD)
+    assert all(are_placed(tables, FEW))
+
+
+def test_tables_of_an_older_version_are_placed_anew(tables: TablesLocation) -> None:
+    """Their job did not note by how many partitions it placed groups, and missed changes."""
+    book = job(tables, FEW)
+    for row in book.rows.values():
+        row["partition_count"] = None
+    book.write(LOAD)
+    assert is_recounted(job(tables, FEW))
+
+
+def test_nothing_is_recounted_before_the_first_load(tmp_path: Path) -> None:
+    location = TablesLocation.parse(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    assert not is_recounted(job(location, FEW))
