@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.output import require_stdout, tell
+from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import OffsetstreamError, first_line
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
@@ -134,3 +135,4 @@ Exit codes: 0 yes, 1 difference, not found or failed, 2 wrong usage, 3 the clust
 )
 def main() -> None:
     """Kafka's consumer-group state, replayed from __consumer_offsets into Delta tables."""
+    start_java_in_utf8()

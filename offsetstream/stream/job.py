@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
 from offsetstream.cluster.rights import TOPIC_NAMES
+from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.stream.attempt import Attempt
 from offsetstream.stream.failures import explain_lost_java
@@ -86,6 +87,8 @@ class Job:
             if upgraded := upgrade_tables(self._settings.tables):
                 self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
             with explain_lost_java(), self._session() as spark:
+                folders = (self._settings.tables.root, self._settings.checkpoint)
+                require_java_in_utf8(spark.sparkContext._jvm, folders)
                 self._work(spark, lease, partitions, coordinator)
 
     def _work(self, spark: SparkSession, lease: Lease, partitions: list[int], coordinator: str) -> None:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
+from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import note_history_kept_from
@@ -171,5 +172,7 @@ class Maintenance:
 
     @again_on_conflict
     def _compact_crowd(self, schema: TableSchema, crowd: Crowd, stack: ExitStack) -> None:
-        self._spark = self._spark or alike(stack.enter_context(self._start()))
+        if self._spark is None:
+            self._spark = alike(stack.enter_context(self._start()))
+            require_java_in_utf8(self._spark.sparkContext._jvm, [self._tables.root])
         compact(self._spark, self._tables.table(schema.name), crowd)

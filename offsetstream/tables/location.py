@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from offsetstream.errors import UsageError
 
+_LOCAL = "file://"
+# delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
+_NOT_FOR_DELTA_RS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # as of dbfs:/kafka, which delta-rs does not reach
 
 
@@ -28,13 +32,17 @@ class TablesLocation:
 
     @classmethod
     def parse(cls, text: str) -> TablesLocation:
-        """Return the location that a user named: a URI as it is, a local path made absolute.
+        """Return the location that a user named: a URI as it is, a local path made absolute, of ``file://`` too.
 
-        UsageError for a name that is not UTF-8, which neither Delta nor Spark takes.
+        A local path is all that Spark, Hadoop and delta-rs understand alike: a URI's escapes, as ``%20``, they do not.
+        UsageError for a name that is not UTF-8, which neither Delta nor Spark takes, and for one that delta-rs takes
+        for another one.
         """
         if not is_utf8(text):
             raise UsageError(f"the name of the folder {text} is not UTF-8: name another one")
-        if "://" in text:
+        if text.startswith(f"{_LOCAL}/"):
+            text = unquote(text.removeprefix(_LOCAL))
+        elif "://" in text:
             return cls(text.rstrip("/"))
         if _SCHEME.match(text):
             raise UsageError(
@@ -42,9 +50,15 @@ class TablesLocation:
                 "where the store is mounted, such as /dbfs/kafka or /Volumes/..."
             )
         try:
-            return cls(str(Path(text).expanduser().absolute()))
+            root = str(Path(text).expanduser().absolute())
         except RuntimeError as error:  # of a user's home that there is not
             raise UsageError(f"{text} names no folder: {error}") from error
+        if unfit := _NOT_FOR_DELTA_RS.search(root):
+            raise UsageError(
+                f"{root} has {unfit.group()!r} in its name, with which Delta cannot find the folder again: name "
+                "another one"
+            )
+        return cls(root)
 
     def table(self, name: str) -> str:
         """Return the path or URI of the table ``name``."""

@@ -1,9 +1,23 @@
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from offsetstream.errors import UsageError
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.files import FileWriter, append_files
+from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.upkeep import lost_files, stored
+from tests.delta import append_rows
+
+SIGNATURE = {"checkpoint_id", "batch_id", "written_day"}
 
 
 def test_a_local_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,11 +31,62 @@ def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert TablesLocation.parse("~/tables").root == str(tmp_path / "tables")
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/tables", "abfss://c@account/tables", "file:///data/tables"])
+@pytest.mark.parametrize("uri", ["s3://bucket/tables", "abfss://c@account/tables", "s3://bucket/a%20[b]"])
 def test_a_uri_stays_as_it_is(uri: str) -> None:
     assert TablesLocation.parse(uri).root == uri
     assert TablesLocation.parse(uri + "/").root == uri
     assert TablesLocation.parse(uri).table("groups") == f"{uri}/groups"
+
+
+def test_a_uri_of_a_local_folder_is_its_path() -> None:
+    assert TablesLocation.parse("file:///data/a%20gr%C3%B6%C3%9Fe/").root == "/data/a größe"
+
+
+NAMES = [
+    "größe",
+    "a b",
+    " ",
+    "50%",
+    "%2",
+    "%zz",
+    "#1",
+    "+x",
+    "*",
+    "?",
+    "a?b=c&d",
+    "{a,b}",
+    "a:b",
+    "~",
+    "'q\"",
+    "日本 😀",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
+    """As far as it is read and written by delta-rs and Arrow."""
+    tables = TablesLocation.parse(str(tmp_path / name))
+    create_tables(tables, "cluster-1", "new")
+    lease = Lease.acquire(tables)
+    lease.heartbeat()
+    append_rows(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": name}])
+    assert list(Lookup(tables).rows("groups", ["group_id"])) == [{"group_id": name}]
+    table = DeltaTable(tables.table("groups"))
+    assert (lost_files(table), stored(table).files) == ([], 1)
+    writer = FileWriter(tables, "offset_commits", BatchId(1, 0), datetime.now(UTC).date())
+    columns = [column for column in load_schema("offset_commits").arrow if column.name not in SIGNATURE]
+    writer.write(pa.Table.from_pylist([{"offsets_partition": 1, "record_offset": 5}], pa.schema(columns)))
+    new = writer.close()
+    assert new is not None
+    append_files(tables, "offset_commits", [new], BatchId(1, 0))
+    assert [row["record_offset"] for row in read_rows(DeltaTable(tables.table("offset_commits")))] == [5]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["%20", "a%C3%9F", "[a]", "a\\b", "a^b", "a|b", "a\nb", "a\x7fb"])
+def test_a_folder_that_delta_does_not_find_again_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="with which Delta cannot find the folder again: name another one"):
+        TablesLocation.parse(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["dbfs:/mnt/lake", "file:/data/tables", "s3a:/lake"])
