@@ -86,7 +86,7 @@ def _append(number: int) -> Write:
 def _append_old(tables: TablesLocation) -> None:
     for number in range(2):
         rows = _rows("offset_commits", [_commit(number, OLD_DAY)])
-        replace.add_rows(DeltaTable(tables.table("offset_commits")), rows)
+        replace.add_rows(DeltaTable(tables.table("offset_commits")), [rows])
 
 
 def _append_file(tables: TablesLocation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import warnings
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from offsetstream.errors import (
     EnvironmentNotReadyError,
     OffsetstreamError,
     SparkEndedError,
+    TablesError,
     UnauthorisedError,
     UnreachableError,
     UnreadableRecordError,
@@ -35,6 +37,7 @@ _MORE_ROOM = (
     "room and start the job again"
 )
 _SHORT = {"java.lang.OutOfMemoryError": _MORE_MEMORY, "No space left on device": _MORE_ROOM}
+_VIOLATED = re.compile(r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint (.+?) violated by row")
 _NO_TIME = "java.lang.ArithmeticException: long overflow"  # of milliseconds that are to become microseconds
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
 _REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
@@ -55,6 +58,11 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         for name, need in _SHORT.items():
             if name in text:
                 raise EnvironmentNotReadyError(need) from error
+        if violated := _VIOLATED.search(text):
+            raise TablesError(
+                f"rows of the job violate the CHECK constraint {violated[1]}: drop it by ALTER TABLE … DROP CONSTRAINT "
+                f"{violated[1].split()[0]} in Spark SQL"
+            ) from error
         if _NO_TIME in text:
             raise _unreadable(cluster) from error
         for name, right in _RIGHTS.items():

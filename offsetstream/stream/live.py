@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import PartitionEnds
-from offsetstream.errors import DoubledRowsError, UnreachableError
+from offsetstream.errors import DoubledRowsError, TablesError, UnreachableError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.load import Loader
 from offsetstream.stream.observer import Observer
@@ -72,7 +72,7 @@ class LiveStream:
         self._settings = settings
         self._log_ids = dict(book.log_ids)
         self._late: list[int] = []  # those for which a batch was refused
-        self._doubled: DoubledRowsError | None = None  # what a batch met
+        self._failure: TablesError | None = None  # what a batch met in the tables
         self._in_batch = threading.Lock()
         self._ending = threading.Event()
 
@@ -91,16 +91,15 @@ class LiveStream:
         if error is not None and not self._signals.stop.is_set():
             lost = self._lost(self._observer.look() or {})
             if not lost:
-                raise error
+                raise self._failure or error
         self._say_why(lost)
         return lost
 
     def _say_why(self, lost: list[int]) -> None:
-        doubled = self._doubled.partitions if self._doubled else frozenset[int]()
         late = len(set(lost) & set(self._late))
         if lost and self._doubled:
-            self._progress.say(f"{self._doubled}: they are loaded anew")
-        if others := len(set(lost) - {*self._late, *doubled}):
+            self._progress.say(f"{self._failure}: they are loaded anew")
+        if others := len(set(lost) - {*self._late, *self._doubled}):
             self._progress.say(f"The log of {others} offsets partitions lost records that were not read, or is new")
         if late:
             self._progress.say(
@@ -130,8 +129,8 @@ class LiveStream:
         try:
             self._stop_if_ending()
             report = self._batches.apply(raw, batch_id, self._look_before_writing)
-        except DoubledRowsError as error:
-            self._doubled = error
+        except TablesError as error:
+            self._failure = error
             raise
         finally:
             self._in_batch.release()
@@ -220,9 +219,13 @@ class LiveStream:
             for number in self._book.partitions
             if rows[number]["log_id"] != self._log_ids[number]
             or number in self._late
-            or (self._doubled is not None and number in self._doubled.partitions)
+            or number in self._doubled
             or (number in ends and has_lost_records(rows[number], ends[number]))
         ]
+
+    @property
+    def _doubled(self) -> frozenset[int]:
+        return self._failure.partitions if isinstance(self._failure, DoubledRowsError) else frozenset()
 
     @property
     def _outside(self) -> BatchId:

@@ -35,7 +35,7 @@ def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchI
     if not rows.num_rows or is_done(table, name, batch):
         return
     signed = with_constants(rows, batch.signature(datetime.now(UTC).date()))
-    add_rows(table, conform(signed, load_schema(name)), transaction(table, name, batch))
+    add_rows(table, [conform(signed, load_schema(name))], transaction(table, name, batch))
 
 
 def merge_rows(

@@ -6,6 +6,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from offsetstream.errors import TablesError, first_line
+from offsetstream.tables.features import refuse_features
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.upgrade import check_upgradable, field_of
@@ -66,6 +67,7 @@ def _create(tables: TablesLocation, schema: TableSchema, properties: dict[str, s
 def _check(table: DeltaTable, schema: TableSchema, cluster_id: str) -> None:
     _check_cluster(table, cluster_id)
     check_upgradable(table, schema)
+    refuse_features(table)
 
 
 def _check_cluster(table: DeltaTable, cluster_id: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -25,7 +26,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import conform, with_constants
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.features import constraints
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.replace import add_rows
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small import is_done, transaction
 from offsetstream.tables.transaction import BatchId
@@ -100,6 +103,9 @@ def append_files(tables: TablesLocation, name: str, files: Sequence[NewFile], ba
     ]
     if actions and not is_done(table, name, batch):
         _require(tables.table(name), files)
+        if constraints(table):  # which nobody has asked of the files
+            add_rows(table, _rows_of(tables.table(name), files), transaction(table, name, batch))
+            return
         table.create_write_transaction(
             actions,
             "append",
@@ -107,6 +113,16 @@ def append_files(tables: TablesLocation, name: str, files: Sequence[NewFile], ba
             partition_by=[HISTORY_DAY],
             commit_properties=transaction(table, name, batch),
         )
+
+
+def _rows_of(table: str, files: Sequence[NewFile]) -> Iterator[pa.Table]:
+    store = file_system(table)
+    with ThreadPoolExecutor(1) as reader:  # a write that takes the rows cannot read from its own threads
+        for new in files:
+            file = reader.submit(lambda path: pq.ParquetFile(store.open_input_file(path)), new.path).result()
+            day = {HISTORY_DAY: date.fromisoformat(new.day)}
+            for part in range(file.num_row_groups):
+                yield with_constants(reader.submit(file.read_row_group, part).result(), day)
 
 
 def _require(table: str, files: Sequence[NewFile]) -> None:

@@ -203,7 +203,7 @@ def _insert_row(table: DeltaTable) -> None:
     # Appends never conflict, the transaction makes them: a second row would be a second lease.
     once = CommitProperties(app_transactions=[Transaction(TABLE, 1)])
     try:
-        add_rows(table, row, once)
+        add_rows(table, [row], once)
     except CommitFailedError as error:
         raise LeaseError(_JUST_TAKEN) from error
 

@@ -106,7 +106,7 @@ def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
     if not len(changes.gone):
-        add_rows(table, changes.come, commit)
+        add_rows(table, [changes.come], commit)
         return
     stored = stored_rows(table, of_these)
     kept = (without(part, changes.gone, key) for part in stored)

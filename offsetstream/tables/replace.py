@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import DeltaError
 
+from offsetstream.tables.features import explained
 from offsetstream.tables.matching import keys_of
 
 EVERY_ROW = "true"
@@ -48,18 +50,24 @@ def replace_rows(
 
     Raises CommitFailedError if somebody else wrote since ``table`` was opened.
     """
-    write_deltalake(table, _reader(table, rows), mode="overwrite", predicate=where, commit_properties=commit)
+    _write(table, rows, mode="overwrite", predicate=where, commit_properties=commit)
 
 
-def add_rows(table: DeltaTable, rows: pa.Table, commit: CommitProperties | None = None) -> None:
+def add_rows(table: DeltaTable, rows: Iterable[pa.Table], commit: CommitProperties | None = None) -> None:
     """Append rows; a column that they lack is null."""
-    write_deltalake(table, _reader(table, [rows]), mode="append", commit_properties=commit)
+    _write(table, rows, mode="append", commit_properties=commit)
 
 
-def _reader(table: DeltaTable, rows: Iterable[pa.Table]) -> pa.RecordBatchReader:
+def _write(table: DeltaTable, rows: Iterable[pa.Table], **how: Any) -> None:
+    """Write the rows; TablesError where they violate a user's CHECK, or a feature was switched on."""
     schema = arrow_schema(table)
     batches = (batch for part in rows for batch in completed(part, schema).to_batches())
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    try:
+        write_deltalake(table, pa.RecordBatchReader.from_batches(schema, batches), **how)
+    except DeltaError as error:
+        if (explanation := explained(error, table)) is None:
+            raise
+        raise explanation from error
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -98,7 +98,7 @@ def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: B
     new = _arrow(name, [{**row, **signature} for row in rows])
     for stored in stored_rows(table, EVERY_ROW, key):
         new = without(new, keys_of(stored, key), key)
-    add_rows(table, new, transaction(table, name, batch))
+    add_rows(table, [new], transaction(table, name, batch))
 
 
 def _arrow(name: str, rows: Iterable[Row]) -> pa.Table:

@@ -1,0 +1,87 @@
+"""What users and platforms switch on in our tables: what is written along with, and what is refused, with the way back.
+
+A user's columns, comments and CHECK constraints that our rows fulfil are kept, and so are the change data feed and v2
+checkpoints. What is refused delta-rs cannot write (tried, 1.6), or our own files cannot have.
+"""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from offsetstream.errors import TablesError
+
+_WRITTEN = {
+    "appendOnly",
+    "invariants",
+    "checkConstraints",
+    "changeDataFeed",
+    "generatedColumns",
+    "timestampNtz",
+    "v2Checkpoint",
+    # In the protocol alone these change nothing; the properties below switch them on.
+    "columnMapping",
+    "deletionVectors",
+}
+_CONSTRAINT = "delta.constraints."
+# Property, the value with which we can write, and what is to be done beside setting it.
+_SWITCHES = (
+    ("delta.enableDeletionVectors", "false", "REORG TABLE {table} APPLY (PURGE)"),
+    ("delta.columnMapping.mode", "none", ""),
+    ("delta.appendOnly", "false", ""),
+    ("delta.enableRowTracking", "false", ""),
+    ("delta.enableInCommitTimestamps", "false", ""),
+    ("delta.enableTypeWidening", "false", ""),
+)
+# Features that are there for the sake of another go after it.
+_LAST = ("domainMetadata",)
+
+
+def refuse_features(table: DeltaTable) -> None:
+    """Raise TablesError if the table has a Delta feature that the job cannot write, with the SQL that undoes it."""
+    configuration, name = table.metadata().configuration, _sql_name(table)
+    commands, what = [], []
+    for switch, off, beside in _SWITCHES:
+        if configuration.get(switch, off).lower() != off:
+            what.append(f"{switch}={configuration[switch]}")
+            commands.append(f"ALTER TABLE {name} SET TBLPROPERTIES ('{switch}' = '{off}')")
+            commands += [beside.format(table=name)] if beside else []
+    protocol = table.protocol()
+    features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _WRITTEN
+    if "clustering" in features:
+        commands.append(f"ALTER TABLE {name} CLUSTER BY NONE")
+    for feature in sorted(features, key=lambda feature: (feature in _LAST, feature)):
+        what.append(feature)
+        commands.append(f"ALTER TABLE {name} DROP FEATURE {feature}")
+    if what:
+        raise TablesError(
+            f"the table {table.table_uri} has Delta features that the job cannot write ({', '.join(what)}): "
+            f"undo them in Spark SQL by {'; '.join(commands)}"
+        )
+
+
+def constraints(table: DeltaTable) -> dict[str, str]:
+    """Return the table's CHECK constraints, none of which is ours, by name."""
+    found = table.metadata().configuration.items()
+    return {key.removeprefix(_CONSTRAINT): check for key, check in found if key.startswith(_CONSTRAINT)}
+
+
+def explained(error: DeltaError, table: DeltaTable) -> TablesError | None:
+    """Return what an error of a write means for whoever has changed the table; None if it is another one's."""
+    if "failed validation check" in str(error) and (checks := constraints(table)):
+        named = ", ".join(f"{name} ({check})" for name, check in checks.items())
+        drop = "; ".join(f"ALTER TABLE {_sql_name(table)} DROP CONSTRAINT {name}" for name in checks)
+        return TablesError(
+            f"rows of the job violate a CHECK constraint of the table {table.table_uri}, of which there are {named}: "
+            f"drop it in Spark SQL by {drop}"
+        )
+    if "Unsupported table features required" in str(error):
+        try:
+            refuse_features(DeltaTable(table.table_uri))
+        except TablesError as refused:
+            return refused
+    return None
+
+
+def _sql_name(table: DeltaTable) -> str:
+    return f"delta.`{table.table_uri}`"
