@@ -64,7 +64,7 @@ class Groups:
         """Yield group records number ``first`` and on: after a rebalance, each with members that have partitions."""
         for number in range(first, first + count):
             group = self.group(number % self.count)
-            yield partition_for(group, OFFSETS_PARTITIONS), *_group_record(group, generation=number)
+            yield partition_for(group, OFFSETS_PARTITIONS), *group_record(group, generation=number)
 
     def log(self, commits: int, first: int = 0) -> Records:
         """Yield commits number ``first`` and on in turn, and one group record for each 3,000 of them."""
@@ -128,18 +128,24 @@ def _value(number: int, time_ms: int) -> bytes:
     return struct.pack(">hqiBqB", 4, number, 7, 1, time_ms + number, 0)  # no metadata, no tags
 
 
-def _group_record(group_id: str, generation: int) -> tuple[bytes, bytes]:
-    members = [_member(f"consumer-{number}-of-{group_id}", number, generation) for number in range(_MEMBERS)]
-    data = {"protocolType": "consumer", "generation": generation, "protocol": "range", "leader": members[0]["memberId"]}
-    state = {"currentStateTimestamp": int(time.time() * 1000), "members": members}
+def group_record(group_id: str, generation: int, members: int = _MEMBERS) -> tuple[bytes, bytes]:
+    """Return key and value of a classic group after a rebalance; members share a hundred partitions, or ten each."""
+    of_group = [_member(f"consumer-{number}-of-{group_id}", number, generation, members) for number in range(members)]
+    data = {
+        "protocolType": "consumer",
+        "generation": generation,
+        "protocol": "range",
+        "leader": of_group[0]["memberId"],
+    }
+    state = {"currentStateTimestamp": int(time.time() * 1000), "members": of_group}
     key, value = encode_record({"type": 2, "data": {"group": group_id}}, {"version": 3, "data": data | state})
     if key is None or value is None:
         raise ValueError("a group record has a key and a value")
     return key, value
 
 
-def _member(member_id: str, number: int, generation: int) -> dict[str, object]:
-    share = range((number + generation) % _MEMBERS, _PARTITIONS_PER_GROUP, _MEMBERS)
+def _member(member_id: str, number: int, generation: int, members: int) -> dict[str, object]:
+    share = range((number + generation) % members, max(_PARTITIONS_PER_GROUP, 10 * members), members)
     subscription = {"topics": [CLIENT_TOPIC], "userData": None}
     assignment = {"assignedPartitions": [{"topic": CLIENT_TOPIC, "partitions": list(share)}], "userData": None}
     return {

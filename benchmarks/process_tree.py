@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,15 @@ _SIZES = ("VmSize", "VmRSS")
 
 
 class PeakMemory:
-    """Looks at a process tree several times a second; pages that processes share are counted in each of them."""
+    """Looks at a process tree several times a second; pages that processes share are counted in each of them.
+
+    ``peak_bytes`` is the most of all together; ``peaks`` of the process itself (``driver``), of the JVMs below it
+    (``java``) and of all others (``workers``), each at its own time.
+    """
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
+        self.peaks = {"driver": 0, "java": 0, "workers": 0}
         self._pid = pid
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -32,14 +38,26 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._ended.wait(_EVERY_SECONDS):
-            self.peak_bytes = max(self.peak_bytes, _tree_bytes(self._pid))
+            now = Counter[str]()
+            for pid, resident in _tree(self._pid):
+                now["driver" if pid == self._pid else _kind(pid)] += resident
+            self.peak_bytes = max(self.peak_bytes, now.total())
+            self.peaks = {kind: max(peak, now[kind]) for kind, peak in self.peaks.items()}
 
 
-def _tree_bytes(pid: int, size_of_parent: int = 0) -> int:
-    """Add up a tree; a child of its parent's size has no memory of its own yet: it is between fork and exec."""
+def _tree(pid: int, size_of_parent: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield each process and its bytes; a child of its parent's size has none of its own: it is yet to exec."""
     size, resident = _memory(pid)
-    own = 0 if abs(size - size_of_parent) < _ALIKE * size else resident  # the parent may grow between two looks
-    return own + sum(_tree_bytes(child, size) for child in _children(pid))
+    yield pid, 0 if abs(size - size_of_parent) < _ALIKE * size else resident  # the parent may grow between two looks
+    for child in _children(pid):
+        yield from _tree(child, size)
+
+
+def _kind(pid: int) -> str:
+    try:
+        return "java" if (_PROC / str(pid) / "comm").read_text().strip() == "java" else "workers"
+    except OSError:
+        return "workers"
 
 
 def _children(pid: int) -> Iterator[int]:

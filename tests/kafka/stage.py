@@ -25,7 +25,7 @@ from tests.kafka.cast import (
     Cast,
 )
 from tests.kafka.java_admin import JavaAdmin
-from tests.kafka.java_clients import JavaClients, Member
+from tests.kafka.java_clients import SESSION_MS, JavaClients, Member
 
 _SETTLE_SECONDS = 120.0
 _TIMEOUT = 30.0
@@ -90,7 +90,9 @@ class Stage:
         counting, copying = self._clients.counting_topology, self._clients.copying_topology
         topology = counting("inventory") if application.counts else copying("inventory", "ledger-entries")
         group_id, protocol = application.group_id, application.group_type.lower()
-        return self._clients.streams(group_id, topology, client_id=f"{group_id}-{number}", group_protocol=protocol)
+        session = {"session_timeout_ms": SESSION_MS} if protocol == "classic" else {}  # else it is the broker's
+        properties = {"client_id": f"{group_id}-{number}", "group_protocol": protocol, **session}
+        return self._clients.streams(group_id, topology, **properties)
 
     def _leave(self) -> None:
         for group_id in (*EMPTIED, *DELETED):

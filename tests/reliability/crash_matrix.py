@@ -118,7 +118,7 @@ class CrashMatrix:
         """
         SCENARIOS[name](self)
         shutil.copytree(self.folder, self._before)
-        with FileWatch(self.folder) as watch, _listing(watch) as files:
+        with FileWatch(self.folder) as watch, listing(watch) as files:
             self.job.runner.run_once()
         yield Step(self, name, len(files), self.history())
         shutil.rmtree(self._before)
@@ -131,7 +131,7 @@ class CrashMatrix:
     def kill(self, scenario: str, at: int) -> Kill:
         """Start a job on the tables as they are, and kill it at its n-th file."""
         with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once") as job:
-            last = _act(watch, job, lambda number, _path: number == at, job.kill)
+            last = act_at(watch, job, lambda number, _path: number == at, job.kill)
             late = sum(1 for _ in watch.made(_END_SECONDS))
             if last is None:
                 assert job.ended() == 0, job.said()
@@ -145,7 +145,7 @@ class CrashMatrix:
         """A job that has stood still since it made its first file of rows in a table."""
         rows = self.job.runner.tables.table(table)
         with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once") as job:
-            found = _act(
+            found = act_at(
                 watch,
                 job,
                 lambda _number, path: ".parquet" in path.name and path.is_relative_to(rows),
@@ -192,7 +192,7 @@ SCENARIOS: dict[str, Callable[[CrashMatrix], None]] = {
 
 
 @contextmanager
-def _listing(watch: FileWatch) -> Iterator[list[Path]]:
+def listing(watch: FileWatch) -> Iterator[list[Path]]:
     """Gather what is made while the context lasts; it must be read at once, for the sake of new folders."""
     found, ended = list[Path](), threading.Event()
 
@@ -210,7 +210,7 @@ def _listing(watch: FileWatch) -> Iterator[list[Path]]:
         thread.join()
 
 
-def _act(
+def act_at(
     watch: FileWatch, job: JobProcess, is_it: Callable[[int, Path], bool], action: Callable[[], None]
 ) -> Path | None:
     """Act as soon as the job has made a file that is it, by its number and path; returns the file."""

@@ -66,7 +66,7 @@ def all_groups(kafka: EmbeddedKafka) -> Iterator[AllGroups]:
         stage = Stage(kafka.bootstrap_server, clients, group_types(kafka.version))
         stage.play()
         stage.deleted |= demo.deleted
-        _await_quiet(kafka.folder)
+        await_quiet(kafka.folder)
         _stop_cleaning(kafka.bootstrap_server)
         yield AllGroups(kafka, stage, stack)
 
@@ -87,7 +87,7 @@ def broker_properties(version: str) -> dict[str, str]:
     return {**_PROPERTIES, **(_STREAMS_GROUPS_OF_4_1 if parse_release(version) == (4, 1) else {})}
 
 
-def _await_quiet(folder: Path) -> None:
+def await_quiet(folder: Path) -> None:
     """Wait until the broker has neither appended to the offsets topic nor cleaned it for a while."""
     seen: dict[Path, int] = {}
     since = monotonic()
