@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import find_changes, without
-from offsetstream.tables.replace import add_rows, replace_rows, stored_rows, with_users_columns
+from offsetstream.tables.replace import add_rows, held_if_small, replace_rows, with_users_columns
 from offsetstream.tables.schema import TableSchema
 from offsetstream.tables.small import is_done, transaction
 from offsetstream.tables.transaction import BatchId
@@ -101,15 +101,15 @@ def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId)
         replace_rows(table, merge.only, [rows], commit)
         return
     of_these = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
-    stored = stored_rows(table, of_these)
-    changes = find_changes(stored, rows, is_deleted, key, in_log_order=merge.in_log_order)
+    stored = held_if_small(table, of_these)
+    changes = find_changes(stored(), rows, is_deleted, key, in_log_order=merge.in_log_order)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
     if not len(changes.gone):
         add_rows(table, [changes.come], commit)
         return
-    stored = stored_rows(table, of_these)
-    kept = (without(part, changes.gone, key) for part in stored)
+    again = stored()
+    kept = (without(part, changes.gone, key) for part in again)
     replace_rows(table, of_these, chain(kept, [changes.come]), commit)
 
 

@@ -8,7 +8,7 @@ in the files' Arrow schema, which a pyarrow dataset cannot filter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from offsetstream.tables.features import explained
 from offsetstream.tables.matching import keys_of
 
 EVERY_ROW = "true"
+_SMALL_BYTES = 8 << 20  # of files, which are some times smaller than their rows
 
 
 def arrow_schema(table: DeltaTable) -> pa.Schema:
@@ -41,6 +42,15 @@ def stored_rows(table: DeltaTable, where: str, columns: Iterable[str] = ()) -> I
     found = pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(query))
     wanted = pa.schema([schema.field(name) for name in chosen])
     return (pa.Table.from_batches([batch]).cast(wanted) for batch in found)
+
+
+def held_if_small(table: DeltaTable, where: str) -> Callable[[], Iterable[pa.Table]]:
+    """Return what gives these rows as often as it is called: of a small table out of memory, else read again."""
+    if sum(pa.table(table.get_add_actions())["size_bytes"].to_pylist()) > _SMALL_BYTES:
+        return lambda: stored_rows(table, where)
+    parts = list(stored_rows(table, where))
+    whole = [pa.concat_tables(parts)] if parts else parts
+    return lambda: whole
 
 
 def replace_rows(
