@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.log_records import records_at
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.batch import BatchWriter
+from offsetstream.stream.broker_channel import Leaders
 from offsetstream.stream.checkpoint import Checkpoint
 from offsetstream.stream.derive import STATE_TABLES
+from offsetstream.stream.epoch_ends import EpochEnds
 from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.gaps import Gaps
 from offsetstream.stream.hanging import HangingTransactions
@@ -27,6 +27,7 @@ from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
 from offsetstream.stream.progress import Progress
+from offsetstream.stream.raw_log import RawLog
 from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.session import keep_few_consumers
 from offsetstream.stream.settings import JobSettings
@@ -69,9 +70,9 @@ class Attempt:
         if lost_tables := mend_lost_tables(self._book, settings.tables):
             progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
         self._source = KafkaSource(settings.bootstrap_server, settings.properties)
-        read = partial(records_at, settings.bootstrap_server, settings.properties)
-        known_id = self._topics.id_of(OFFSETS_TOPIC)
-        self._rewritten = RewrittenLogs(settings.tables, self._book, known_id, cluster.topic_id, read)
+        leaders = Leaders(spark, cluster, settings.properties)
+        known_id, ends = self._topics.id_of(OFFSETS_TOPIC), EpochEnds(leaders).of
+        self._rewritten = RewrittenLogs(self._book, known_id, cluster.topic_id, ends)
         self._loader = Loader(
             self._writer,
             self._source,
@@ -83,7 +84,7 @@ class Attempt:
             coordinator,
             keeps_history=settings.keeps_history,
         )
-        self._gaps = Gaps(self._book, self._topic_settings, lambda _: {})
+        self._gaps = Gaps(self._book, self._topic_settings, RawLog(leaders).lost_offsets)
         self._upkeep = Upkeep(self._writer)
         hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
         self._observer = Observer(

@@ -100,9 +100,10 @@ class BrokerChannel:
             self._selector.connect(self._where, self._jvm.java.net.InetSocketAddress(*address), *_BUFFERS)
         except Py4JJavaError as error:
             raise self._unreachable(first_line(error.java_exception)) from error
-        deadline = self._deadline()
-        while not self._selector.isChannelReady(self._where):
+        deadline, is_connected = self._deadline(), False
+        while not (is_connected and self._selector.isChannelReady(self._where)):
             self._poll(deadline)
+            is_connected = is_connected or self._selector.connected().contains(self._where)
 
     def ask(self, api_key: int, version: int, body: bytes) -> bytes:
         """Send a request, and return the body of the answer.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
@@ -34,6 +35,10 @@ UPKEEP_SECONDS = 60.0
 
 class StopRequestedError(Exception):
     """Raised inside a micro-batch that must not begin; Spark leaves it undone, and the next run does it."""
+
+
+class LedAnewError(Exception):
+    """Raised inside a micro-batch of which a partition has got another leader since it was read: it is read again."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +132,11 @@ class LiveStream:
         while not self._in_batch.acquire(timeout=0.1):
             self._stop_if_ending()
         try:
-            self._stop_if_ending()
-            report = self._batches.apply(raw, batch_id, self._look_before_writing)
+            report = None
+            while report is None:
+                self._stop_if_ending()
+                with suppress(LedAnewError):
+                    report = self._batches.apply(raw, batch_id, self._look_before_writing)
         except TablesError as error:
             self._failure = error
             raise
@@ -141,8 +149,10 @@ class LiveStream:
 
         Then it is to be loaded. Looked at after the batch was read, since a log is cut before its new leader gives
         records. UnreachableError if the cluster does not answer, since the batch may be of a log that nobody has
-        compared yet.
+        compared yet. LedAnewError if a new leader's log has all that was applied: behind that, it may have other
+        records than were read.
         """
+        led_anew: set[int] = set()
         while True:
             ends = self._observer.look()
             if ends is None:
@@ -150,10 +160,13 @@ class LiveStream:
             self._late = self._behind_for_too_long(batch_ends)
             if self._lost(ends):
                 raise StopRequestedError
+            led_anew |= self._observer.led_anew
             if not self._observer.moving:
-                return
+                break
             self._stop_if_ending()
             time.sleep(POLL_SECONDS)
+        if led_anew:
+            raise LedAnewError
 
     def _behind_for_too_long(self, batch_ends: Mapping[int, int]) -> list[int]:
         """Return the partitions that a batch brings on, but from so long ago that tombstones may be gone."""

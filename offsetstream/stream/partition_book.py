@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream.applied_epochs import AppliedEpochs
 from offsetstream.stream.log_ids import LogIds
 from offsetstream.stream.marks import SKEW, Clocks, Mark, Marks
 from offsetstream.tables.location import TablesLocation
@@ -34,6 +35,7 @@ class PartitionBook:
     ``epochs_raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5), with the
     coordinator and the epoch before. These are what is written until the log was looked at, so that the question is
     not lost if the job is killed meanwhile, or the cluster falls silent.
+    ``epochs``: the leader epochs of what is applied.
     ``keeps_history``: whether the job writes the history; one that does not ends what was complete of it.
     ``gone``: the rows of partitions that the topic has no longer, until they are unloaded.
     ``clocks``: what the records that were read last tell of the brokers' clock.
@@ -55,6 +57,7 @@ class PartitionBook:
             where[number] = self._empty(number) | row
         self._begin_logs_that_are_back()
         self.log_ids = LogIds(self.rows)
+        self.epochs = AppliedEpochs(self.rows)
         self._keeps_history = keeps_history
         if not keeps_history:
             for row in self.rows.values():
@@ -198,12 +201,13 @@ class PartitionBook:
         row["last_stable_offset_since"] = None
         self._stable_ends.forget(partition)
         self._ends.forget(partition)
+        self.epochs.forget(partition)
         self.epochs_raised.pop(partition, None)
 
-    def take_epochs(self) -> None:
-        """Note that the logs of all partitions are known to be those of their present leader epochs."""
-        self.has_news |= bool(self.epochs_raised)
-        self.epochs_raised.clear()
+    def take_epochs(self, partitions: Iterable[int]) -> None:
+        """Note that the logs of the partitions are known to be those of their present leader epochs."""
+        for number in partitions:
+            self.has_news |= self.epochs_raised.pop(number, None) is not None
 
     def unload_gone(self) -> None:
         """Note that the tables hold nothing any more of partitions that are gone."""
@@ -259,6 +263,7 @@ class PartitionBook:
         if self._events:
             insert_rows(self._tables, EVENTS, self._events, batch)
             self._events.clear()
+        self.epochs.note()
         known = [row | self.epochs_raised.get(number, {}) for number, row in self.rows.items()]
         overwrite_rows(self._tables, TABLE, [*known, *self.gone.values()], batch)
         self.has_news = False

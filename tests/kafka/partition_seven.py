@@ -1,5 +1,6 @@
 """Commits of groups that all lie in offsets partition 7, and what a job's tables have of them."""
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -90,4 +91,19 @@ def lose_the_log(kafka: EmbeddedKafka) -> None:
     for file in log.iterdir():
         if file.name != "partition.metadata":
             shutil.rmtree(file) if file.is_dir() else file.unlink()
+    kafka.start_broker(1)
+
+
+def cut_the_log(kafka: EmbeddedKafka, offset: int) -> None:
+    """Cut the log as an unclean election does: what lies at the offset and behind it is gone."""
+    (log,) = kafka.folder.rglob("__consumer_offsets-7")
+    kafka.stop_broker(1)
+    for segment in sorted(log.glob("*.log")):
+        data, at = segment.read_bytes(), 0
+        while at < len(data) and int.from_bytes(data[at : at + 8], "big") < offset:
+            at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        os.truncate(segment, at)
+    for file in log.iterdir():  # the broker makes them again
+        if file.suffix in {".index", ".timeindex", ".txnindex", ".snapshot"}:
+            file.unlink()
     kafka.start_broker(1)

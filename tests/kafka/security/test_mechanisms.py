@@ -8,6 +8,9 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import UnauthorisedError, UsageError
+from offsetstream.stream.broker_channel import Leaders
+from offsetstream.stream.epoch_ends import EpochEnd, EpochEnds
+from offsetstream.stream.raw_log import RawLog
 from offsetstream.stream.source import KafkaSource
 from tests.certificates import sign
 from tests.kafka.security.broker import SECRETS, Secured, write_properties
@@ -44,6 +47,13 @@ def test_confluent_kafka_and_spark_log_in_by_one_file(
     )
     assert read.count() == sum(end.last_stable_offset - end.log_start_offset for end in ends.values()) > 0
 
+    leaders = Leaders(spark, Cluster(server, read_properties(str(file))), read_properties(str(file)))
+    whole = {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
+    assert RawLog(leaders).lost_offsets(whole) == dict.fromkeys(range(50), 0)
+    high_watermarks = {number: end.high_watermark for number, end in ends.items()}
+    found = EpochEnds(leaders).of(dict.fromkeys(ends, (0, 0)))
+    assert found == {number: EpochEnd(0, high) for number, high in high_watermarks.items()}
+
 
 def test_kafkas_own_admin_client_takes_the_file_too(secured: Secured, tables: Path) -> None:
     """And it asks the token endpoint, which newer clients do only where they are allowed."""
@@ -69,16 +79,24 @@ def test_a_jks_store_that_the_password_does_not_open(secured: Secured, tmp_path:
 
 
 @pytest.mark.parametrize("login", ["plain", "scram-512", "oauth"])
-def test_a_wrong_password_is_told_of_at_once_and_not_shown(secured: Secured, tmp_path: Path, login: str) -> None:
+def test_a_wrong_password_is_told_of_at_once_and_not_shown(
+    secured: Secured, spark: SparkSession, tmp_path: Path, login: str
+) -> None:
     jaas = secured.properties(login)["sasl.jaas.config"]
     for secret in SECRETS:
         jaas = jaas.replace(f'ecret="{secret}"', 'ecret="wrong-sesame"').replace(
             f'rd="{secret}";', 'rd="wrong-sesame";'
         )
     assert "wrong-sesame" in jaas
-    cluster = Cluster(secured.servers[login], changed(secured, login, tmp_path, sasl_jaas_config=jaas))
+    wrong = changed(secured, login, tmp_path, sasl_jaas_config=jaas)
+    cluster = Cluster(secured.servers[login], wrong)
     with pytest.raises(UnauthorisedError, match="refuses this login") as raised:
         cluster.cluster_id()
+    assert "sesame" not in str(raised.value)
+
+    leaders = Leaders(spark, Cluster(secured.servers[login], secured.properties(login)), wrong)
+    with pytest.raises(UnauthorisedError, match=r"refuses this login|cannot log in") as raised:
+        EpochEnds(leaders).of({7: (0, 0)})
     assert "sesame" not in str(raised.value)
 
 

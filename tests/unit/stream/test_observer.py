@@ -1,5 +1,4 @@
 from datetime import timedelta
-from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -8,7 +7,6 @@ from rich.console import Console
 
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.log_records import records_at
 from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
@@ -30,7 +28,7 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypa
     nobody = Cluster("127.0.0.1:1")
     progress = Progress(Console(file=said, soft_wrap=True))
     hanging = HangingTransactions(timedelta(0), progress.say)
-    rewritten = RewrittenLogs(tables, book, None, nobody.topic_id, partial(records_at, nobody.bootstrap_server, {}))
+    rewritten = RewrittenLogs(book, None, nobody.topic_id, lambda _: {})
     settings = TopicSettings(nobody, progress.say)
     observer = Observer(nobody, book, topics, rewritten, progress, hanging, settings)
     for _ in range(2):

@@ -1,153 +1,195 @@
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from offsetstream.cluster.client import PartitionEnds
-from offsetstream.cluster.log_records import LogRecord
-from offsetstream.codec.encode import encode_record
 from offsetstream.errors import UnreachableError
+from offsetstream.stream.applied_epochs import EpochStart
+from offsetstream.stream.epoch_ends import UNKNOWN, EpochEnd
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
-from tests.delta import append_rows
+from offsetstream.tables.transaction import BatchId
 
-TIME = datetime(2026, 11, 21, 12, 0, 0, 123_000, UTC)
-TIME_MS = int(TIME.timestamp() * 1000)
 END = 50
 
 
 class Log:
-    """What a partition's log has at offsets, and which of them were asked for."""
+    """Each partition's leader epochs and where they begin, as the log's leader has them; and what it was asked."""
 
-    def __init__(self, records: Mapping[int, LogRecord | None] | None = None) -> None:
-        self.records = records
-        self.asked: list[dict[int, int]] = []
+    def __init__(self, *starts: tuple[int, int], end: int = END) -> None:
+        self.starts = sorted(starts)
+        self.end = end
+        self.answers: bool | None = True  # None: it cannot be reached; False: it leads no more
+        self.is_old = False
+        self.asked: list[dict[int, tuple[int, int]]] = []
 
-    def at(self, places: Mapping[int, int]) -> Mapping[int, LogRecord | None]:
-        self.asked.append(dict(places))
-        if self.records is None:
+    def ends(self, asked: Mapping[int, tuple[int, int]]) -> dict[int, EpochEnd]:
+        if asked:
+            self.asked.append(dict(asked))
+        if asked and self.answers is None:
             raise UnreachableError("no broker answers")
-        return self.records
+        return {number: self._end(epoch) for number, (_, epoch) in asked.items() if self.answers}
 
-
-def commit(group_id: str, timestamp_ms: int = TIME_MS) -> LogRecord:
-    key = {"type": 1, "data": {"group": group_id, "topic": "orders", "partition": 0}}
-    data = {"offset": 7, "leaderEpoch": -1, "metadata": "", "commitTimestamp": timestamp_ms}
-    return LogRecord(timestamp_ms, *encode_record(key, {"version": 3, "data": data}))
+    def _end(self, asked: int) -> EpochEnd:
+        """As Kafka's LeaderEpochFileCache.endOffsetFor."""
+        if self.is_old:
+            return UNKNOWN
+        below = [epoch for epoch, _ in self.starts if epoch <= asked]
+        above = [start for epoch, start in self.starts if epoch > asked]
+        return EpochEnd(max(below, default=asked), min(above, default=self.end))
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
+def book(tmp_path: Path) -> PartitionBook:
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster-1", "new")
+    return PartitionBook(tables, range(3))
 
 
-def row(offset: int, **columns: Any) -> dict[str, Any]:
-    place = {"offsets_partition": 1, "log_id": 0, "record_offset": offset}
-    return place | {"group_id": "orders-app", "record_timestamp": TIME, "written_day": TIME.date()} | columns
+def seen(book: PartitionBook, epoch: int, end: int = END, partitions: tuple[int, ...] = (0, 1, 2)) -> None:
+    book.observe({number: PartitionEnds(0, end, end, 5, epoch, datetime.now(UTC)) for number in partitions})
 
 
-def book_with_a_raised_epoch(tables: TablesLocation, stable: int = END, start: int = 0) -> PartitionBook:
-    book = PartitionBook(tables, range(3))
-    book.observe({number: PartitionEnds(0, END, END, 5, 9, datetime.now(UTC)) for number in range(3)})
-    for number in range(3):
+def logs(book: PartitionBook, log: Log) -> RewrittenLogs:
+    return RewrittenLogs(book, None, lambda: "fc7eX-5oQtGa1Yl2yq1bQA", log.ends)
+
+
+def loaded(book: PartitionBook, log: Log, epoch: int) -> RewrittenLogs:
+    """A book whose partitions are applied to ``END``, under the epoch."""
+    seen(book, epoch)
+    found = logs(book, log)
+    assert found.begin() == []
+    for number in book.partitions:
         book.start_load({number: END})
         book.finish_load(number, 10, 2, 4)
-    book.observe({1: PartitionEnds(start, stable, END + 9, 5, 10, datetime.now(UTC))})
-    assert set(book.epochs_raised) == {1}
-    return book
+    book.write(BatchId(1, -1))
+    log.asked.clear()
+    return found
 
 
-def begun(tables: TablesLocation, book: PartitionBook, log: Log) -> list[int]:
-    return RewrittenLogs(tables, book, None, lambda: "fc7eX-5oQtGa1Yl2yq1bQA", log.at).begin()
-
-
-def test_without_a_raised_epoch_nothing_is_asked(tables: TablesLocation) -> None:
-    book, log = PartitionBook(tables, range(3)), Log()
-    assert begun(tables, book, log) == []
+def test_while_no_epoch_rises_nothing_is_asked(book: PartitionBook) -> None:
+    log = Log((9, 0))
+    found = loaded(book, log, 9)
+    seen(book, 9)
+    assert found.begin() == []
     assert log.asked == []
+    assert [row["applied_leader_epoch"] for row in book.rows.values()] == [9, 9, 9]
 
 
-def test_the_same_record_is_no_new_log(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "offset_commits", [row(3), row(40)])
-    append_rows(Path(tables.root), "group_records", [row(39, group_id="another")])
-    book, log = book_with_a_raised_epoch(tables), Log({1: commit("orders-app")})
-    assert begun(tables, book, log) == []
-    assert log.asked == [{1: 40}]
+def test_a_new_leader_that_has_all_that_was_applied(book: PartitionBook) -> None:
+    log = Log((9, 0))
+    found = loaded(book, log, 9)
+    log.starts.append((10, END))
+    seen(book, 10, partitions=(1,))
+    assert found.begin() == []
+    assert log.asked == [{1: (10, 9)}, {1: (10, 9)}]  # the end of the epoch applied, and the start of the new one
     assert not book.epochs_raised
-    assert book.rows[1]["log_id"] == 0
+    assert book.epochs.of(1) == 9
+    book.advance({1: END + 1})
+    assert book.epochs.of(1) == 10
 
 
-@pytest.mark.parametrize("record", [commit("orders-app", TIME_MS + 1), commit("another")], ids=["time", "group"])
-def test_another_record_begins_a_new_log(tables: TablesLocation, record: LogRecord) -> None:
-    append_rows(Path(tables.root), "group_records", [row(40)])
-    book = book_with_a_raised_epoch(tables)
-    assert begun(tables, book, Log({1: record})) == [1]
+@pytest.mark.parametrize("starts", [((9, 0), (11, END - 1)), ((8, 0), (11, END)), ((11, 0),)])
+def test_a_log_that_was_cut(book: PartitionBook, starts: tuple[tuple[int, int], ...]) -> None:
+    """Within the epoch that was applied, before all of it, or wholly: however far the log has grown since."""
+    log = Log((8, 0), (9, 10))
+    found = loaded(book, log, 9)
+    log.starts, log.end = list(starts), 10 * END
+    seen(book, 11, end=10 * END, partitions=(1,))
+    assert found.begin() == [1]
     assert (book.rows[1]["log_id"], book.rows[1]["next_offset"], book.epochs_raised) == (1, None, {})
+    assert book.epochs.of(1) is None
     assert book.rows[0]["log_id"] == 0
 
 
-def test_a_record_that_compaction_removed_is_no_new_log(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "offset_commits", [row(40)])
-    assert begun(tables, book_with_a_raised_epoch(tables), Log({1: None})) == []
-    assert begun(tables, book_with_a_raised_epoch(tables, start=41), Log()) == []
+def test_epochs_without_records_come_and_go(book: PartitionBook) -> None:
+    """A leader that got no records leaves no trace in the next one's log."""
+    log = Log((7, 0), (9, END))
+    found = loaded(book, log, 9)
+    assert book.epochs.of(1) == 7
+    for epoch in (10, 11):
+        log.starts = [(7, 0), (epoch, END)]
+        seen(book, epoch)
+        assert found.begin() == []
+    assert book.epochs.of(1) == 7
 
 
-def test_what_was_applied_behind_the_last_stable_offset_is_another_log(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "offset_commits", [row(40)])
-    assert begun(tables, book_with_a_raised_epoch(tables, stable=40), Log()) == [1]
+def test_what_another_job_wrote_down_counts(book: PartitionBook, tmp_path: Path) -> None:
+    log = Log((7, 0), (9, END))
+    loaded(book, log, 9)
+    again = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+    assert again.epochs.of(1) == 7
+    seen(again, 9)
+    assert logs(again, log).begin() == []
+    again.advance({1: END + 1})
+    assert again.epochs.of(1) == 9
+    log.starts = [(7, 0), (10, END - 1)]
+    seen(again, 10)
+    assert logs(again, log).begin() == [0, 1, 2]
 
 
-def test_an_older_log_and_a_partition_without_records_are_not_asked_for(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "offset_commits", [row(40, log_id=4)])
-    log = Log()
-    assert begun(tables, book_with_a_raised_epoch(tables), log) == []
-    assert log.asked == []
+@pytest.mark.parametrize("is_old", [True, False])
+def test_an_epoch_that_is_not_known_begins_a_new_log(book: PartitionBook, is_old: bool) -> None:
+    """Unknown to a broker before Kafka 2.3, which tells consumers nothing, or to tables of an older version."""
+    log = Log((9, 0))
+    log.is_old = is_old
+    found = loaded(book, log, 9)
+    if not is_old:
+        book.epochs.starts.clear()
+        book.rows[1]["applied_leader_epoch"] = None
+    assert book.epochs.of(1) is None
+    seen(book, 10, partitions=(1,))
+    assert found.begin() == [1]
 
 
-def test_without_history_the_last_record_of_the_state_counts(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "committed_offsets", [row(30)])
-    append_rows(Path(tables.root), "group_cells", [row(20)])
-    log = Log({1: commit("orders-app", TIME_MS + 1)})
-    assert begun(tables, book_with_a_raised_epoch(tables), log) == [1]
-    assert log.asked == [{1: 30}]
+def test_a_partition_of_which_nothing_is_applied_has_no_log_to_compare(book: PartitionBook) -> None:
+    log = Log((9, 0))
+    found = logs(book, log)
+    for epoch in (9, 10):
+        seen(book, epoch)
+        assert found.begin() == []
+    assert not book.epochs_raised
 
 
-def test_an_undecodable_record_is_known_by_its_time(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "undecodable_records", [{k: v for k, v in row(45).items() if k != "group_id"}])
-    same = LogRecord(TIME_MS, None, b"garbage")
-    assert begun(tables, book_with_a_raised_epoch(tables), Log({1: same})) == []
-    other = LogRecord(int((TIME + timedelta(milliseconds=1)).timestamp() * 1000), None, b"garbage")
-    assert begun(tables, book_with_a_raised_epoch(tables), Log({1: other})) == [1]
-
-
-def test_a_record_whose_time_the_tables_cannot_hold_is_known_by_its_group(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "offset_commits", [row(45, record_timestamp=None)])
-    assert begun(tables, book_with_a_raised_epoch(tables), Log({1: commit("orders-app", 2**60)})) == []
-    assert begun(tables, book_with_a_raised_epoch(tables), Log({1: commit("another", 2**60)})) == [1]
-
-
-def test_a_cluster_that_does_not_answer_is_asked_again(tables: TablesLocation) -> None:
-    append_rows(Path(tables.root), "offset_commits", [row(40)])
-    book, log = book_with_a_raised_epoch(tables), Log()
+def test_a_cluster_that_does_not_answer_is_asked_again(book: PartitionBook) -> None:
+    log = Log((9, 0))
+    found = loaded(book, log, 9)
+    log.starts.append((10, END - 1))
+    seen(book, 10, partitions=(1,))
+    log.answers = None
     with pytest.raises(UnreachableError):
-        begun(tables, book, log)
+        found.begin()
     assert set(book.epochs_raised) == {1}
-    log.records = {1: commit("another")}
-    assert begun(tables, book, log) == [1]
+    log.answers = False  # the leader has changed once more
+    assert found.begin() == []
+    assert (found.unsettled, set(book.epochs_raised)) == ({1}, {1})
+    book.lose_coordinators([1])  # nobody can be asked, and the others need not wait
+    assert found.begin() == []
+    assert (found.unsettled, set(book.epochs_raised)) == (set(), {1})
+    log.answers = True
+    seen(book, 10, partitions=(1,))
+    assert found.begin() == [1]
+    assert found.unsettled == set()
 
 
-def test_every_log_of_a_recreated_topic_is_new(tables: TablesLocation) -> None:
-    book, log = book_with_a_raised_epoch(tables), Log()
-    present = ["old"]
-    logs = RewrittenLogs(tables, book, "old", lambda: present[0], log.at)
-    assert logs.begin() == []
+def test_every_log_of_a_recreated_topic_is_new(book: PartitionBook) -> None:
+    log, present = Log((9, 0)), ["old"]
+    loaded(book, log, 9)
+    found = RewrittenLogs(book, "old", lambda: present[0], log.ends)
+    assert found.begin() == []
     present[0] = "new"
-    assert logs.begin() == [0, 1, 2]
+    assert found.begin() == [0, 1, 2]
     assert {row["log_id"] for row in book.rows.values()} == {1}
-    assert logs.begin() == []
+    assert found.begin() == []
+
+
+def test_the_first_epoch_of_all_has_none_before(book: PartitionBook) -> None:
+    log = Log((0, 0))
+    loaded(book, log, 0)
+    assert log.asked == []
+    assert book.epochs.starts[1] == EpochStart(0, -1, None)
+    assert book.epochs.of(1) == 0
