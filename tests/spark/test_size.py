@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.stream.decode import decode
-from offsetstream.stream.size import SMALL_BYTES, measure
+from offsetstream.stream.size import SMALL_BYTES, Share, by_partition, measure
 from tests.spark.log import PARTITIONS, RAW
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -34,6 +34,15 @@ def test_a_batch_is_as_large_as_its_json(spark: SparkSession) -> None:
     size = measure(decode(raw, PARTITIONS))
     assert size.records == {"offset_commits": 0, "group_records": _RECORDS, "undecodable_records": 0}
     assert not size.is_small
+
+
+def test_spark_counts_records_as_arrow_does(spark: SparkSession) -> None:
+    times = "timestamp_millis(CASE WHEN id < 90 THEN id END)"
+    records = spark.range(100).select(
+        F.expr("int(id % 3) AS offsets_partition"), F.expr(f"{times} AS record_timestamp")
+    )
+    expected = {0: Share(34, 87), 1: Share(33, 88), 2: Share(33, 89)}
+    assert by_partition(records) == by_partition(records.toArrow()) == expected
 
 
 def test_python_workers_get_few_large_records_at_a_time(spark: SparkSession) -> None:
