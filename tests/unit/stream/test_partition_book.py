@@ -454,6 +454,6 @@ def test_a_time_that_no_clock_has_reached_is_taken_back(book: PartitionBook) -> 
     now = datetime.now(UTC)
     book.clocks.read(newest(now + timedelta(days=9)))  # which cannot be
     loaded(book, 1, 100)
-    book.clocks.read(newest(now))
+    book.clocks.read(newest(now - timedelta(seconds=1)))
     book.advance({1: 150})
     assert now <= book.rows[1]["history_complete_from"] <= datetime.now(UTC)
