@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_of_cells
+from offsetstream.stream.small_derive import derived_tables
 from offsetstream.tables.arrow_rows import (
-    from_rows,
     merge_rows,
     number_of,
     read_groups,
@@ -22,9 +22,11 @@ from offsetstream.tables.arrow_rows import (
     side_by_side,
     with_constants,
 )
-from offsetstream.tables.derived import DERIVED_TABLES, Rows, cell_of, rows_of_group
+from offsetstream.tables.derived import DERIVED_TABLES, Rows, rows_of_group
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.matching import keys_of, without
 from offsetstream.tables.merge import DELETED, of_partitions
+from offsetstream.tables.replace import completed
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId
 
@@ -77,15 +79,13 @@ class SmallState:
     ) -> None:
         if not exists and only is None:
             return
-        cells: dict[GroupKey, list[Cell]] = {key: [] for key in exists}
-        for row in read_groups(self._tables, "group_cells", exists, _CELL).to_pylist():
-            cells[row["offsets_partition"], row["group_id"]].append(cell_of(row))
-        rows: dict[str, Rows] = {table: [] for table in DERIVED_TABLES}
-        for key, own in cells.items():
+        cells = read_groups(self._tables, "group_cells", exists, _CELL)
+
+        def derive(key: GroupKey, own: list[Cell]) -> dict[str, Rows] | None:
             place = self._place(key, facts[key])
-            derived = rows_of_group(own, key[1], self._topic_names, exists=exists[key], place=place)
-            for table, of_group in (derived or {}).items():
-                rows[table] += of_group
+            return rows_of_group(own, key[1], self._topic_names, exists=exists[key], place=place)
+
+        rows = derived_tables(cells, exists.keys(), derive)
         side_by_side([partial(self._replace, name, rows[name], exists, batch, only) for name in DERIVED_TABLES])
 
     def _place(self, key: GroupKey, facts: GroupFacts) -> dict[str, Any]:
@@ -98,25 +98,20 @@ class SmallState:
     def _replace(
         self,
         name: str,
-        derived: Rows,
+        derived: pa.Table,
         groups: Collection[GroupKey],
         batch: BatchId,
         only: str | None,
     ) -> None:
         """Make the derived rows the groups' only ones."""
         schema = load_schema(name)
-        rows = with_constants(from_rows(derived, schema), {DELETED: False})
+        rows = with_constants(derived, {DELETED: False})
         if only is None:
-            present = read_groups(self._tables, name, groups)
-            kept = set(_keys(rows, schema.key))
-            gone = present.filter(pa.array([key not in kept for key in _keys(present, schema.key)], pa.bool_()))
-            rows = pa.concat_tables([rows, with_constants(gone, {DELETED: True})])
+            present = read_groups(self._tables, name, groups, schema.key)
+            gone = with_constants(without(present, keys_of(rows, schema.key), schema.key), {DELETED: True})
+            rows = pa.concat_tables([rows, completed(gone, rows.schema)])
         merge_rows(self._tables, name, rows, batch, only=only)
 
 
 def _placed(decoded: pa.Table, log_ids: Mapping[int, int]) -> pa.Table:
     return decoded.append_column("log_id", number_of(decoded, log_ids, 0))
-
-
-def _keys(rows: pa.Table, key: Sequence[str]) -> list[tuple[Any, ...]]:
-    return list(zip(*(rows[name].to_pylist() for name in key), strict=True))

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.matching import gathered, keys_of
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
-from offsetstream.tables.replace import add_rows
+from offsetstream.tables.replace import add_rows, stored_rows
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small import is_done, sql_text, transaction
 from offsetstream.tables.transaction import BatchId
 
 GroupKey = tuple[int, str]  # offsets partition and group id
+_GROUP = ("offsets_partition", "group_id")
 _IN_A_CONDITION = 500  # groups; of more the rows are read and then looked through
 # What a timestamp may be in every engine that reads Delta: the years 1 to 9999, in milliseconds since 1970.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -59,21 +61,20 @@ def merge_rows(
 def read_groups(
     tables: TablesLocation, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()
 ) -> pa.Table:
-    """Return the table's rows of the given groups: the named columns, or all."""
+    """Return the table's rows of the given groups: the named columns, which have the group's two, or all."""
     schema = load_schema(name)
     chosen = list(columns or schema.column_names)
+    empty = pa.schema([schema.arrow.field(column) for column in chosen]).empty_table()
     if not groups:
-        return pa.schema([schema.arrow.field(column) for column in chosen]).empty_table()
+        return empty
     partitions = ", ".join(str(partition) for partition in sorted({partition for partition, _ in groups}))
     where = f"offsets_partition IN ({partitions})"
     if len(groups) <= _IN_A_CONDITION:
         where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
-    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
-    query = f"SELECT {', '.join(chosen)} FROM rows WHERE {where}"  # noqa: S608 - the program's own SQL
-    found = pa.table(reader.execute(query))
-    found = found.cast(pa.schema([schema.arrow.field(column) for column in chosen]))
-    keys = zip(found["offsets_partition"].to_pylist(), found["group_id"].to_pylist(), strict=True)
-    return found.filter(pa.array([key in groups for key in keys], pa.bool_()))
+    wanted = keys_of(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
+    parts = gathered(stored_rows(DeltaTable(tables.table(name)), where, chosen), len(groups))
+    found = [part.filter(pc.is_in(keys_of(part, _GROUP), value_set=wanted)) for part in parts]
+    return pa.concat_tables([empty, *found]).cast(empty.schema)
 
 
 def conform(rows: pa.Table, schema: TableSchema) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -33,6 +33,22 @@ def keys_of(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, ":").combine_chunks()
 
 
+def gathered(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield the parts in pieces of at least so many rows (the last may have fewer).
+
+    Looking for one piece among others takes as long as these are many, so it is done once for about as many.
+    """
+    held, size = list[pa.Table](), 0
+    for part in parts:
+        held.append(part)
+        size += part.num_rows
+        if size >= rows:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
 def find_changes(
     stored: Iterable[pa.Table], source: pa.Table, is_deleted: pa.Array, key: Sequence[str], *, in_log_order: bool
 ) -> Changes:
@@ -43,7 +59,7 @@ def find_changes(
     """
     keys, times = keys_of(source, key), np.zeros(source.num_rows, np.int64)
     gone, come = [], []
-    for part in stored:
+    for part in gathered(stored, source.num_rows):
         at = pc.index_in(keys_of(part, key), value_set=keys)
         old, at = part.filter(pc.is_valid(at)), at.drop_null()
         np.add.at(times, at.to_numpy(), 1)

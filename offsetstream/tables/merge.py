@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.matching import find_changes, without
+from offsetstream.tables.matching import find_changes, gathered, without
 from offsetstream.tables.replace import add_rows, held_if_small, replace_rows, with_users_columns
 from offsetstream.tables.schema import TableSchema
 from offsetstream.tables.small import is_done, transaction
@@ -109,7 +109,7 @@ def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId)
         add_rows(table, [changes.come], commit)
         return
     again = stored()
-    kept = (without(part, changes.gone, key) for part in again)
+    kept = (without(part, changes.gone, key) for part in gathered(again, len(changes.gone)))
     replace_rows(table, of_these, chain(kept, [changes.come]), commit)
 
 

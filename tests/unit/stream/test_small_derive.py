@@ -1,0 +1,70 @@
+"""Groups are derived one by one: what one of them needs is gone before the next is looked at."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+
+from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.reduction import GroupKey
+from offsetstream.stream import small_derive
+from offsetstream.stream.small_derive import derived_tables
+from offsetstream.tables.derived import DERIVED_TABLES, Rows, rows_of_group
+from offsetstream.tables.schema import load_schema
+from tests.unit.coordinator.cells import classic, classic_member
+
+COLUMNS = ("offsets_partition", "group_id", "key_type", "key_json", "value_version", "value_json", "record_offset")
+GROUPS = [(number % 3, f"group-{number:02}") for number in range(30)]
+WITHOUT_CELLS = (1, "offsets-only")
+
+
+def group_cells(groups: Iterable[GroupKey]) -> pa.Table:
+    """Rows of ``group_cells``: a classic group with three members each."""
+    rows = []
+    for offset, (partition, group_id) in enumerate(groups):
+        cell = classic(offset, [classic_member(f"{group_id}-m{number}") for number in range(3)])
+        key = json.dumps({"type": 2, "data": {"group": group_id}})
+        value = json.dumps({"version": 3, "data": {**cell.value}})
+        rows.append(dict(zip(COLUMNS, (partition, group_id, 2, key, 3, value, offset), strict=True)))
+    arrow = load_schema("group_cells").arrow
+    return pa.Table.from_pylist(rows, schema=pa.schema([arrow.field(name) for name in COLUMNS]))
+
+
+def rows_of(key: GroupKey, cells: list[Cell]) -> dict[str, Rows] | None:
+    place = {"offsets_partition": key[0], "log_id": 0, "in_coordinator_partition": True}
+    return rows_of_group(cells, key[1], {}, exists=True, place=place)
+
+
+def test_each_group_is_derived_once_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_derive, "_ROWS", 20)
+    monkeypatch.setattr(small_derive, "_CELLS", 4)
+    groups = {*GROUPS, WITHOUT_CELLS}
+    found = derived_tables(group_cells(reversed(GROUPS)), groups, rows_of)
+    counts = {name: found[name].num_rows for name in DERIVED_TABLES}
+    assert counts == {"groups": 31, "group_members": 90, "member_assignments": 180, "member_subscriptions": 0}
+    assert {(row["offsets_partition"], row["group_id"]) for row in found["groups"].to_pylist()} == groups
+    members = {(row["group_id"], row["member_id"]) for row in found["group_members"].to_pylist()}
+    assert members == {(group_id, f"{group_id}-m{number}") for _, group_id in GROUPS for number in range(3)}
+    for name in DERIVED_TABLES:
+        assert found[name].schema == load_schema(name).arrow
+
+
+def test_without_groups_there_are_no_rows() -> None:
+    found = derived_tables(group_cells([]), set(), rows_of)
+    assert {name: found[name].num_rows for name in DERIVED_TABLES} == dict.fromkeys(DERIVED_TABLES, 0)
+
+
+def test_the_cells_of_one_group_are_gone_before_the_next_are_there() -> None:
+    alive = list[int]()
+
+    def derive_counting(key: GroupKey, cells: list[Cell]) -> dict[str, Rows] | None:
+        alive.append(sum(isinstance(each, Cell) for each in gc.get_objects()))
+        return rows_of(key, cells)
+
+    before = sum(isinstance(each, Cell) for each in gc.get_objects())
+    derived_tables(group_cells(GROUPS), set(GROUPS), derive_counting)
+    assert max(alive) - before <= 2
