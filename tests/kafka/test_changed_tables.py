@@ -1,0 +1,102 @@
+"""Tables that somebody else has changed: rows that are there twice, columns and CHECK constraints of a user's."""
+
+import pytest
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
+from pyspark.sql import SparkSession
+
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import TablesError
+from offsetstream.stream.derive import STATE_TABLES
+from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.small import read_rows
+from tests.kafka.partition_seven import await_
+from tests.reliability.checked_job import CheckedJob
+
+BOOKS = ("offsets_partitions", "topics", "job_lease")
+
+
+@pytest.fixture(scope="module")
+def job(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> CheckedJob:
+    """One job for all of them: each begins with the tables that the one before it left."""
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    made = CheckedJob(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+    made.commit()
+    assert made.run() == []
+    return made
+
+
+def double(job: CheckedJob, *names: str) -> None:
+    for name in names:
+        path = job.runner.tables.table(name)
+        write_deltalake(path, DeltaTable(path).to_pyarrow_table(), mode="append")
+
+
+def keys(job: CheckedJob, name: str) -> list[str]:
+    rows = read_rows(DeltaTable(job.runner.tables.table(name)))
+    return [str([row[column] for column in all_schemas()[name].key]) for row in rows]
+
+
+def doubled(job: CheckedJob) -> list[str]:
+    return [name for name in (*STATE_TABLES, *BOOKS) if len(found := keys(job, name)) != len(set(found))]
+
+
+def test_rows_that_are_there_twice_are_single_after_a_start(job: CheckedJob) -> None:
+    double(job, *STATE_TABLES, *BOOKS)
+    assert {"committed_offsets", "groups", *BOOKS} <= set(doubled(job))
+    assert job.run() == []
+    assert doubled(job) == []
+    assert "the table groups has rows twice in the offsets partitions " in job.runner.said.getvalue()
+
+
+def test_rows_that_are_doubled_while_the_job_runs_are_single_after_a_batch(job: CheckedJob) -> None:
+    before = len(job.runner.said.getvalue())
+    with job.runner.running():
+        job.commit()
+        await_(lambda: "Batch" in job.runner.said.getvalue()[before:], job.runner)
+        double(job, "committed_offsets")
+        job.commit()
+        await_(lambda: "Starting checkpoint" in job.runner.said.getvalue()[before:], job.runner)
+        await_(lambda: doubled(job) == [], job.runner)
+    assert "committed_offsets has rows twice" in job.runner.said.getvalue()[before:]
+    assert job.run() == []
+
+
+def test_a_users_columns_and_checks(job: CheckedJob) -> None:
+    for name in all_schemas():
+        alter = DeltaTable(job.runner.tables.table(name)).alter
+        alter.add_columns([Field("note", PrimitiveType("string"))])
+        DeltaTable(job.runner.tables.table(name)).alter.add_constraint({"mine": "note IS NULL OR note = 'mine'"})
+    path = job.runner.tables.table("committed_offsets")
+    DeltaTable(path).update({"note": "'mine'"})
+    job.commit()
+    assert job.run() == []
+    assert {row["note"] for row in read_rows(DeltaTable(path))} == {"mine"}  # of rows that were updated too
+
+    history = job.runner.tables.table("offset_commits")
+    DeltaTable(history).alter.add_constraint({"bad": f"record_offset <= {_greatest(history)}"})
+    job.commit()
+    with pytest.raises(TablesError, match=r"violate a CHECK constraint .*DROP CONSTRAINT bad$") as told:
+        job.run()
+    assert "\n" not in str(told.value)
+    DeltaTable(history).alter.drop_constraint("bad")
+    assert job.run() == []
+
+
+def _greatest(path: str) -> int:
+    return max(int(row["record_offset"]) for row in read_rows(DeltaTable(path)))
+
+
+def test_a_load_keeps_a_users_columns(job: CheckedJob) -> None:
+    before = _notes(job)
+    double(job, "groups")
+    assert job.run() == []
+    assert _notes(job) == before
+    assert "mine" in set(before.values())
+
+
+def _notes(job: CheckedJob) -> dict[str, str | None]:
+    rows = read_rows(DeltaTable(job.runner.tables.table("committed_offsets")))
+    return {str((row["group_id"], row["topic"], row["partition"])): row["note"] for row in rows}

@@ -1,0 +1,129 @@
+"""The job's writes beside what its users run in Spark: no row is lost or there twice, whoever commits first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from offsetstream.errors import TablesError
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.merge import of_partitions
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import StateWrites, TableWriter
+from tests.readers import require_that_all_read
+from tests.small_writes import WRITES, Between
+from tests.spark.conftest import new_tables
+
+BEATS = {
+    "optimize": "OPTIMIZE {table}",
+    "zorder": "OPTIMIZE {table} ZORDER BY ({column})",
+    "restore": "RESTORE TABLE {table} TO VERSION AS OF 1",
+    "delete": "DELETE FROM {table} WHERE {column} IS NULL AND {column} IS NOT NULL",
+}
+
+
+@pytest.mark.parametrize("beat", BEATS)
+def test_the_drivers_writes_beside_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beat: str
+) -> None:
+    for write in WRITES:
+        tables = new_tables(tmp_path / write.name / "tables")
+        write.prepare(tables)
+        path = tables.table(write.table)
+        column = next(name for name in load_schema(write.table).column_names if name != "written_day")
+        sql = BEATS[beat].format(table=f"delta.`{path}`", column=column)
+        if beat == "restore":
+            sql = sql.replace("OF 1", f"OF {DeltaTable(path).version()}")
+            spark.sql(f"OPTIMIZE delta.`{path}`")
+        with monkeypatch.context() as patch:
+            between = Between(patch, path, lambda sql=sql: spark.sql(sql).collect())  # type: ignore[misc]
+            write.run(tables)
+        assert between.happened, write.name
+        assert write.found(tables) == write.expected, write.name
+
+
+def by_spark(path: str, column: str, text: str) -> int:
+    return SparkSession.active().read.format("delta").load(path).where(f"`{column}` = '{text}'").count()
+
+
+def test_every_engine_reads_what_spark_and_the_driver_wrote_in_turn(spark: SparkSession, tmp_path: Path) -> None:
+    for write in WRITES:
+        tables = new_tables(tmp_path / write.name / "tables")
+        write.prepare(tables)
+        spark.sql(f"OPTIMIZE delta.`{tables.table(write.table)}`")
+        write.run(tables)
+        assert require_that_all_read(tables, write.table, by_spark)
+
+
+def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> DataFrame:
+    """Rows of ``groups``; while they are asked for, delta-rs rewrites the table: after Spark's write has opened it."""
+
+    def beat(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows and DeltaTable(path).history(1)[0]["operation"] != "OPTIMIZE":
+                DeltaTable(path).optimize.z_order(["group_id"])
+            yield batch
+
+    rows = [{"offsets_partition": number, "group_id": "g", "state": state} for number, state in states.items()]
+    source = spark.createDataFrame(pa.Table.from_pylist(rows, schema=load_schema("groups").arrow)).coalesce(1)
+    return source.mapInArrow(beat, source.schema)
+
+
+@pytest.mark.parametrize(
+    ("only", "left"), [(None, ["new", "new", "old"]), (of_partitions([1, 2]), ["new", "new", "old"])]
+)
+def test_sparks_writes_beside_delta_rs(
+    spark: SparkSession, tables: TablesLocation, only: str | None, left: list[str]
+) -> None:
+    WRITES[0].prepare(tables)
+    path, batch = tables.table("groups"), BatchId(1, 2 if only is None else -1)
+    rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
+    TableWriter(spark, tables, StateWrites.SPARK).merge("groups", rows, batch, only=only)
+    assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(path).history()]
+    assert sorted(row["state"] for row in read_rows(DeltaTable(path))) == ["new", "new", "old"]
+
+
+FEATURES = {
+    "deletion vectors": "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+    "column mapping": "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+    "row tracking": "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    "clustering": "CLUSTER BY (offsets_partition)",
+    "in-commit timestamps": "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+    "defaults": "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: TablesLocation, feature: str) -> None:
+    write = WRITES[0]
+    write.prepare(tables)
+    spark.sql(f"ALTER TABLE delta.`{tables.table('groups')}` {FEATURES[feature]}")
+    with pytest.raises(TablesError, match="undo them in Spark SQL by ") as told:
+        create_tables(tables, "cluster-1", "new")
+    for command in str(told.value).split("undo them in Spark SQL by ")[1].split("; "):
+        spark.sql(command)
+    create_tables(tables, "cluster-1", "new")
+    write.run(tables)
+    assert write.found(tables) == write.expected
+
+
+def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: TablesLocation) -> None:
+    WRITES[0].prepare(tables)
+    table = f"delta.`{tables.table('groups')}`"
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
+    spark.sql(f"UPDATE {table} SET note = 'mine'")  # noqa: S608 - the test's own
+    writer = TableWriter(spark, tables, StateWrites.SPARK)
+    for batch, only in ((BatchId(1, 2), None), (BatchId(1, -1), of_partitions([0, 1, 2]))):
+        found = [{"offsets_partition": number, "group_id": "g", "state": str(batch.batch_id)} for number in (1, 2)]
+        rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
+        writer.merge("groups", rows, batch, only=only)
+        notes = {row["offsets_partition"]: row["note"] for row in read_rows(DeltaTable(tables.table("groups")))}
+        assert notes == ({0: "mine"} if only is None else {}) | {1: "mine", 2: None}
