@@ -35,6 +35,8 @@ _SWITCHES = (
 )
 # Features that are there for the sake of another go after it.
 _LAST = ("domainMetadata",)
+# Of which Delta (4.4) says itself that they cannot be dropped.
+_FOR_EVER = {"clustering", "allowColumnDefaults", "identityColumns"}
 
 
 def refuse_features(table: DeltaTable) -> None:
@@ -48,15 +50,15 @@ def refuse_features(table: DeltaTable) -> None:
             commands += [beside.format(table=name)] if beside else []
     protocol = table.protocol()
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _WRITTEN
-    if "clustering" in features:
-        commands.append(f"ALTER TABLE {name} CLUSTER BY NONE")
     for feature in sorted(features, key=lambda feature: (feature in _LAST, feature)):
         what.append(feature)
         commands.append(f"ALTER TABLE {name} DROP FEATURE {feature}")
     if what:
+        back = f"undo them in Spark SQL by {'; '.join(commands)}"
+        if features & _FOR_EVER:
+            back = "Delta cannot take them back: delete its folder, and the job makes it anew with what the topic has"
         raise TablesError(
-            f"the table {table.table_uri} has Delta features that the job cannot write ({', '.join(what)}): "
-            f"undo them in Spark SQL by {'; '.join(commands)}"
+            f"the table {table.table_uri} has Delta features that the job cannot write ({', '.join(what)}): {back}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def test_the_drivers_writes_beside_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beat: str
 ) -> None:
     for write in WRITES:
-        tables = new_tables(tmp_path / write.name / "tables")
+        tables = new_tables(tmp_path / write.name.replace(" ", "-"))
         write.prepare(tables)
         path = tables.table(write.table)
         column = next(name for name in load_schema(write.table).column_names if name != "written_day")
@@ -56,7 +57,7 @@ def by_spark(path: str, column: str, text: str) -> int:
 
 def test_every_engine_reads_what_spark_and_the_driver_wrote_in_turn(spark: SparkSession, tmp_path: Path) -> None:
     for write in WRITES:
-        tables = new_tables(tmp_path / write.name / "tables")
+        tables = new_tables(tmp_path / write.name.replace(" ", "-"))
         write.prepare(tables)
         spark.sql(f"OPTIMIZE delta.`{tables.table(write.table)}`")
         write.run(tables)
@@ -95,8 +96,10 @@ FEATURES = {
     "deletion vectors": "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
     "column mapping": "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
     "row tracking": "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
-    "clustering": "CLUSTER BY (offsets_partition)",
     "in-commit timestamps": "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+}
+FOR_EVER = {
+    "clustering": "CLUSTER BY (offsets_partition)",
     "defaults": "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
 }
 
@@ -113,6 +116,18 @@ def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: 
     create_tables(tables, "cluster-1", "new")
     write.run(tables)
     assert write.found(tables) == write.expected
+
+
+@pytest.mark.parametrize("feature", FOR_EVER)
+def test_a_table_with_what_delta_cannot_drop_is_made_anew(
+    spark: SparkSession, tables: TablesLocation, feature: str
+) -> None:
+    spark.sql(f"ALTER TABLE delta.`{tables.table('groups')}` {FOR_EVER[feature]}")
+    with pytest.raises(TablesError, match="delete its folder, and the job makes it anew"):
+        create_tables(tables, "cluster-1", "new")
+    shutil.rmtree(tables.table("groups"))
+    create_tables(tables, "cluster-1", "new")
+    WRITES[0].prepare(tables)
 
 
 def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: TablesLocation) -> None:

@@ -137,10 +137,14 @@ REFUSED: list[tuple[dict[str, str], tuple[str, ...], str]] = [
     ),
     ({"delta.appendOnly": "true"}, (), "SET TBLPROPERTIES ('delta.appendOnly' = 'false')"),
     ({"delta.enableRowTracking": "true"}, ("rowTracking", "domainMetadata"), "DROP FEATURE domainMetadata"),
-    ({}, ("clustering", "domainMetadata"), "CLUSTER BY NONE; ALTER TABLE {table} DROP FEATURE clustering; "),
+    (
+        {},
+        ("clustering", "domainMetadata"),
+        "(clustering, domainMetadata): Delta cannot take them back: delete its folder",
+    ),
     ({"delta.enableInCommitTimestamps": "true"}, ("inCommitTimestamp",), "DROP FEATURE inCommitTimestamp"),
-    ({}, ("allowColumnDefaults",), "DROP FEATURE allowColumnDefaults"),
-    ({}, ("identityColumns",), "DROP FEATURE identityColumns"),
+    ({}, ("allowColumnDefaults",), "Delta cannot take them back"),
+    ({}, ("identityColumns",), "Delta cannot take them back"),
     ({}, ("of-tomorrow",), "DROP FEATURE of-tomorrow"),
 ]
 
