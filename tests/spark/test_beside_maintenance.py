@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,49 +17,7 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
-from tests.readers import require_that_all_read
-from tests.small_writes import WRITES, Between
-from tests.spark.conftest import new_tables
-
-BEATS = {
-    "optimize": "OPTIMIZE {table}",
-    "zorder": "OPTIMIZE {table} ZORDER BY ({column})",
-    "restore": "RESTORE TABLE {table} TO VERSION AS OF 1",
-    "delete": "DELETE FROM {table} WHERE {column} IS NULL AND {column} IS NOT NULL",
-}
-
-
-@pytest.mark.parametrize("beat", BEATS)
-def test_the_drivers_writes_beside_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beat: str
-) -> None:
-    for write in WRITES:
-        tables = new_tables(tmp_path / write.name.replace(" ", "-"))
-        write.prepare(tables)
-        path = tables.table(write.table)
-        column = next(name for name in load_schema(write.table).column_names if name != "written_day")
-        sql = BEATS[beat].format(table=f"delta.`{path}`", column=column)
-        if beat == "restore":
-            sql = sql.replace("OF 1", f"OF {DeltaTable(path).version()}")
-            spark.sql(f"OPTIMIZE delta.`{path}`")
-        with monkeypatch.context() as patch:
-            between = Between(patch, path, lambda sql=sql: spark.sql(sql).collect())  # type: ignore[misc]
-            write.run(tables)
-        assert between.happened, write.name
-        assert write.found(tables) == write.expected, write.name
-
-
-def by_spark(path: str, column: str, text: str) -> int:
-    return SparkSession.active().read.format("delta").load(path).where(f"`{column}` = '{text}'").count()
-
-
-def test_every_engine_reads_what_spark_and_the_driver_wrote_in_turn(spark: SparkSession, tmp_path: Path) -> None:
-    for write in WRITES:
-        tables = new_tables(tmp_path / write.name.replace(" ", "-"))
-        write.prepare(tables)
-        spark.sql(f"OPTIMIZE delta.`{tables.table(write.table)}`")
-        write.run(tables)
-        assert require_that_all_read(tables, write.table, by_spark)
+from tests.small_writes import WRITES
 
 
 def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> DataFrame:
@@ -98,10 +54,6 @@ FEATURES = {
     "row tracking": "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
     "in-commit timestamps": "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
 }
-FOR_EVER = {
-    "clustering": "CLUSTER BY (offsets_partition)",
-    "defaults": "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
-}
 
 
 @pytest.mark.parametrize("feature", FEATURES)
@@ -116,18 +68,6 @@ def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: 
     create_tables(tables, "cluster-1", "new")
     write.run(tables)
     assert write.found(tables) == write.expected
-
-
-@pytest.mark.parametrize("feature", FOR_EVER)
-def test_a_table_with_what_delta_cannot_drop_is_made_anew(
-    spark: SparkSession, tables: TablesLocation, feature: str
-) -> None:
-    spark.sql(f"ALTER TABLE delta.`{tables.table('groups')}` {FOR_EVER[feature]}")
-    with pytest.raises(TablesError, match="delete its folder, and the job makes it anew"):
-        create_tables(tables, "cluster-1", "new")
-    shutil.rmtree(tables.table("groups"))
-    create_tables(tables, "cluster-1", "new")
-    WRITES[0].prepare(tables)
 
 
 def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: TablesLocation) -> None:
