@@ -22,7 +22,7 @@ from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.history import History
 from offsetstream.stream.live import LiveStream, Signals
 from offsetstream.stream.load import Loader
-from offsetstream.stream.lost_tables import mend_lost_tables
+from offsetstream.stream.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
@@ -67,6 +67,8 @@ class Attempt:
         self._book.keep_history_from(lease.found.history_kept_from)
         self._topics = TopicBook(settings.tables)
         self._topic_settings = TopicSettings(cluster, progress.say)
+        if is_ledger_lost(settings.tables):
+            progress.say("The history has no ledger: all its rows are counted as they are now")
         if lost_tables := mend_lost_tables(self._book, settings.tables):
             progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
         self._source = KafkaSource(settings.bootstrap_server, settings.properties)
@@ -147,7 +149,8 @@ class Attempt:
 
     def _batches(self, checkpoint: Checkpoint) -> BatchWriter:
         above = min(self._book.next_offsets.values(), default=0)
-        history = History.open(self._writer, self._book.log_ids, above, keeps_records=self._settings.keeps_history)
+        batch, keeps = BatchId(checkpoint.checkpoint_id, -1), self._settings.keeps_history
+        history = History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
         return BatchWriter(
             self._writer, self._cluster, self._book, self._topics, history, self._gaps, self._coordinator, checkpoint
         )

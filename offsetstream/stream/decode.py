@@ -14,11 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 
-from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS, held, timestamps_of
+from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 
 
 def decode(raw: DataFrame, partitions: int) -> DataFrame:
@@ -42,20 +41,6 @@ def decode(raw: DataFrame, partitions: int) -> DataFrame:
             }
         )
     )
-
-
-def decode_here(raw: pa.Table) -> pa.Table:
-    """Return what :func:`decode` does, but ``in_coordinator_partition``, of raw records that this process holds."""
-    decoded = decode_records(raw["key"], raw["value"])
-    derived = {
-        "record_timestamp": held(raw["record_timestamp"]),
-        "commit_timestamp": timestamps_of(decoded["commit_timestamp_ms"]),
-        "expire_timestamp": timestamps_of(decoded["expire_timestamp_ms"]),
-        "key_bytes": raw["key"],
-        "value_size": pc.binary_length(raw["value"]),
-    }
-    columns = (dict(zip(rows.schema.names, rows.columns, strict=True)) for rows in (raw, decoded))
-    return pa.table({name: column for of_one in (*columns, derived) for name, column in of_one.items()})
 
 
 def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, partitions: int) -> pa.Array:

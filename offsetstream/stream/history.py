@@ -8,39 +8,24 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.decode import is_commit
-from offsetstream.stream.log_pass import COMMITS, CommitHistory, LogPass
+from offsetstream.stream.log_pass import CommitHistory, LogPass
 from offsetstream.stream.positions import number_of
-from offsetstream.tables.arrow_rows import append_rows, is_null, renamed, side_by_side
+from offsetstream.tables.arrow_rows import append_rows, side_by_side
 from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.files import FileWriter, append_files
+from offsetstream.tables.ledger import Entry, Log, Tally, count_open, write_entries
+from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES, UNDECODABLE, as_rows_of, is_of
 from offsetstream.tables.transaction import BatchId, in_parallel
 from offsetstream.tables.write import TableWriter
 
-UNDECODABLE = "undecodable_records"
-RECORD_TABLES = ("offset_commits", "group_records", UNDECODABLE)
 
-
-def history_positions(writer: TableWriter, table: str, log_ids: Mapping[int, int], above: int) -> dict[int, int]:
-    """Return the greatest record offset per partition that the history table has of the present logs.
-
-    Only rows with an offset of at least ``above`` are looked at: what is below the applied positions is there.
-    """
-    greatest: dict[int, int] = {}
-    reader = QueryBuilder().register("rows", DeltaTable(writer.tables.table(table)))
-    query = (
-        "SELECT offsets_partition, log_id, max(record_offset) AS record_offset FROM rows "  # noqa: S608 - our own SQL
-        f"WHERE record_offset >= {above} GROUP BY offsets_partition, log_id"
-    )
-    for row in pa.table(reader.execute(query)).to_pylist():
-        if row["log_id"] == log_ids.get(row["offsets_partition"], 0):
-            greatest[row["offsets_partition"]] = row["record_offset"]
-    return greatest
+def history_positions(greatest: Mapping[Log, int], log_ids: Mapping[int, int]) -> dict[int, int]:
+    """Return the greatest record offset per partition of the present logs."""
+    return {partition: offset for (partition, log), offset in greatest.items() if log == log_ids.get(partition, 0)}
 
 
 class History:
@@ -48,7 +33,7 @@ class History:
 
     ``written`` has, per table, the greatest record offset of each partition that was there when the job started: a
     job before this one may have ended between an append and the end of its batch. ``kept`` are the tables that are
-    written at all; a record of another table is passed over.
+    written at all; a record of another table is passed over. No record below the offset ``above`` is appended.
     """
 
     def __init__(
@@ -57,20 +42,27 @@ class History:
         log_ids: Mapping[int, int],
         written: Mapping[str, Mapping[int, int]],
         kept: Collection[str] = RECORD_TABLES,
+        above: int = 0,
     ) -> None:
         self._writer = writer
         self._log_ids = log_ids
         self._written = written
         self._kept = kept
+        self._above = above
 
     @classmethod
-    def open(cls, writer: TableWriter, log_ids: Mapping[int, int], above: int, *, keeps_records: bool) -> History:
-        """Return the history as the tables have it now (see :func:`history_positions`).
+    def open(
+        cls, writer: TableWriter, log_ids: Mapping[int, int], above: int, batch: BatchId, *, keeps_records: bool
+    ) -> History:
+        """Return the history as the tables have it now, and put what an earlier job did not count into the ledger.
 
-        Without ``keeps_records`` it is only of undecodable records, which are nowhere else.
+        Only rows with an offset of at least ``above`` are looked at: what is below the applied positions is there.
+        Without ``keeps_records`` it is only of undecodable records, which are nowhere else. ``batch`` is a load.
         """
         kept = RECORD_TABLES if keeps_records else (UNDECODABLE,)
-        return cls(writer, log_ids, {table: history_positions(writer, table, log_ids, above) for table in kept}, kept)
+        greatest = count_open(writer.tables, kept, above, batch)
+        written = {table: history_positions(greatest[table], log_ids) for table in kept}
+        return cls(writer, log_ids, written, kept, above)
 
     @property
     def keeps_records(self) -> bool:
@@ -78,14 +70,17 @@ class History:
         return len(self._kept) > 1
 
     def append(self, decoded: DataFrame, batch: BatchId, tables: tuple[str, ...] = RECORD_TABLES) -> None:
-        """Append the decoded records, each to its table, side by side."""
+        """Append the decoded records, each to its table, side by side; then count them."""
         kept = [table for table in tables if table in self._kept]
         in_parallel(self._writer.spark, [partial(self._append_to, table, decoded, batch) for table in kept])
+        count_open(self._writer.tables, kept, self._above, batch)
 
     def append_small(self, decoded: pa.Table, batch: BatchId) -> None:
         """Append a small batch that the driver holds, as :meth:`append` does."""
         log_ids = decoded.append_column("log_id", number_of_arrow(decoded, self._log_ids, 0))
-        side_by_side([partial(self._append_rows, table, log_ids, batch) for table in self._kept])
+        tallies = {table: Tally(table) for table in self._kept}
+        side_by_side([partial(self._append_rows, table, log_ids, batch, tallies[table]) for table in self._kept])
+        write_entries(self._writer.tables, {table: tally.entries for table, tally in tallies.items()}, batch)
 
     def of_commits(self, batch: BatchId) -> CommitHistory:
         """Return where a pass over the log writes the commits, each that is not there yet."""
@@ -95,6 +90,8 @@ class History:
     def append_passed(self, passed: LogPass, batch: BatchId) -> None:
         """Append what came of a pass over the log, which wrote the commits to files."""
         append_files(self._writer.tables, COMMITS, passed.files, batch)
+        counted = [Entry(**each) for new in passed.files for each in new.counted]
+        write_entries(self._writer.tables, {COMMITS: counted}, batch)
         others = passed.others
         # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
         if others.records and others.is_small:
@@ -102,23 +99,17 @@ class History:
         elif others.records:
             self.append(others.decoded, batch, RECORD_TABLES[1:])
 
-    def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId) -> None:
+    def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId, tally: Tally) -> None:
         written = number_of_arrow(decoded, self._written.get(table, {}), -1)
-        mine = pc.and_(_is_of(table, decoded), pc.greater(decoded["record_offset"], written))
-        rows = renamed(decoded.filter(mine), _RENAMED[table])
-        append_rows(self._writer.tables, table, rows, batch)
+        mine = pc.and_(is_of(table, decoded), pc.greater(decoded["record_offset"], written))
+        rows = append_rows(self._writer.tables, table, as_rows_of(table, decoded.filter(mine)), batch)
+        if rows is not None:
+            tally.add(rows)
 
     def _append_to(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
         rows = _ROWS[table](decoded).withColumn("log_id", number_of(self._log_ids, 0))
         new = F.col("record_offset") > number_of(self._written.get(table, {}), -1)
         self._writer.append(table, rows.where(new), batch)
-
-
-def _is_of(table: str, decoded: pa.Table) -> pa.Array:
-    good = is_null(decoded, "error")
-    commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, decoded["key_type"].type))
-    kinds = (pc.and_(good, commit), pc.and_(good, pc.invert(commit)), pc.invert(good))
-    return dict(zip(RECORD_TABLES, kinds, strict=True))[table]
 
 
 def _offset_commits(decoded: DataFrame) -> DataFrame:
@@ -135,9 +126,4 @@ def _undecodable(decoded: DataFrame) -> DataFrame:
     return undecodable.withColumns({"reason": F.col("error"), "value_bytes": F.col("value")})
 
 
-_RENAMED = {
-    "offset_commits": {"key_version": "key_type", "value_bytes": "value_size"},
-    "group_records": {"value_bytes": "value_size"},
-    "undecodable_records": {"reason": "error", "value_bytes": "value"},
-}
 _ROWS = {"offset_commits": _offset_commits, "group_records": _group_records, "undecodable_records": _undecodable}

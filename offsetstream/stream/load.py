@@ -111,7 +111,7 @@ class Loader:
         self, partitions: Sequence[int], batch: BatchId, progress: Progress, should_stop: Callable[[], bool]
     ) -> bool:
         ends = self._begin(partitions, batch)
-        history = History.open(self._writer, self._book.log_ids, 0, keeps_records=self._keeps_history)
+        history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=self._keeps_history)
         self._topics.look(self._cluster, batch)
         with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE

@@ -22,11 +22,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream import size
-from offsetstream.stream.decode import as_few_tasks, decode_here, in_coordinator_partition
-from offsetstream.tables.arrow_rows import number_of, renamed
+from offsetstream.stream.decode import as_few_tasks, in_coordinator_partition
+from offsetstream.tables.arrow_rows import number_of
 from offsetstream.tables.files import FileWriter, NewFile
+from offsetstream.tables.record_rows import COMMITS, as_rows_of, decode_here
 
-COMMITS = "offset_commits"
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
 _KIND, _CELL, _OTHER, _REPORT = "kind", "cell", "other", "report"
@@ -186,7 +186,7 @@ class _Worker:
 
 
 def _write(history: CommitHistory, commits: pa.Table) -> None:
-    rows = renamed(commits, {"key_version": "key_type", "value_bytes": "value_size"})
+    rows = as_rows_of(COMMITS, commits)
     rows = rows.append_column("log_id", number_of(commits, history.log_ids, 0))
     if history.written:
         rows = rows.filter(pc.greater(rows["record_offset"], number_of(rows, history.written, -1)))

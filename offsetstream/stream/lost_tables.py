@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.stream.history import RECORD_TABLES
 from offsetstream.stream.partition_book import EVENTS, TABLE, UNLOADED, PartitionBook
 from offsetstream.tables.derived import DERIVED_TABLES
+from offsetstream.tables.ledger import LEDGER, forget
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId, app_id
 
@@ -35,6 +36,7 @@ def mend_lost_tables(book: PartitionBook, tables: TablesLocation) -> set[str]:
     """
     versions = _versions(tables)
     lost = {name for name, version in versions.items() if version is None} & _LOADED
+    forget(tables, lost & set(RECORD_TABLES))
     if not lost or lost == _LOADED:
         return set()
     if TABLE in lost:
@@ -48,6 +50,12 @@ def mend_lost_tables(book: PartitionBook, tables: TablesLocation) -> set[str]:
             row["history_complete_from"] = None
     book.write(BatchId(last_checkpoint_id(tables), -1))
     return lost
+
+
+def is_ledger_lost(tables: TablesLocation) -> bool:
+    """Tell whether the other tables were written to before, and the ledger of the history was not."""
+    versions = _versions(tables)
+    return versions.pop(LEDGER) is None and any(version is not None for version in versions.values())
 
 
 def _versions(tables: TablesLocation) -> dict[str, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from datetime import date
+from datetime import UTC, date, datetime
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from offsetstream.errors import first_line
 from offsetstream.stream.progress import Progress
+from offsetstream.tables.ledger import LEDGER, sum_up
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.transaction import alike
 from offsetstream.tables.upkeep import Crowd, clear, compact, crowds
@@ -32,6 +33,7 @@ class Upkeep:
         self._seen = {name: DeltaTable(self._tables.table(name)).version() for name in all_schemas()}
         self._compacted: set[tuple[str, date | None]] = set()
         self._failed: set[str] = set()
+        self._summed_up: date | None = None
 
     def tend(self, between_batches: AbstractContextManager[object], progress: Progress) -> None:
         """Do what is due; ``between_batches`` keeps batches off the tables while it is open, and may be used again."""
@@ -45,6 +47,8 @@ class Upkeep:
                 self._failed.add(schema.name)
 
     def _tend(self, schema: TableSchema, between_batches: AbstractContextManager[object]) -> None:
+        if schema.name == LEDGER:
+            self._sum_up(between_batches)
         table = DeltaTable(self._tables.table(schema.name))
         seen, now = self._seen[schema.name], table.version()
         if now == seen:
@@ -58,6 +62,14 @@ class Upkeep:
             table.update_incremental()
             clear(table)
         self._seen[schema.name] = table.version()
+
+    def _sum_up(self, between_batches: AbstractContextManager[object]) -> None:
+        """Sum up the ledger once a day, of the days that are over."""
+        today = datetime.now(UTC).date()
+        if self._summed_up != today:
+            with between_batches:
+                sum_up(self._tables, today)
+            self._summed_up = today
 
     def _is_due(self, schema: TableSchema, crowd: Crowd) -> bool:
         if not (schema.partitioned_by and crowd.is_closed):

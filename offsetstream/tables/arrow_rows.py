@@ -31,13 +31,17 @@ _UTC = pa.timestamp("us", "UTC")
 
 # delta-rs (1.6) takes an append for a reader of the whole table: it loses to whoever deletes a row of it.
 @again_on_conflict
-def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchId) -> None:
-    """Append rows to a history table, once per batch; ``rows`` has its columns but the three that say who wrote."""
+def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
+    """Append rows to a history table, once per batch; ``rows`` has its columns but the three that say who wrote.
+
+    Returns the rows as they were appended, None if there are none or the batch has appended them before.
+    """
     table = DeltaTable(tables.table(name))
     if not rows.num_rows or is_done(table, name, batch):
-        return
-    signed = with_constants(rows, batch.signature(datetime.now(UTC).date()))
-    add_rows(table, [conform(signed, load_schema(name))], transaction(table, name, batch))
+        return None
+    signed = conform(with_constants(rows, batch.signature(datetime.now(UTC).date())), load_schema(name))
+    add_rows(table, [signed], transaction(table, name, batch))
+    return signed
 
 
 def merge_rows(

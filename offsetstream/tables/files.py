@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any
 from uuid import uuid4
@@ -27,6 +27,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import conform, with_constants
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.features import constraints
+from offsetstream.tables.ledger import Tally
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import add_rows
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
@@ -38,12 +39,13 @@ _STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id"
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file of rows that is not the table's yet; ``path`` is within the table's folder."""
+    """A file of rows that is not the table's yet; ``path`` is within the table's folder, ``counted`` for its ledger."""
 
     path: str
     day: str
     size: int
     statistics: str
+    counted: list[dict[str, Any]]
 
 
 @dataclass
@@ -58,6 +60,7 @@ class FileWriter:
     _file: Any = None
     _writer: pq.ParquetWriter | None = None
     _rows: int = 0
+    _tally: Tally | None = None
     _ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def write(self, rows: pa.Table) -> None:
@@ -65,7 +68,10 @@ class FileWriter:
         if not rows.num_rows:
             return
         schema = load_schema(self.name)
-        rows = conform(with_constants(rows, self.batch.signature(self.day)), schema).drop_columns([HISTORY_DAY])
+        rows = conform(with_constants(rows, self.batch.signature(self.day)), schema)
+        self._tally = self._tally or Tally(self.name)
+        self._tally.add(rows)
+        rows = rows.drop_columns([HISTORY_DAY])
         if self._writer is None:
             self._path = f"{HISTORY_DAY}={self.day}/part-{uuid4()}.snappy.parquet"
             self._file = file_system(self.tables.table(self.name)).open_output_stream(self._path)
@@ -90,7 +96,8 @@ class FileWriter:
             "maxValues": {name: most for name, (_, most) in self._ranges.items()},
             "nullCount": dict.fromkeys(self._ranges, 0),
         }
-        return NewFile(self._path, str(self.day), size, json.dumps(statistics))
+        counted = [asdict(each) for each in self._tally.entries] if self._tally else []
+        return NewFile(self._path, str(self.day), size, json.dumps(statistics), counted)
 
 
 @again_on_conflict

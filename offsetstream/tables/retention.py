@@ -12,7 +12,9 @@ from datetime import date
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.ledger import correct_day
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import arrow_schema, replace_rows, sql_name
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
@@ -39,6 +41,7 @@ def _thin_day(tables: TablesLocation, schema: TableSchema, day: str, horizon: da
     (count,) = pa.table(query.execute(f"SELECT count(*) AS n FROM rows WHERE {_of(day)}"))["n"].to_pylist()  # noqa: S608 - our own SQL
     kept = pa.table(query.execute(_kept_rows(schema, arrow_schema(table).names, day, horizon)))
     if kept.num_rows < count and not dry_run:
+        correct_day(tables, schema.name, day, conform(kept, schema))
         # What is read and what is written are one version of the table: a write in between makes this one fail.
         replace_rows(table, _of(day), [kept.cast(arrow_schema(table)).sort_by(schema.position)])
     return int(count - kept.num_rows)

@@ -12,12 +12,12 @@ Row = Mapping[str, Any]
 Key = tuple[Any, ...]
 ROW = "row"  # the column of a difference that is a whole row, there or not
 ROWS = "rows"  # and of one in how many rows have the key
-CLUSTER, RECORDS = "cluster", "records"
+CLUSTER, RECORDS, OF_LEDGER, TOPIC = "cluster", "records", "ledger", "topic"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """``names`` are the columns of the row's key; ``other`` is what ``against`` (cluster or records) has.
+    """``names`` are the columns of the row's key; ``other`` is what ``against`` has.
 
     Of a whole row, True says where it is.
     """

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from offsetstream.codec import DECODED_SCHEMA, decode_records
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.stream.decode import decode, decode_here
+from offsetstream.stream.decode import decode
+from offsetstream.tables.record_rows import decode_here
 from tests.codec_records import present_layouts
 from tests.spark.log import RAW, frame, random_log
 

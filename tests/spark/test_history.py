@@ -15,10 +15,12 @@ from pyspark.sql import SparkSession
 
 from offsetstream.codec import decode_records
 from offsetstream.stream.decode import decode
-from offsetstream.stream.history import RECORD_TABLES, History, history_positions
+from offsetstream.stream.history import History, history_positions
 from offsetstream.stream.log_pass import pass_over
 from offsetstream.stream.size import collect
+from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -83,14 +85,14 @@ def test_a_record_is_appended_once_whatever_is_repeated(
     log = random_log(4, 25)
     first = [record for record in log if record.record_offset < 40]
     history = History(writer, LOG_IDS, {})
-    assert history_positions(writer, "offset_commits", LOG_IDS, 0) == {}
+    assert history_positions(greatest_offsets(writer.tables, "offset_commits"), LOG_IDS) == {}
     append(history, spark, first, BatchId(1, 0), way)
     assert places(tables) == expected_places(first)
     append(history, spark, first, BatchId(1, 0), way)  # the same batch again
     assert places(tables) == expected_places(first)
 
     # The next job begins with a load, which reads everything again.
-    positions = {table: history_positions(writer, table, LOG_IDS, 0) for table in RECORD_TABLES}
+    positions = {table: history_positions(greatest_offsets(writer.tables, table), LOG_IDS) for table in RECORD_TABLES}
     assert positions == {table: greatest(first, table) for table in RECORD_TABLES}
     append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, -1), way)
     assert places(tables) == expected_places(log)
@@ -105,7 +107,7 @@ def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: Spark
     last = greatest(log, commits)
 
     def positions(log_ids: dict[int, int], above: int = 0) -> dict[int, int]:
-        return history_positions(writer, commits, log_ids, above)
+        return history_positions(greatest_offsets(writer.tables, commits, above), log_ids)
 
     append(History(writer, LOG_IDS, {}), spark, log, BatchId(1, -1))
     assert positions(LOG_IDS) == last

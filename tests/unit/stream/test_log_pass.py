@@ -18,10 +18,11 @@ from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import TablesError
 from offsetstream.stream import log_pass
-from offsetstream.stream.log_pass import COMMITS, CommitHistory, reduce_log
+from offsetstream.stream.log_pass import CommitHistory, reduce_log
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import FileWriter, NewFile, append_files
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.spark.log import PARTITIONS, Record, random_log, raw_rows

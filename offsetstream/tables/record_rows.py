@@ -1,0 +1,45 @@
+"""Raw records as rows of the history tables: decoded, each kind for its table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offsetstream.codec.decoding import decode_records
+from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
+from offsetstream.tables.arrow_rows import held, is_null, renamed, timestamps_of
+
+COMMITS, RECORDS, UNDECODABLE = "offset_commits", "group_records", "undecodable_records"
+RECORD_TABLES = (COMMITS, RECORDS, UNDECODABLE)
+_RENAMED = {
+    COMMITS: {"key_version": "key_type", "value_bytes": "value_size"},
+    RECORDS: {"value_bytes": "value_size"},
+    UNDECODABLE: {"reason": "error", "value_bytes": "value"},
+}
+
+
+def decode_here(raw: pa.Table) -> pa.Table:
+    """Return raw records with the codec's columns and timestamps beside their own."""
+    decoded = decode_records(raw["key"], raw["value"])
+    derived = {
+        "record_timestamp": held(raw["record_timestamp"]),
+        "commit_timestamp": timestamps_of(decoded["commit_timestamp_ms"]),
+        "expire_timestamp": timestamps_of(decoded["expire_timestamp_ms"]),
+        "key_bytes": raw["key"],
+        "value_size": pc.binary_length(raw["value"]),
+    }
+    columns = (dict(zip(rows.schema.names, rows.columns, strict=True)) for rows in (raw, decoded))
+    return pa.table({name: column for of_one in (*columns, derived) for name, column in of_one.items()})
+
+
+def is_of(table: str, decoded: pa.Table) -> pa.Array:
+    """Tell of each decoded record whether it belongs to the history table."""
+    good = is_null(decoded, "error")
+    commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, decoded["key_type"].type))
+    kinds = (pc.and_(good, commit), pc.and_(good, pc.invert(commit)), pc.invert(good))
+    return dict(zip(RECORD_TABLES, kinds, strict=True))[table]
+
+
+def as_rows_of(table: str, decoded: pa.Table) -> pa.Table:
+    """Return decoded records with the columns of the history table among theirs."""
+    return renamed(decoded, _RENAMED[table])

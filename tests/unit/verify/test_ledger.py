@@ -1,0 +1,226 @@
+"""The ledger of the history: right through crashes, repetitions, summing up and retention; and what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from offsetstream.tables import arrow_rows, ledger, retention
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.ledger import (
+    LEDGER,
+    Tally,
+    correct_day,
+    count_open,
+    forget,
+    last_offsets,
+    sum_up,
+    write_entries,
+)
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES
+from offsetstream.tables.retention import thin_history
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.verify.doubled import doubled_rows
+from offsetstream.verify.ledger import ledger_differences
+
+SCHEMA = load_schema(COMMITS)
+SIGNED = ["checkpoint_id", "batch_id", "written_day"]
+TODAY = datetime.now(UTC).date()
+OPEN = BatchId(9, -1)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesLocation:
+    location = TablesLocation(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    return location
+
+
+def commits(partition: int, offsets: Iterable[int], log_id: int = 0) -> pa.Table:
+    place = {"offsets_partition": partition, "log_id": log_id, "topic": "t", "partition": 0, "is_tombstone": False}
+    rows = [
+        dict.fromkeys(SCHEMA.column_names) | place | {"record_offset": at, "group_id": f"g{at % 3}"} for at in offsets
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA.arrow)
+
+
+def append(tables: TablesLocation, rows: pa.Table, batch: BatchId) -> Tally:
+    tally, written = Tally(COMMITS), arrow_rows.append_rows(tables, COMMITS, rows.drop_columns(SIGNED), batch)
+    if written is not None:
+        tally.add(written)
+    return tally
+
+
+def apply(tables: TablesLocation, rows: pa.Table, batch: BatchId) -> None:
+    write_entries(tables, {COMMITS: append(tables, rows, batch).entries}, batch)
+
+
+def append_of_days(tables: TablesLocation, days: dict[int, range]) -> None:
+    """Rows that were written some days ago, counted."""
+    for ago, offsets in sorted(days.items(), reverse=True):
+        rows = commits(0, offsets).set_column(
+            SCHEMA.column_names.index("written_day"), "written_day", pa.array([TODAY - timedelta(ago)] * len(offsets))
+        )
+        numbered = rows.set_column(
+            SCHEMA.column_names.index("batch_id"), "batch_id", pa.array([100 - ago] * len(offsets))
+        )
+        write_deltalake(tables.table(COMMITS), numbered, mode="append")
+    count_open(tables, RECORD_TABLES, 0, OPEN)
+
+
+def differences(tables: TablesLocation) -> list[str]:
+    counted = [str(each) for each in ledger_differences(tables, checksums=False)]
+    found = [str(each) for each in ledger_differences(tables, checksums=True)]
+    assert {each for each in found if "checksum" not in each} == {each for each in counted if "checksum" not in each}
+    assert [each for each in doubled_rows(tables) if each.table == LEDGER] == []
+    return found
+
+
+def entries(tables: TablesLocation) -> list[dict[str, Any]]:
+    return read_rows(DeltaTable(tables.table(LEDGER)))
+
+
+def test_what_is_counted_is_there(tables: TablesLocation) -> None:
+    for number in range(3):
+        rows = pa.concat_tables([commits(0, range(10 * number, 10 * number + 5)), commits(1, [number], log_id=2)])
+        apply(tables, rows, BatchId(1, number))
+        apply(tables, rows, BatchId(1, number))  # once more
+    assert differences(tables) == []
+    assert sum(row["rows"] for row in entries(tables)) == 18
+    assert last_offsets(DeltaTable(tables.table(LEDGER)), COMMITS) == {(0, 0): 24, (1, 2): 2}
+    append(tables, commits(0, [40]), BatchId(1, 3))  # a job is at it: not counted yet
+    assert differences(tables) == []
+
+
+def test_rows_that_are_gone_doubled_or_changed_are_named(tables: TablesLocation) -> None:
+    for number in range(3):
+        apply(tables, commits(4, range(10 * number, 10 * number + 5)), BatchId(1, number))
+    table = DeltaTable(tables.table(COMMITS))
+    table.delete("record_offset IN (11, 13)")
+    table.update({"committed_offset": "7"}, predicate="record_offset = 21")
+    place = f"offset_commits: offsets_partition 4, log_id 0, written_day '{TODAY}', checkpoint_id 1"
+    first, second = differences(tables)
+    assert first == f"{place}, batch_id 1: rows is 3 in the tables, 5 in the ledger"
+    assert second.startswith(f"{place}, batch_id 2: checksum is ")
+    write_deltalake(table, pa.Table.from_pylist(read_rows(table, "batch_id = 0"), schema=SCHEMA.arrow), mode="append")
+    assert f"{place}, batch_id 0: rows is 10 in the tables, 5 in the ledger" in differences(tables)
+    table.delete("batch_id = 2")
+    assert f"{place}, batch_id 2: rows is 0 in the tables, 5 in the ledger" in differences(tables)
+
+
+def test_what_a_job_left_uncounted_is_counted_by_the_next_and_what_is_gone_stays_gone(tables: TablesLocation) -> None:
+    apply(tables, commits(0, range(5)), BatchId(1, 0))
+    append(tables, commits(0, range(5, 9)), BatchId(1, 1))  # and it died
+    DeltaTable(tables.table(COMMITS)).delete("record_offset = 2")
+    for _ in range(2):
+        count_open(tables, RECORD_TABLES, 5, OPEN)
+        assert [each.rpartition("batch_id ")[2] for each in differences(tables)] == [
+            "0: rows is 4 in the tables, 5 in the ledger"
+        ]
+    # The same batch again, with more: what was there is not counted twice.
+    apply(tables, commits(0, range(5, 9)), BatchId(1, 1))
+    apply(tables, commits(1, [3]), BatchId(1, 2))
+    assert len(differences(tables)) == 1
+
+
+def test_a_history_from_before_the_ledger_is_counted_as_it_is(tables: TablesLocation) -> None:
+    append(tables, pa.concat_tables([commits(0, range(5)), commits(1, range(100, 103))]), BatchId(3, 7))
+    count_open(tables, RECORD_TABLES, 1000, OPEN)
+    assert differences(tables) == []
+    DeltaTable(tables.table(COMMITS)).delete("record_offset = 101")
+    assert len(differences(tables)) == 1
+
+
+def test_a_deleted_history_is_forgotten(tables: TablesLocation) -> None:
+    apply(tables, commits(0, range(5)), BatchId(1, 0))
+    DeltaTable(tables.table(COMMITS)).delete()
+    forget(tables, {COMMITS})
+    assert (entries(tables), differences(tables)) == ([], [])
+    apply(tables, commits(0, range(2)), BatchId(1, 1))
+    assert differences(tables) == []
+
+
+def test_days_that_are_over_are_summed_up(tables: TablesLocation) -> None:
+    append_of_days(tables, {2: range(6), 1: range(6, 8)})
+    for number in range(3):
+        apply(tables, commits(0, [20 + number]), BatchId(1, number))
+    sum_up(tables, TODAY)
+    assert differences(tables) == []
+    counted = {(row["written_day"], row["batch_id"]): row["rows"] for row in entries(tables)}
+    ago = [TODAY - timedelta(days) for days in range(3)]
+    assert counted == {(ago[2], None): 6, (ago[1], None): 2, (ago[0], 0): 1, (ago[0], 1): 1, (ago[0], 2): 1}
+    DeltaTable(tables.table(COMMITS)).delete("record_offset = 3")
+    (found,) = differences(tables)
+    assert "batch_id" not in found
+    assert found.endswith(": rows is 5 in the tables, 6 in the ledger")
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_retention_corrects_it_also_if_it_dies_in_between(
+    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, is_wrong: bool
+) -> None:
+    append_of_days(tables, {5: range(12), 4: range(12, 20), 0: range(20, 23)})
+    if is_wrong:
+        DeltaTable(tables.table(COMMITS)).delete("record_offset = 17")
+    horizon = TODAY - timedelta(2)
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(retention, "write_deltalake", die)
+        thin_history(tables, SCHEMA, horizon)
+    assert thin_history(tables, SCHEMA, horizon) > 0
+    assert len(differences(tables)) == is_wrong
+    assert thin_history(tables, SCHEMA, horizon) == 0
+    assert len(differences(tables)) == is_wrong
+    apply(tables, commits(0, [30]), BatchId(11, 0))
+    assert len(differences(tables)) == is_wrong
+
+
+def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: TablesLocation) -> None:
+    """A job died yesterday; retention comes before the next."""
+    append_of_days(tables, {5: range(3)})
+    late = commits(0, range(3, 9))
+    write_deltalake(
+        tables.table(COMMITS),
+        late.set_column(SCHEMA.column_names.index("written_day"), "written_day", pa.array([TODAY - timedelta(5)] * 6)),
+        mode="append",
+    )
+    thin_history(tables, SCHEMA, TODAY)
+    assert differences(tables) == []
+    count_open(tables, RECORD_TABLES, 3, OPEN)
+    assert differences(tables) == []
+
+
+def test_a_write_in_between_makes_summing_up_begin_anew(
+    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_of_days(tables, {1: range(6)})
+    whole, beaten = ledger._of_day, list[object]()
+
+    def beaten_once(table: DeltaTable, day: str) -> Any:
+        found = whole(table, day)
+        if not beaten:
+            beaten.append(day)
+            append_of_days(tables, {1: range(6, 9)})
+        return found
+
+    monkeypatch.setattr(ledger, "_of_day", beaten_once)
+    sum_up(tables, TODAY)
+    assert differences(tables) == []
+    assert [row["rows"] for row in entries(tables)] == [9]
+
+
+def test_nothing_to_correct_without_a_ledger(tables: TablesLocation) -> None:
+    correct_day(tables, COMMITS, str(date(2030, 1, 1)), commits(0, range(3)))
+    assert entries(tables) == []
