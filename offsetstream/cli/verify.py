@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 from offsetstream.cli.options import SECONDS, cluster_options, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, tell
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.permissions import require_to_see, require_to_see_everything
+from offsetstream.cluster.permissions import readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.create import require_tables_of
@@ -25,10 +26,12 @@ from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.difference import Difference, plain
 from offsetstream.verify.doubled import doubled_rows
 from offsetstream.verify.kafka_admin import kafka_admin
+from offsetstream.verify.ledger import ledger_differences, ledger_since
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.settle import Comparison, Found, compare_until_settled
 from offsetstream.verify.standing import ask_standing
 from offsetstream.verify.tables import read_tables
+from offsetstream.verify.topic import Reconciliation, TopicReader
 
 _COLUMNS = tuple(map(Column, ["table", "group", "key", "column", "in_tables", "other", "against", "explanation"]))
 _DIFFERENT, _NOT_COMPARED = 1, 3
@@ -39,6 +42,7 @@ _DIFFERENT, _NOT_COMPARED = 1, 3
 Examples:
   offsetstream verify --bootstrap-server localhost:9092 --tables tables
   offsetstream verify --bootstrap-server localhost:9092 --tables tables --output json
+  offsetstream verify --bootstrap-server localhost:9092 --tables tables --history
 
 Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be compared."""
 )
@@ -53,6 +57,11 @@ Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be comp
     metavar="SECONDS",
     help="How long to wait for changes in flight; more than the job's trigger takes.",
 )
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Compare the history, row by row, with the job's ledger and with the whole topic, which is read for that.",
+)
 @click.pass_context
 def verify(
     context: click.Context, /, bootstrap_server: str | None, command_config: str | None, tables: str, **options: Any
@@ -63,14 +72,22 @@ def verify(
     in its history; no row may be there twice. Each difference is one line; one that is to be expected of a running
     cluster says why: a job is at it, say, or an open transaction holds the rest back. Needs DESCRIBE on all groups and
     topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
+
+    The rows of the history are counted, and compared with the ledger that the job keeps of them; with --history also
+    their checksums. With --history each record of the topic must be in the history once and say the same, and each row
+    whose record the topic has no longer must be superseded by a newer one of its cell, or be a tombstone. Needs READ on
+    the topic.
     """
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
-    settle, output, location = options.pop("settle"), output_of(options), TablesLocation.parse(tables)
+    settle, with_topic = options.pop("settle"), options.pop("history")
+    output, location = output_of(options), TablesLocation.parse(tables)
     properties = read_properties(command_config)
     cluster = Cluster(bootstrap_server, properties)
     require_tables_of(location, cluster.cluster_id())
     require_to_see_everything(cluster)
+    if with_topic:
+        readable_partitions(cluster)
     has_job = partial(is_job_alive, location, tell, HeartbeatWatch())
     has_job()  # a job of another host is watched now, so that --settle is for the comparison
     with _asking(bootstrap_server, properties) as ask:
@@ -81,11 +98,29 @@ def verify(
             settle,
             lambda: disagreements(read_records(location)),
         )
-    result.found.extend(Found(each, None) for each in doubled_rows(location))
+    reader = TopicReader(cluster, properties, location, tell) if with_topic else None
+    history = _check_history(location, reader)
+    result.found.extend(Found(each, None) for each in [*doubled_rows(location), *history.differences])
     _check_sight(cluster, result)
     _print(result, output)
+    if with_topic:
+        tell(str(history))
     unexplained = any(found.explanation is None for found in result.found)
     context.exit(_DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0)
+
+
+def _check_history(location: TablesLocation, reader: TopicReader | None) -> Reconciliation:
+    """Compare the history with its ledger and, by a reader of the topic, with that."""
+    since = ledger_since(location)
+    if since is None:
+        tell("The history has no ledger yet, which would show what it lost: the next job begins one")
+    elif reader is not None:
+        tell(f"The history's ledger began {since:%Y-%m-%d %H:%M} UTC: it does not show what was lost before")
+    found = [] if since is None else ledger_differences(location, checksums=reader is not None)
+    result = Reconciliation() if reader is None else reader.reconcile()
+    for partition, reason in sorted(result.left_out.items()):
+        tell(f"Offsets partition {partition} is not compared with the topic: {reason}")
+    return replace(result, differences=[*found, *result.differences])
 
 
 @contextmanager

@@ -58,6 +58,7 @@ COMMANDS: dict[str, tuple[Right, ...]] = {
     "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES),
     "dump --bootstrap-server": (READ_OFFSETS, OWN_GROUPS),
     "verify": (ALL_TOPICS, ALL_GROUPS),
+    "verify --history": (READ_OFFSETS, ALL_TOPICS, ALL_GROUPS),
     "coordinator --bootstrap-server": (
         Right("DESCRIBE", "topic", OFFSETS_TOPIC),
         Right("DESCRIBE", "group", "<group>"),

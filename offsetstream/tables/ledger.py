@@ -13,9 +13,11 @@ from datetime import date
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.checksum import MODULUS, row_hashes
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
@@ -25,6 +27,7 @@ from offsetstream.tables.transaction import BatchId
 
 LEDGER = "history_ledger"
 Log = tuple[int, int]  # offsets partition and log id
+_NO_OFFSET = np.iinfo(np.int64).max
 _LOG = ("offsets_partition", "log_id")
 _DAY = (*_LOG, HISTORY_DAY)
 _BATCH = (*_DAY, "checkpoint_id", "batch_id")
@@ -191,19 +194,34 @@ def count_open(
 
 
 def _count_above(tables: TablesLocation, history: str, offsets: Mapping[Log, int]) -> list[Entry]:
-    wanted = (
-        f"(offsets_partition = {p} AND log_id = {log} AND record_offset > {at})" for (p, log), at in offsets.items()
-    )
+    partitions = ", ".join(str(partition) for partition in sorted({partition for partition, _ in offsets}))
     columns = ", ".join(load_schema(history).column_names)
-    query = f"SELECT {columns} FROM rows WHERE {' OR '.join(wanted)}"  # noqa: S608 - our own SQL
-    return _counted(history, QueryBuilder().register("rows", DeltaTable(tables.table(history))), query)
+    query = (
+        f"SELECT {columns} FROM rows WHERE offsets_partition IN ({partitions}) "  # noqa: S608 - our own SQL
+        f"AND record_offset > {min(offsets.values())}"
+    )
+    reader = QueryBuilder().register("rows", DeltaTable(tables.table(history)))
+    return _counted(history, reader, query, offsets)
 
 
-def _counted(history: str, reader: QueryBuilder, query: str) -> list[Entry]:
+def _counted(history: str, reader: QueryBuilder, query: str, above: Mapping[Log, int] | None = None) -> list[Entry]:
     tally = Tally(history)
-    for rows in pa.RecordBatchReader.from_stream(reader.execute(query)):
+    for batch in pa.RecordBatchReader.from_stream(reader.execute(query)):
+        rows = conform(pa.table(batch), load_schema(history))  # DataFusion gives views of texts
+        if above is not None:
+            rows = rows.filter(pa.array(rows["record_offset"].to_numpy() > _limits(rows, above, _NO_OFFSET)))
         tally.add(rows)
     return tally.entries
+
+
+def _limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:
+    """Return for each row the number of its log; ``default`` where there is none."""
+    logs = np.array([(partition << 32 | log, number) for (partition, log), number in of_logs.items()], np.int64)
+    logs = np.concatenate([logs.reshape(-1, 2), [[_NO_OFFSET, default]]])
+    logs = logs[np.argsort(logs[:, 0])]
+    own = rows["offsets_partition"].to_numpy().astype(np.int64) << np.int64(32) | rows["log_id"].to_numpy()
+    at = np.searchsorted(logs[:, 0], own)
+    return np.where(logs[at, 0] == own, logs[at, 1], default)
 
 
 def greatest_offsets(tables: TablesLocation, history: str, above: int = 0) -> dict[Log, int]:
@@ -261,10 +279,7 @@ def correct_day(tables: TablesLocation, history: str, day: str, kept: pa.Table) 
 
 
 def _counted_rows(rows: pa.Table, last: Mapping[Log, int]) -> pa.Table:
-    limits = np.array(
-        [last.get(log, -1) for log in zip(*(rows[name].to_pylist() for name in _LOG), strict=True)], np.int64
-    )
-    return rows.filter(pa.array(rows["record_offset"].to_numpy() <= limits))
+    return rows.filter(pa.array(rows["record_offset"].to_numpy() <= _limits(rows, last, -1)))
 
 
 def _by_log(entries: Iterable[Entry]) -> dict[Log, Entry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -40,7 +40,7 @@ def _of_keys(tables: TablesLocation, schema: TableSchema) -> Iterator[Difference
 
 
 def _of_records(tables: TablesLocation, schema: TableSchema) -> Iterator[Difference]:
-    for partitions in _some_at_a_time(rows_per_partition(tables, schema.name)):
+    for partitions in some_at_a_time(rows_per_partition(tables, schema.name)):
         place = ", ".join(_PLACE)
         counted = (
             f"SELECT {place}, count(*) AS n FROM rows WHERE offsets_partition IN ({', '.join(map(str, partitions))}) "  # noqa: S608
@@ -55,7 +55,8 @@ def _of_records(tables: TablesLocation, schema: TableSchema) -> Iterator[Differe
             yield Difference(schema.name, _PLACE, key, ROWS, row["rows"], row["records"], RECORDS)
 
 
-def _some_at_a_time(rows: dict[int, int]) -> Iterator[list[int]]:
+def some_at_a_time(rows: Mapping[int, int]) -> Iterator[list[int]]:
+    """Yield offsets partitions, as many together as have not too many ``rows``."""
     some, count = list[int](), 0
     for partition, own in sorted(rows.items()):
         if some and count + own > _AT_ONCE:

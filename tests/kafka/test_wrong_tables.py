@@ -1,5 +1,6 @@
 """`verify` of tables that are wrong: nothing that a log or a running job does not explain is explained."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from deltalake import DeltaTable, write_deltalake
@@ -19,6 +22,8 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows
 from tests.kafka.jobs import JobRunner
 
 GROUPS = [f"group-{number}" for number in range(8)]
@@ -116,3 +121,37 @@ def test_a_job_that_ended_inside_a_transaction(
         assert (code, said.count("(explained: an open transaction holds back")) == (0, 2), said
     code, said = verify()
     assert (code, said.count("committed_offset is"), "explained: " in said.splitlines()[0]) == (1, 2, False), said
+
+
+def test_history_that_is_lost_changed_or_made_up(verify: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    code, said = verify("--history")
+    assert (code, said.splitlines()[-1].partition(": ")[2]) == (0, ALL_THERE.format(len(records(tmp_path))))
+    table = DeltaTable(tmp_path / "tables" / "offset_commits")
+    row = pa.Table.from_pylist(records(tmp_path)[:1], schema=load_schema("offset_commits").arrow)
+    table.delete("committed_offset = 1")
+    code, said = verify()
+    assert code == 1
+    assert re.search(
+        r"offset_commits: offsets_partition \d+, .* batch_id -?\d+: rows is 0 in the tables, \d+ in the ledger", said
+    )
+
+    table.update({"committed_offset": "77"}, predicate="committed_offset = 2 AND group_id = 'group-3'")
+    made_up = row.set_column(1, "record_offset", pa.array([0])).set_column(4, "group_id", pa.array(["nobody"]))
+    write_deltalake(table, made_up, mode="append")
+    code, said = verify("--history")
+    assert code == 1
+    lines = [line for line in said.splitlines() if line.startswith("offset_commits: ")]
+    kinds = ("checksum is", "rows is 0", "only in the topic", "only in the tables", "content is")
+    assert [any(kind in line for line in lines) for kind in kinds] == [True] * len(kinds), said
+    assert ", 0 only" not in said.splitlines()[-1]
+
+
+ALL_THERE = (
+    "{0:,} in the topic and in the tables, 0 superseded in the topic, 0 thinned by retention, 0 only in the topic, "
+    "0 only in the tables, 0 changed"
+)
+
+
+def records(tmp_path: Path) -> list[dict[str, Any]]:
+    names = ("offset_commits", "group_records", "undecodable_records")
+    return [row for name in names for row in read_rows(DeltaTable(tmp_path / "tables" / name))]

@@ -151,11 +151,11 @@ class Chaos:
         server = self._kafka.bootstrap_server
         names = {topic.topic_id: topic.name for topic in Cluster(server).topics()}
         wrong = [*behind(self._tables, read_topic(server)[1]), *differences(self._tables, server, names)]
-        command = [sys.executable, "-m", "offsetstream", "verify", "--bootstrap-server", server]
+        command = [sys.executable, "-m", "offsetstream", "verify", "--history", "--bootstrap-server", server]
         verify = subprocess.run([*command, "--tables", self._tables.root], capture_output=True, text=True, check=False)
         if verify.returncode != 0:
             wrong += [f"verify: {line}" for line in (verify.stdout + verify.stderr).splitlines()]
-        self._say(verify.stderr.strip().splitlines()[-1])
+        self._say("; ".join(verify.stderr.strip().splitlines()[-2:]))
         tables = ("offset_commits", "group_records", "undecodable_records")
         self.figures.records = {name: len(rows(self._tables, name)) for name in tables}
         self.figures.differences = wrong

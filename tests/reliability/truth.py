@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from deltalake import DeltaTable
 
+from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.consumers import close
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
+from offsetstream.verify.doubled import doubled_rows
+from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.records import disagreements, read_records
+from offsetstream.verify.topic import TopicReader
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 
 TOPIC = "__consumer_offsets"
@@ -62,8 +65,8 @@ def up_to(records: Records, ends: Mapping[int, int]) -> Records:
 def differences(tables: TablesLocation, bootstrap_server: str, topic_names: Mapping[str, str]) -> list[str]:
     """How the tables differ from what is in the topic up to where they say they are; nothing if they do not.
 
-    Groups, members, assignments and offsets are those of the model; each record is in its history table once; every
-    column of the state follows from the history; each event is there once.
+    Groups, members, assignments and offsets are those of the model; every column of the state follows from the
+    history; no row is there twice; the history is that of its ledger, and of the topic.
     """
     partitions = rows(tables, "offsets_partitions")
     applied = {row["offsets_partition"]: row["next_offset"] or 0 for row in partitions}
@@ -71,10 +74,9 @@ def differences(tables: TablesLocation, bootstrap_server: str, topic_names: Mapp
     return [
         *(f"not loaded: {row}" for row in partitions if row["load_state"] != "OWNED"),
         *state_differences(tables, records, topic_names),
-        *history_differences(tables, records),
         *(str(each) for each in disagreements(read_records(tables))),
-        *twice(tables, "partition_events"),
-        *(repeated for name in STATE for repeated in twice(tables, name)),
+        *(str(each) for each in doubled_rows(tables)),
+        *history_differences(tables, bootstrap_server),
     ]
 
 
@@ -101,24 +103,11 @@ def state_differences(tables: TablesLocation, records: Records, topic_names: Map
     ]
 
 
-def history_differences(tables: TablesLocation, records: Records) -> list[str]:
-    """How the records in the history tables differ from those of the topic: each is there once, in its table."""
-    expected: dict[str, Counter[tuple[int, int]]] = {"offset_commits": Counter(), "group_records": Counter()}
-    for number, own in records.items():
-        for record in own:
-            expected[table_of(record)][number, record.offset] += 1
-    expected["undecodable_records"] = Counter()
-    found = {name: Counter(_places(rows(tables, name))) for name in expected}
-    return [
-        *(f"{name}: lacking {place}" for name in expected for place in expected[name] - found[name]),
-        *(f"{name}: beyond {place}" for name in expected for place in found[name] - expected[name]),
-    ]
-
-
-def table_of(record: LogRecord) -> str:
-    """The history table of a record: its key's first number is its kind, 0 and 1 are commits (reference 1)."""
-    assert record.key is not None
-    return "offset_commits" if int.from_bytes(record.key[:2], "big") in {0, 1} else "group_records"
+def history_differences(tables: TablesLocation, bootstrap_server: str) -> list[str]:
+    """How the history tables differ from their ledger, and from the topic: each record is there once, in its table."""
+    topic = TopicReader(Cluster(bootstrap_server), {}, tables, lambda _line: None).reconcile()
+    found = [*ledger_differences(tables, checksums=True), *topic.differences]
+    return [*map(str, found), *(f"not compared: partition {number}: {why}" for number, why in topic.left_out.items())]
 
 
 def history_rows(tables: TablesLocation) -> HistoryRows:
@@ -129,13 +118,6 @@ def history_rows(tables: TablesLocation) -> HistoryRows:
         for row in rows(tables, name)
         for place in _places([row])
     }
-
-
-def twice(tables: TablesLocation, table: str) -> list[str]:
-    """The keys of a table that it has more than once."""
-    key = load_schema(table).key
-    counted = Counter(tuple(row[name] for name in key) for row in rows(tables, table))
-    return [f"{table}: {count} times {place}" for place, count in counted.items() if count > 1]
 
 
 def rows(tables: TablesLocation, table: str) -> list[dict[str, Any]]:

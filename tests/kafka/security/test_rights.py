@@ -17,6 +17,7 @@ ARGUMENTS = {
     "run": ("run", "--once"),
     "dump --bootstrap-server": ("dump", "--format", "kafka"),
     "verify": ("verify",),
+    "verify --history": ("verify", "--history"),
     "coordinator --bootstrap-server": ("coordinator", "--group", "billing"),
     "groups describe --offsets --bootstrap-server": ("groups", "describe", "--group", "billing"),
     "groups describe --state --bootstrap-server": ("groups", "describe", "--group", "billing", "--state"),

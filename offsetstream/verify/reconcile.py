@@ -1,0 +1,153 @@
+"""One history table against the records of the log: which are in both, and which only in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from offsetstream.tables.checksum import row_hashes
+from offsetstream.tables.schema import TableSchema
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records by their place, as arrays side by side: hashes of what they say and of their cell, and tombstones.
+
+    ``partitions`` and ``offsets`` are sorted; a place may be there twice.
+    """
+
+    partitions: Numbers
+    offsets: Numbers
+    hashes: npt.NDArray[np.uint64]
+    cells: npt.NDArray[np.uint64]
+    tombstones: Flags
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def where(self, flags: Flags) -> Records:
+        """Return those records of which the flag is set."""
+        return Records(*(each[flags] for each in vars(self).values()))
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yield partition and offset of each."""
+        yield from zip(self.partitions.tolist(), self.offsets.tolist(), strict=True)
+
+    def limits(self, of_partition: dict[int, int]) -> Numbers:
+        """Return for each record the number of its partition, 0 where there is none."""
+        most = max([*of_partition, int(self.partitions.max(initial=-1))], default=-1)
+        numbers = np.zeros(most + 1, np.int64)
+        for partition, number in of_partition.items():
+            numbers[partition] = number
+        return numbers[self.partitions]
+
+
+@dataclass
+class Gathered:
+    """Rows of a history table, gathered from pieces."""
+
+    schema: TableSchema
+    _pieces: list[tuple[npt.NDArray[np.generic], ...]] = field(default_factory=list)
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows; what is not a column of the table does not count."""
+        hashes = row_hashes(rows, self.schema)
+        cells = row_hashes(rows.select(list(self.schema.cell)), self.schema) if self.schema.cell else hashes
+        has_tombstones = "is_tombstone" in rows.column_names and bool(self.schema.cell)
+        tombstones = rows["is_tombstone"].to_numpy() if has_tombstones else np.zeros(rows.num_rows, np.bool_)
+        places = (rows[name].to_numpy().astype(np.int64) for name in ("offsets_partition", "record_offset"))
+        self._pieces.append((*places, hashes, cells, tombstones))
+
+    def records(self) -> Records:
+        """Return all of them, sorted by place."""
+        kinds = (np.int64, np.int64, np.uint64, np.uint64, np.bool_)
+        empty = tuple(np.zeros(0, kind) for kind in kinds)
+        columns = [np.concatenate(each) for each in zip(empty, *self._pieces, strict=True)]
+        order = np.lexsort((columns[1], columns[0]))
+        return Records(*(each[order] for each in columns))
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What became of a table's records: ``both`` and ``superseded`` are numbers, the others should be none.
+
+    ``thinned`` are in the topic only, and retention may have taken them.
+    """
+
+    both: int
+    superseded: int
+    thinned: int
+    missing: Records
+    beyond: Records
+    changed: Records
+
+
+def reconcile(
+    rows: Records,
+    log: Records,
+    applied: dict[int, int],
+    log_starts: dict[int, int],
+    *,
+    is_thinned: bool,
+    has_cells: bool,
+) -> Reconciled:
+    """Compare the rows of a table with the log's records, each up to what is ``applied`` (exclusive).
+
+    A row that the log has no longer must be superseded: by a newer row or record of its cell, or it is a tombstone
+    (which goes after delete.retention.ms), or it lies before the log's start. Rows without cells are taken for that.
+    """
+    is_old = log.offsets < log.limits(applied)
+    log, tail = log.where(is_old), log.where(~is_old)
+    rows = rows.where(rows.offsets < rows.limits(applied))
+    ours, theirs = _joined(rows), _joined(log)
+    in_log, in_rows = np.isin(ours, theirs), np.isin(theirs, ours)
+    is_passed = ~_is_last_of_cell(rows) | rows.tombstones | np.isin(rows.cells, tail.cells)
+    is_passed |= rows.offsets < rows.limits(log_starts)
+    if not has_cells:
+        is_passed[:] = True
+    may_be_thinned = log.tombstones | _is_superseded(log, rows)
+    if not (is_thinned and has_cells):
+        may_be_thinned[:] = False
+    at = np.searchsorted(theirs, ours[in_log])
+    differs = np.zeros(len(rows), np.bool_)
+    differs[in_log] = rows.hashes[in_log] != log.hashes[at]
+    return Reconciled(
+        both=int(in_log.sum()),
+        superseded=int((~in_log & is_passed).sum()),
+        thinned=int((~in_rows & may_be_thinned).sum()),
+        missing=log.where(~in_rows & ~may_be_thinned),
+        beyond=rows.where(~in_log & ~is_passed),
+        changed=rows.where(differs),
+    )
+
+
+def _is_last_of_cell(rows: Records) -> Flags:
+    """Tell of each record whether it is the last of its cell, which lies in one partition."""
+    order = np.lexsort((rows.offsets, rows.cells))
+    cells = rows.cells[order]
+    found = np.ones(len(rows), np.bool_)
+    found[order[:-1]] = cells[1:] != cells[:-1]
+    return found
+
+
+def _is_superseded(records: Records, by: Records) -> Flags:
+    """Tell of each record whether there is a newer one of its cell among others."""
+    last = by.where(_is_last_of_cell(by))
+    order = np.argsort(last.cells)
+    cells, offsets = np.append(last.cells[order], np.uint64(0)), np.append(last.offsets[order], -1)
+    at = np.searchsorted(cells[:-1], records.cells)
+    found: Flags = (cells[at] == records.cells) & (offsets[at] > records.offsets)
+    return found
+
+
+def _joined(records: Records) -> Numbers:
+    """Return places as single numbers, in their order: 15 bits of partition, 48 of offset."""
+    joined: Numbers = (records.partitions << np.int64(48)) | records.offsets
+    return joined

@@ -1,0 +1,166 @@
+"""The history compared with the topic: each record there is in the tables, and each in the tables was there once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.log_records import LogRecord, read_log
+from offsetstream.tables.arrow_rows import conform, number_of, timestamps
+from offsetstream.tables.lease import read_lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.record_rows import RECORD_TABLES, as_rows_of, decode_here, is_of
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small import read_rows, rows_per_partition
+from offsetstream.verify.difference import ROW, TOPIC, Difference
+from offsetstream.verify.doubled import some_at_a_time
+from offsetstream.verify.reconcile import Gathered, Reconciled, Records, reconcile
+
+_NAMES = ("offsets_partition", "log_id", "record_offset")
+# What is wrong, and how it is told as a difference.
+_WRONG = {"missing": (ROW, False, True), "beyond": (ROW, True, False), "changed": ("content", "one", "another")}
+_NAMED = 20  # of each kind of difference, table and step; the others are counted
+
+
+@dataclass
+class Reconciliation:
+    """What a comparison with the topic came to: records by what became of them, and the differences by name.
+
+    ``left_out`` are offsets partitions that were not compared, with the reason.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+    left_out: dict[int, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        told = (
+            "{both:,} in the topic and in the tables, {superseded:,} superseded in the topic, {thinned:,} thinned by "
+            "retention, {missing:,} only in the topic, {beyond:,} only in the tables, {changed:,} changed"
+        )
+        counts = {name: self.counts[name] for name in ("both", "superseded", "thinned", "missing", "beyond", "changed")}
+        return f"{sum(counts.values()) - counts['changed']:,} records reconciled: {told.format(**counts)}"
+
+
+class TopicReader:
+    """Compares the history tables with the topic, some partitions at a time."""
+
+    def __init__(
+        self, cluster: Cluster, properties: Mapping[str, str], tables: TablesLocation, say: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._properties = properties
+        self._tables = tables
+        self._say = say
+
+    def reconcile(self) -> Reconciliation:
+        """Read the whole topic, as a consumer of committed records, and compare; memory is that of some partitions."""
+        result, rows = Reconciliation(), Counter[int]()
+        for name in RECORD_TABLES:
+            rows.update(rows_per_partition(self._tables, name))
+        every = sorted(self._cluster.topic_partitions())
+        done = 0
+        for partitions in some_at_a_time({number: rows[number] for number in every}):
+            found = self._compare(partitions)
+            if found.differences:  # the job, compaction or a retention may have been at it
+                found = _in_both(found, self._compare(partitions))
+            result.counts.update(found.counts)
+            result.differences += found.differences
+            result.left_out |= found.left_out
+            done += len(partitions)
+            self._say(f"{done} of {len(every)} offsets partitions are compared with the topic")
+        return result
+
+    def _compare(self, partitions: Collection[int]) -> Reconciliation:
+        result = Reconciliation()
+        books = {
+            row["offsets_partition"]: row for row in read_rows(DeltaTable(self._tables.table("offsets_partitions")))
+        }
+        for number in partitions:
+            if reason := _left_out(books.get(number)):
+                result.left_out[number] = reason
+        books = {number: books[number] for number in partitions if number not in result.left_out}
+        if not books:
+            return result
+        applied = {number: row["next_offset"] for number, row in books.items()}
+        log_ids = {number: row["log_id"] for number, row in books.items()}
+        starts = {number: end.log_start_offset for number, end in self._cluster.partition_ends(books).items()}
+        log = self._read_log(log_ids)  # before the rows, which then are all there
+        lease = read_lease(self._tables)
+        is_thinned = lease is not None and lease.history_kept_from is not None
+        for name, of_log in log.items():
+            has_cells = bool(load_schema(name).cell)
+            rows = self._read_rows(name, log_ids)
+            found = reconcile(rows, of_log, applied, starts, is_thinned=is_thinned, has_cells=has_cells)
+            _note(result, name, found, log_ids)
+        return result
+
+    def _read_log(self, log_ids: Mapping[int, int]) -> dict[str, Records]:
+        gathered = {name: Gathered(load_schema(name)) for name in RECORD_TABLES}
+        for records in read_log(self._cluster.bootstrap_server, self._properties, log_ids):
+            if not records:
+                continue
+            decoded = decode_here(_raw(records))
+            decoded = decoded.append_column("log_id", number_of(decoded, log_ids, 0))
+            for name, of_table in gathered.items():
+                mine = decoded.filter(is_of(name, decoded))
+                if mine.num_rows:
+                    of_table.add(as_rows_of(name, mine))
+        return {name: of_table.records() for name, of_table in gathered.items()}
+
+    def _read_rows(self, name: str, log_ids: Mapping[int, int]) -> Records:
+        columns = ", ".join(load_schema(name).column_names)
+        reader = QueryBuilder().register("rows", DeltaTable(self._tables.table(name)))
+        gathered = Gathered(load_schema(name))
+        partitions = ", ".join(map(str, log_ids))
+        query = f"SELECT {columns} FROM rows WHERE offsets_partition IN ({partitions})"  # noqa: S608 - our own SQL
+        for batch in pa.RecordBatchReader.from_stream(reader.execute(query)):
+            rows = conform(pa.table(batch), load_schema(name))
+            gathered.add(rows.filter(pc.equal(rows["log_id"], number_of(rows, log_ids, -1))))
+        return gathered.records()
+
+
+def _left_out(book: Mapping[str, object] | None) -> str | None:
+    if book is None or book["load_state"] != "OWNED":
+        return "it is not loaded"
+    if book["history_complete_from"] is None:
+        return "the job keeps no history of it"
+    return None
+
+
+def _raw(records: list[LogRecord]) -> pa.Table:
+    return pa.table(
+        {
+            "offsets_partition": pa.array([each.partition for each in records], pa.int32()),
+            "record_offset": pa.array([each.offset for each in records], pa.int64()),
+            "record_timestamp": timestamps([each.timestamp_ms for each in records]),
+            "key": pa.array([each.key for each in records], pa.binary()),
+            "value": pa.array([each.value for each in records], pa.binary()),
+        }
+    )
+
+
+def _note(result: Reconciliation, name: str, found: Reconciled, log_ids: Mapping[int, int]) -> None:
+    result.counts.update({"both": found.both, "superseded": found.superseded, "thinned": found.thinned})
+    for kind, (column, in_tables, other) in _WRONG.items():
+        records: Records = getattr(found, kind)
+        result.counts[kind] += len(records)
+        for number, (partition, offset) in enumerate(records.places()):
+            if number == _NAMED:
+                break
+            place = (partition, log_ids[partition], offset)
+            result.differences.append(Difference(name, _NAMES, place, column, in_tables, other, TOPIC))
+
+
+def _in_both(first: Reconciliation, second: Reconciliation) -> Reconciliation:
+    """Return the second look, with those differences only that the first had too: what passes is no difference."""
+    before = set(first.differences)
+    kept = [each for each in second.differences if each in before]
+    counts = second.counts if kept else second.counts | dict.fromkeys(_WRONG, 0)
+    return Reconciliation(Counter(counts), kept, second.left_out)
