@@ -68,6 +68,7 @@ DELETED = {
     "offsets_partitions": (True, True),
     "job_lease": (False, False),
     "topics partition_events": (False, False),
+    "history_ledger": (False, False),
     ALL: (False, True),  # they are new ones, not someone's
 }
 
@@ -85,3 +86,4 @@ def test_deleted_tables_are_made_again(job: CheckedJob, names: str) -> None:
     complete_from = [row[0] for row in job.runner.rows("offsets_partitions", "history_complete_from")]
     is_told = f"Someone deleted {names}: all partitions are loaded anew" in said
     assert (is_told, min(complete_from) > since) == DELETED[names], said
+    assert ("The history has no ledger: all its rows are counted" in said) == (names == "history_ledger")

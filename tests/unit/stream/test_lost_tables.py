@@ -8,10 +8,12 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.lost_tables import last_checkpoint_id, mend_lost_tables
+from offsetstream.stream.lost_tables import is_ledger_lost, last_checkpoint_id, mend_lost_tables
 from offsetstream.stream.partition_book import OWNED, UNLOADED, PartitionBook
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.ledger import LEDGER, count_open, last_offsets
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small import insert_rows
 from offsetstream.tables.transaction import BatchId
@@ -82,10 +84,14 @@ def test_without_a_state_table_all_is_loaded_anew(tables: TablesLocation, name: 
 
 @pytest.mark.parametrize("name", ["offset_commits", "group_records", "undecodable_records"])
 def test_without_a_history_table_its_completeness_begins_anew(tables: TablesLocation, name: str) -> None:
+    counted = count_open(tables, [COMMITS], 0, BATCH)[COMMITS]
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == {name}
     written = PartitionBook(tables, [0, 1]).rows
     assert [row["history_complete_from"] for row in written.values()] == [None, None]
+    assert {*last_offsets(DeltaTable(tables.table(LEDGER)), "offset_commits")} == set(
+        counted if name != COMMITS else ()
+    )
     book.start_load({0: 70, 1: 70})
     for number in (0, 1):
         book.finish_load(number, 0, 0, 0)
@@ -103,7 +109,15 @@ def test_without_the_book_logs_and_loads_are_counted_on(tables: TablesLocation) 
         ]
 
 
-@pytest.mark.parametrize("name", ["topics", "partition_events", "job_lease"])
+def test_a_lost_ledger_is_told(tables: TablesLocation) -> None:
+    assert not is_ledger_lost(tables)
+    delete(tables, LEDGER)
+    assert is_ledger_lost(tables)
+    delete(tables, *all_schemas())
+    assert not is_ledger_lost(tables)
+
+
+@pytest.mark.parametrize("name", ["topics", "partition_events", "job_lease", LEDGER])
 def test_what_no_load_fills_costs_no_load(tables: TablesLocation, name: str) -> None:
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == set()
