@@ -17,8 +17,9 @@ from offsetstream.stream.positions import number_of
 from offsetstream.tables.arrow_rows import append_rows, side_by_side
 from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.files import FileWriter, append_files
-from offsetstream.tables.ledger import Entry, Log, Tally, count_open, write_entries
+from offsetstream.tables.ledger import count_open, write_entries
 from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES, UNDECODABLE, as_rows_of, is_of
+from offsetstream.tables.tally import Entry, Log, Tally
 from offsetstream.tables.transaction import BatchId, in_parallel
 from offsetstream.tables.write import TableWriter
 

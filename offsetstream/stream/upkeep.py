@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 
 from offsetstream.errors import first_line
 from offsetstream.stream.progress import Progress
-from offsetstream.tables.ledger import LEDGER, sum_up
+from offsetstream.tables.ledger import LEDGER
+from offsetstream.tables.ledger_days import sum_up
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.transaction import alike
 from offsetstream.tables.upkeep import Crowd, clear, compact, crowds

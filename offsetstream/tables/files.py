@@ -27,11 +27,11 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import conform, with_constants
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.features import constraints
-from offsetstream.tables.ledger import Tally
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import add_rows
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small import is_done, transaction
+from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 
 _STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id")  # what readers skip files by

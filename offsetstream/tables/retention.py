@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.ledger import correct_day
+from offsetstream.tables.ledger_days import correct_day
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import arrow_schema, replace_rows, sql_name
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema

@@ -9,10 +9,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
-from offsetstream.tables.ledger import LEDGER, Entry, Log, by_day, count_rows, joined_rows, read_entries
+from offsetstream.tables.ledger import LEDGER, count_rows, joined_rows, read_entries
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import HISTORY_DAY
+from offsetstream.tables.tally import Entry, Log, by_day
 from offsetstream.verify.difference import OF_LEDGER, ROWS, Difference
 
 CHECKSUM = "checksum"

@@ -11,23 +11,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.tables import arrow_rows, ledger, retention
+from offsetstream.tables import arrow_rows, ledger_days, retention
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.ledger import (
-    LEDGER,
-    Tally,
-    correct_day,
-    count_open,
-    forget,
-    last_offsets,
-    sum_up,
-    write_entries,
-)
+from offsetstream.tables.ledger import LEDGER, count_open, forget, last_offsets, write_entries
+from offsetstream.tables.ledger_days import correct_day, sum_up
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
+from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.doubled import doubled_rows
 from offsetstream.verify.ledger import ledger_differences
@@ -206,7 +199,7 @@ def test_a_write_in_between_makes_summing_up_begin_anew(
     tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append_of_days(tables, {1: range(6)})
-    whole, beaten = ledger._of_day, list[object]()
+    whole, beaten = ledger_days._of_day, list[object]()
 
     def beaten_once(table: DeltaTable, day: str) -> Any:
         found = whole(table, day)
@@ -215,7 +208,7 @@ def test_a_write_in_between_makes_summing_up_begin_anew(
             append_of_days(tables, {1: range(6, 9)})
         return found
 
-    monkeypatch.setattr(ledger, "_of_day", beaten_once)
+    monkeypatch.setattr(ledger_days, "_of_day", beaten_once)
     sum_up(tables, TODAY)
     assert differences(tables) == []
     assert [row["rows"] for row in entries(tables)] == [9]
