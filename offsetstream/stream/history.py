@@ -78,10 +78,13 @@ class History:
 
     def append_small(self, decoded: pa.Table, batch: BatchId) -> None:
         """Append a small batch that the driver holds, as :meth:`append` does."""
+        write_entries(self._writer.tables, self._append_small(decoded, batch), batch)
+
+    def _append_small(self, decoded: pa.Table, batch: BatchId) -> dict[str, list[Entry]]:
         log_ids = decoded.append_column("log_id", number_of_arrow(decoded, self._log_ids, 0))
         tallies = {table: Tally(table) for table in self._kept}
         side_by_side([partial(self._append_rows, table, log_ids, batch, tallies[table]) for table in self._kept])
-        write_entries(self._writer.tables, {table: tally.entries for table, tally in tallies.items()}, batch)
+        return {table: tally.entries for table, tally in tallies.items()}
 
     def of_commits(self, batch: BatchId) -> CommitHistory:
         """Return where a pass over the log writes the commits, each that is not there yet."""
@@ -91,13 +94,13 @@ class History:
     def append_passed(self, passed: LogPass, batch: BatchId) -> None:
         """Append what came of a pass over the log, which wrote the commits to files."""
         append_files(self._writer.tables, COMMITS, passed.files, batch)
-        counted = [Entry(**each) for new in passed.files for each in new.counted]
-        write_entries(self._writer.tables, {COMMITS: counted}, batch)
+        counted = {COMMITS: [Entry(**each) for new in passed.files for each in new.counted]}
         others = passed.others
         # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
         if others.records and others.is_small:
-            self.append_small(others.decoded.toArrow(), batch)
-        elif others.records:
+            counted = self._append_small(others.decoded.toArrow(), batch) | counted
+        write_entries(self._writer.tables, counted, batch)
+        if others.records and not others.is_small:
             self.append(others.decoded, batch, RECORD_TABLES[1:])
 
     def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId, tally: Tally) -> None:

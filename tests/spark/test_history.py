@@ -18,12 +18,13 @@ from offsetstream.stream.decode import decode
 from offsetstream.stream.history import History, history_positions
 from offsetstream.stream.log_pass import pass_over
 from offsetstream.stream.size import collect
-from offsetstream.tables.ledger import greatest_offsets
+from offsetstream.tables.ledger import LEDGER, greatest_offsets
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
+from offsetstream.verify.ledger import ledger_differences
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
 Way = Literal["small", "large", "pass"]  # by the driver alone, by Spark, or in a pass over the log
@@ -99,6 +100,11 @@ def test_a_record_is_appended_once_whatever_is_repeated(
     found = rows(tables, "offset_commits")
     batches = {(row["checkpoint_id"], row["batch_id"], row["record_offset"] < 40) for row in found}
     assert batches == {(1, 0, True), (2, -1, False)}
+    assert ledger_differences(tables, checksums=True) == []
+    counted = Counter(
+        {name: sum(row["rows"] for row in rows(tables, LEDGER) if row["history"] == name) for name in places(tables)}
+    )
+    assert counted == {name: own.total() for name, own in expected_places(log).items()}
 
 
 def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: SparkSession, writer: TableWriter) -> None:
