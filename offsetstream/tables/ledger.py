@@ -7,7 +7,7 @@ what a job leaves uncounted when it dies, the next one counts (:func:`count_open
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from typing import Any
 
@@ -19,12 +19,13 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.schema import HISTORY_DAY, load_schema
+from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.small import is_done, sql_text, transaction
 from offsetstream.tables.tally import BATCH, DAY, LOG, Entry, Log, Tally, grouped
 from offsetstream.tables.transaction import BatchId
 
 LEDGER = "history_ledger"
+_PIECE_ROWS, _PIECE_BYTES = 100_000, 64 << 20
 _NO_OFFSET = np.iinfo(np.int64).max
 
 
@@ -61,7 +62,8 @@ def count_rows(ledger: DeltaTable, tables: TablesLocation, history: str, where: 
 def joined_rows(history: str, columns: str) -> str:
     """Return the SQL of the ``rows`` r of a history that the ``ledger`` has counted."""
     return (
-        f"SELECT {columns} FROM rows r JOIN ({_last(history)}) e ON r.offsets_partition = e.p AND r.log_id = e.l "  # noqa: S608 - our own SQL
+        # The small side first: it is the one that is held in memory.
+        f"SELECT {columns} FROM ({_last(history)}) e JOIN rows r ON r.offsets_partition = e.p AND r.log_id = e.l "  # noqa: S608 - our own SQL
         "WHERE r.record_offset <= e.last"
     )
 
@@ -113,12 +115,26 @@ def _count_above(tables: TablesLocation, history: str, offsets: Mapping[Log, int
 
 def _counted(history: str, reader: QueryBuilder, query: str, above: Mapping[Log, int] | None = None) -> list[Entry]:
     tally = Tally(history)
-    for batch in pa.RecordBatchReader.from_stream(reader.execute(query)):
-        rows = conform(pa.table(batch), load_schema(history))  # DataFusion gives views of texts
-        if above is not None:
-            rows = rows.filter(pa.array(rows["record_offset"].to_numpy() > limits(rows, above, _NO_OFFSET)))
-        tally.add(rows)
+    for rows in read_in_pieces(reader, query, load_schema(history)):
+        if above is None:
+            tally.add(rows)
+            continue
+        is_above = rows["record_offset"].to_numpy() > limits(rows, above, _NO_OFFSET)
+        tally.add(rows.filter(pa.array(is_above)))
     return tally.entries
+
+
+def read_in_pieces(reader: QueryBuilder, query: str, schema: TableSchema) -> Iterator[pa.Table]:
+    """Yield the rows of a query that selects a table's columns, a hundred thousand or so together."""
+    pieces, count, size = list[pa.RecordBatch](), 0, 0
+    for piece in pa.RecordBatchReader.from_stream(reader.execute(query)):
+        pieces.append(piece)
+        count, size = count + piece.num_rows, size + piece.nbytes
+        if count > _PIECE_ROWS or size > _PIECE_BYTES:
+            yield conform(pa.Table.from_batches(pieces), schema)  # DataFusion gives views of texts
+            pieces, count, size = [], 0, 0
+    if pieces:
+        yield conform(pa.Table.from_batches(pieces), schema)
 
 
 def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:

@@ -12,8 +12,9 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import LogRecord, read_log
-from offsetstream.tables.arrow_rows import conform, number_of, timestamps
+from offsetstream.tables.arrow_rows import number_of, timestamps
 from offsetstream.tables.lease import read_lease
+from offsetstream.tables.ledger import read_in_pieces
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES, as_rows_of, decode_here, is_of
 from offsetstream.tables.schema import load_schema
@@ -120,8 +121,7 @@ class TopicReader:
         gathered = Gathered(load_schema(name))
         partitions = ", ".join(map(str, log_ids))
         query = f"SELECT {columns} FROM rows WHERE offsets_partition IN ({partitions})"  # noqa: S608 - our own SQL
-        for batch in pa.RecordBatchReader.from_stream(reader.execute(query)):
-            rows = conform(pa.table(batch), load_schema(name))
+        for rows in read_in_pieces(reader, query, load_schema(name)):
             gathered.add(rows.filter(pc.equal(rows["log_id"], number_of(rows, log_ids, -1))))
         return gathered.records()
 
