@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.replace import add_rows, replace_rows
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.small import is_done, sql_text, transaction
 from offsetstream.tables.tally import BATCH, DAY, LOG, Entry, Log, Tally, grouped
@@ -79,7 +80,7 @@ def _append(rows: list[dict[str, Any]], tables: TablesLocation, batch: BatchId) 
     table = DeltaTable(tables.table(LEDGER))
     if not is_done(table, LEDGER, batch):
         data = pa.Table.from_pylist(rows, schema=load_schema(LEDGER).arrow)
-        write_deltalake(table, data, mode="append", commit_properties=transaction(table, LEDGER, batch))
+        add_rows(table, data, transaction(table, LEDGER, batch))
 
 
 def count_open(
@@ -165,7 +166,7 @@ def forget(tables: TablesLocation, histories: Collection[str]) -> None:
     """Take history tables out of the ledger, whose rows someone deleted with the tables."""
     if histories:
         named = ", ".join(map(sql_text, sorted(histories)))
-        DeltaTable(tables.table(LEDGER)).delete(f"history IN ({named})")
+        replace_rows(DeltaTable(tables.table(LEDGER)), f"history IN ({named})", [])
 
 
 def row_of(history: str, entry: Entry) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import date
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger import LEDGER, count_rows, last_offsets, limits, read_entries, row_of
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.replace import replace_rows
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.tally import Entry, Log, Tally, by_day
 
@@ -77,4 +78,4 @@ def _overwrite_day(ledger: DeltaTable, day: str, entries: Mapping[str, Iterable[
     # What was read and what is written are one version of the table: a write in between makes this one fail.
     rows = [row_of(history, each) for history, of_one in entries.items() for each in of_one]
     data = pa.Table.from_pylist(rows, schema=load_schema(LEDGER).arrow)
-    write_deltalake(ledger, data, mode="overwrite", predicate=f"{HISTORY_DAY} = DATE '{day}'")
+    replace_rows(ledger, f"{HISTORY_DAY} = DATE '{day}'", [data])

@@ -170,7 +170,7 @@ def test_retention_corrects_it_also_if_it_dies_in_between(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(retention, "write_deltalake", die)
+        patch.setattr(retention, "replace_rows", die)
         thin_history(tables, SCHEMA, horizon)
     assert thin_history(tables, SCHEMA, horizon) > 0
     assert len(differences(tables)) == is_wrong
