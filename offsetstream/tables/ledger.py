@@ -80,7 +80,7 @@ def _append(rows: list[dict[str, Any]], tables: TablesLocation, batch: BatchId) 
     table = DeltaTable(tables.table(LEDGER))
     if not is_done(table, LEDGER, batch):
         data = pa.Table.from_pylist(rows, schema=load_schema(LEDGER).arrow)
-        add_rows(table, data, transaction(table, LEDGER, batch))
+        add_rows(table, [data], transaction(table, LEDGER, batch))
 
 
 def count_open(
