@@ -61,7 +61,9 @@ class Gathered:
         hashes = row_hashes(rows, self.schema)
         cells = row_hashes(rows.select(list(self.schema.cell)), self.schema) if self.schema.cell else hashes
         has_tombstones = "is_tombstone" in rows.column_names and bool(self.schema.cell)
-        tombstones = rows["is_tombstone"].to_numpy() if has_tombstones else np.zeros(rows.num_rows, np.bool_)
+        tombstones = (
+            rows["is_tombstone"].fill_null(False).to_numpy() if has_tombstones else np.zeros(rows.num_rows, np.bool_)
+        )
         places = (rows[name].to_numpy().astype(np.int64) for name in ("offsets_partition", "record_offset"))
         self._pieces.append((*places, hashes, cells, tombstones))
 

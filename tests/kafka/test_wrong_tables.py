@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from deltalake import DeltaTable, write_deltalake
@@ -22,8 +21,8 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
+from tests.delta import append_rows
 from tests.kafka.jobs import JobRunner
 
 GROUPS = [f"group-{number}" for number in range(8)]
@@ -124,11 +123,13 @@ def test_a_job_that_ended_inside_a_transaction(
     assert (code, said.count("committed_offset is"), "explained: " in said.splitlines()[0]) == (1, 2, False), said
 
 
-def test_history_that_is_lost_changed_or_made_up(verify: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+def test_history_that_is_lost_changed_or_made_up(
+    runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
     code, said = verify("--history")
     assert (code, said.splitlines()[-1].partition(": ")[2]) == (0, ALL_THERE.format(len(records(tmp_path)))), said
     table = DeltaTable(tmp_path / "tables" / "offset_commits")
-    row = pa.Table.from_pylist(records(tmp_path)[:1], schema=load_schema("offset_commits").arrow)
+    (partition, *_), *_ = runner.rows("offset_commits", "offsets_partition", "record_offset")
     table.delete("committed_offset = 1")
     code, said = verify()
     assert code == 1
@@ -137,11 +138,11 @@ def test_history_that_is_lost_changed_or_made_up(verify: Callable[..., tuple[int
     )
 
     table.update({"committed_offset": "77"}, predicate="committed_offset = 2 AND group_id = 'group-3'")
-    made_up = row.set_column(1, "record_offset", pa.array([0])).set_column(4, "group_id", pa.array(["nobody"]))
-    write_deltalake(table, made_up, mode="append")
+    made_up = {"offsets_partition": partition, "record_offset": 0, "log_id": 0, "group_id": "nobody", "key_type": 2}
+    append_rows(tmp_path / "tables", "group_records", [made_up | {"key_json": "{}", "is_tombstone": False}])
     code, said = verify("--history")
     assert code == 1
-    lines = [line for line in said.splitlines() if line.startswith("offset_commits: ")]
+    lines = [line for line in said.splitlines() if line.startswith(("offset_commits: ", "group_records: "))]
     kinds = ("checksum is", "rows is 0", "only in the topic", "only in the tables", "content is")
     assert [any(kind in line for line in lines) for kind in kinds] == [True] * len(kinds), said
     assert ", 0 only" not in said.splitlines()[-1]
