@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from offsetstream.cluster.connection import TIMEOUT
-from offsetstream.cluster.consumers import log_consumer
+from offsetstream.cluster.connection import QUIET, TIMEOUT
+from offsetstream.cluster.consumers import close
+from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import UnreachableError
 
@@ -35,7 +37,7 @@ def read_log(
 
     Raises UnreachableError if nothing comes for ``timeout`` seconds before the ends.
     """
-    with log_consumer(bootstrap_server, properties) as consumer:
+    with _log_consumer(bootstrap_server, properties) as consumer:
         consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, OFFSET_BEGINNING) for partition in partitions])
         left, deadline = set(partitions), time.monotonic() + timeout
         while left:
@@ -50,6 +52,26 @@ def read_log(
                 for each in messages
                 if each.error() is None
             ]
+
+
+@contextmanager
+def _log_consumer(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
+    """Give a consumer for reading a log, which says where that ends."""
+    config = {
+        "client.id": "offsetstream",
+        **librdkafka_config(properties),
+        "bootstrap.servers": bootstrap_server,
+        "group.id": "offsetstream",  # never joined; its name begins as Spark's do, so it needs no right of its own
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+    }
+    consumer = Consumer(config, logger=QUIET)
+    try:
+        yield consumer
+    finally:
+        close(consumer)
 
 
 def _tells(message: Message) -> bool:
