@@ -10,12 +10,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.consumers import close
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_in_transaction
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.verify.ledger import ledger_differences
+from offsetstream.verify.topic import TopicReader
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import await_, commit, is_loaded, set_topic_config
 from tests.kafka.quick_compaction import CLEANER
@@ -93,6 +96,11 @@ def test_what_compaction_took_before_a_batch_read_it_is_not_claimed(runner: JobR
     claimed, lacks = complete_from(runner), missing(runner, committer)
     assert len(lacks) > 10  # the cleaner was quicker
     assert [at for at in lacks if at >= claimed] == []
+    # What it has is right all the same: each record that the topic has no longer was superseded.
+    assert ledger_differences(runner.tables, checksums=True) == []
+    found = TopicReader(Cluster(kafka.bootstrap_server), {}, runner.tables, print).reconcile()
+    assert (found.differences, found.left_out) == ([], {})
+    assert found.counts["superseded"] > 10
 
 
 @pytest.mark.parametrize(
