@@ -96,11 +96,10 @@ def test_what_compaction_took_before_a_batch_read_it_is_not_claimed(runner: JobR
     claimed, lacks = complete_from(runner), missing(runner, committer)
     assert len(lacks) > 10  # the cleaner was quicker
     assert [at for at in lacks if at >= claimed] == []
-    # What it has is right all the same: each record that the topic has no longer was superseded.
+    # What it has is right all the same, whatever the cleaner took meanwhile.
     assert ledger_differences(runner.tables, checksums=True) == []
     found = TopicReader(Cluster(kafka.bootstrap_server), {}, runner.tables, print).reconcile()
     assert (found.differences, found.left_out) == ([], {})
-    assert found.counts["superseded"] > 10
 
 
 @pytest.mark.parametrize(
