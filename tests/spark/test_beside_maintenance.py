@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,28 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
-from tests.small_writes import WRITES
+from tests.small_writes import WRITES, Between
+from tests.spark.conftest import new_tables
+
+OPTIMIZES = ["OPTIMIZE {table}", "OPTIMIZE {table} ZORDER BY ({column})"]
+OF_EACH_KIND = [write for write in WRITES if write.name in {"merge", "append", "events", "book"}]
+
+
+@pytest.mark.parametrize("sql", OPTIMIZES)
+def test_the_drivers_writes_beside_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    for write in OF_EACH_KIND:
+        tables = new_tables(tmp_path / write.name)
+        write.prepare(tables)
+        path = tables.table(write.table)
+        column = next(name for name in load_schema(write.table).column_names if name != "written_day")
+        beat = sql.format(table=f"delta.`{path}`", column=column)
+        with monkeypatch.context() as patch:
+            between = Between(patch, path, lambda beat=beat: spark.sql(beat).collect())  # type: ignore[misc]
+            write.run(tables)
+        assert between.happened, write.name
+        assert write.found(tables) == write.expected, write.name
 
 
 def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> DataFrame:
