@@ -9,13 +9,14 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
-from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT, Connection
 from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right, describe_each
-from offsetstream.errors import NoOffsetsTopicError
+from offsetstream.errors import NoOffsetsTopicError, UnreachableError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds
+_LEADER_TIMEOUT = 10.0  # where the others' answers are not to wait for one
 _NO_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
@@ -27,6 +28,19 @@ def _passes(error: BaseException) -> bool:
 # Meanwhile the client has an older idea of the leaders than the brokers, or a newer one.
 _again_while_leaders_move = retry(
     retry=retry_if_exception(_passes), stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True
+)
+
+
+_once_more_while_leaders_move = retry(
+    retry=retry_if_result(lambda found: found[1] is not None and _passes(found[1])),
+    stop=stop_after_delay(2),
+    wait=wait_fixed(0.2),
+    retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+)
+_ENDS = (
+    (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+    (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+    (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
 )
 
 
@@ -161,25 +175,54 @@ class Cluster(Connection):
     @_again_while_leaders_move
     def partition_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
         """Return the start, the ends and the leader of the given partitions of the topic."""
-        asked = [(topic, partition) for partition in partitions]
-        asked_at = datetime.now(UTC)
-        self.leaders(topic)  # else librdkafka may ask by older leader epochs, and be refused, for minutes
-        start = self._list_offsets(asked, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
-        stable = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        high = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        ends, silent = self._ask_ends(partitions, topic, TIMEOUT)
+        if silent:
+            raise silent
+        return ends
+
+    def answered_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
+        """Return the same, but of those alone that have a leader which answers in 10 seconds.
+
+        UnreachableError if some have a leader, and none answers.
+        """
         leaders = self.leaders(topic)
-        return {
-            number: PartitionEnds(
+        led = [number for number in partitions if leaders.get(number) is not None]
+        ends, silent = self._ask_ends(led, topic, _LEADER_TIMEOUT)
+        if silent and not ends:
+            raise silent
+        return ends
+
+    @_once_more_while_leaders_move
+    def _ask_ends(
+        self, partitions: Iterable[int], topic: str, timeout: float
+    ) -> tuple[dict[int, PartitionEnds], UnreachableError | None]:
+        """Return what the leaders answer, and why some do not."""
+        asked_at, why = datetime.now(UTC), None
+        self.leaders(topic)  # else librdkafka may ask by older leader epochs, and be refused, for minutes
+        found, asked = [], [(topic, partition) for partition in partitions]
+        for spec, isolation in _ENDS:
+            answers, silent = self._ask_offsets(asked, spec, isolation, timeout)
+            found.append(answers)
+            # Of a leader that did not answer in time librdkafka may give offsets below zero instead of an error.
+            given = [key for key, each in answers.items() if each.offset >= 0]
+            if len(given) < len(asked):
+                why = silent or UnreachableError(
+                    f"{self.bootstrap_server} does not give all offsets of {topic} for now"
+                )
+            asked = given
+        (start, stable, high), leaders = found, self.leaders(topic)
+        ends = {
+            key[1]: PartitionEnds(
                 start[key].offset,
                 stable[key].offset,
                 high[key].offset,
-                leaders.get(number),
+                leaders.get(key[1]),
                 high[key].leader_epoch,
                 asked_at,
             )
             for key in asked
-            for number in (key[1],)
         }
+        return ends, why
 
     def latest_record(self, topic: str = OFFSETS_TOPIC) -> RecordPlace:
         """Return the record of the topic that has the greatest timestamp."""
@@ -229,13 +272,27 @@ class Cluster(Connection):
     def _list_offsets(
         self, asked: list[tuple[str, int]], spec: OffsetSpec, isolation: Any
     ) -> dict[tuple[str, int], Any]:
+        answers, silent = self._ask_offsets(asked, spec, isolation, TIMEOUT)
+        if silent:
+            raise silent
+        return answers
+
+    def _ask_offsets(
+        self, asked: list[tuple[str, int]], spec: OffsetSpec, isolation: Any, timeout: float
+    ) -> tuple[dict[tuple[str, int], Any], UnreachableError | None]:
+        """Return what the leaders answer, and why some do not; other errors are raised."""
         if not asked:
-            return {}
+            return {}, None
         wanted = {TopicPartition(topic, number): spec for topic, number in asked}
-        answers = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
-        return {
-            (partition.topic, partition.partition): self._result(
-                f"the offsets of {partition.topic}", answer, Right("DESCRIBE", "topic", partition.topic)
-            )
-            for partition, answer in answers.items()
-        }
+        answers = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
+        found: dict[tuple[str, int], Any] = {}
+        silent: UnreachableError | None = None
+        for partition, answer in answers.items():
+            right = Right("DESCRIBE", "topic", partition.topic)
+            try:
+                offset = self._result(f"the offsets of {partition.topic}", answer, right)
+            except UnreachableError as error:
+                silent = error
+            else:
+                found[partition.topic, partition.partition] = offset
+        return found, silent

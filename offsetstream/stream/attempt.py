@@ -10,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.errors import DoubledRowsError
+from offsetstream.errors import DoubledRowsError, UnreachableError
 from offsetstream.stream.batch import BatchWriter
 from offsetstream.stream.broker_channel import Leaders
 from offsetstream.stream.checkpoint import Checkpoint
@@ -20,11 +20,12 @@ from offsetstream.stream.failures import explain_failure
 from offsetstream.stream.gaps import Gaps
 from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.history import History
+from offsetstream.stream.leaders import Leadership, in_words
 from offsetstream.stream.live import LiveStream, Signals
 from offsetstream.stream.load import Loader
 from offsetstream.stream.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.observer import Observer
-from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.partition_book import OWNED, PartitionBook
 from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.raw_log import RawLog
@@ -55,9 +56,11 @@ class Attempt:
         progress: Progress,
         partitions: list[int],
         coordinator: str,
+        leaders: Leadership,
     ) -> None:
         self._settings = settings
         self._cluster = cluster
+        self._leaders = leaders
         self._lease = lease
         self._signals = signals
         self._progress = progress
@@ -71,9 +74,9 @@ class Attempt:
             progress.say("The history has no ledger: all its rows are counted as they are now")
         if lost_tables := mend_lost_tables(self._book, settings.tables):
             progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
-        self._source = KafkaSource(settings.bootstrap_server, settings.properties)
-        leaders = Leaders(spark, cluster, settings.properties)
-        known_id, ends = self._topics.id_of(OFFSETS_TOPIC), EpochEnds(leaders).of
+        self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(partitions))
+        channels = Leaders(spark, cluster, settings.properties)
+        known_id, ends = self._topics.id_of(OFFSETS_TOPIC), EpochEnds(channels).of
         self._rewritten = RewrittenLogs(self._book, known_id, cluster.topic_id, ends)
         self._loader = Loader(
             self._writer,
@@ -86,7 +89,7 @@ class Attempt:
             coordinator,
             keeps_history=settings.keeps_history,
         )
-        self._gaps = Gaps(self._book, self._topic_settings, RawLog(leaders).lost_offsets)
+        self._gaps = Gaps(self._book, self._topic_settings, RawLog(channels).lost_offsets)
         self._upkeep = Upkeep(self._writer)
         hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
         self._observer = Observer(
@@ -106,7 +109,8 @@ class Attempt:
         """
         self._topic_settings.look()
         keep_few_consumers(self._writer.spark, self._topic_settings.largest_batch)
-        ends = self._cluster.partition_ends(self._book.partitions)
+        readable = self._leaders.readable(self._book.partitions)
+        ends = self._cluster.answered_ends(readable)
         self._book.observe(ends)
         self._rewritten.begin()
         to_load = partitions_to_load(self._book.rows, ends, self._topic_settings.safe_retention)
@@ -114,8 +118,9 @@ class Attempt:
             self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
             to_load = sorted({*to_load, *self._book.without_history})
         to_load = sorted({*to_load, *self._doubled()})
-        checkpoint = self._start(to_load, goes_on=goes_on)
+        checkpoint = self._start(to_load, readable, goes_on=goes_on)
         while not self._signals.stop.is_set():
+            query = self._query(checkpoint, readable)
             live = LiveStream(
                 self._batches(checkpoint),
                 self._book,
@@ -127,9 +132,10 @@ class Attempt:
                 self._upkeep,
                 checkpoint.checkpoint_id,
                 self._topic_settings,
+                self._leaders,
             )
             with explain_failure(self._cluster):
-                lost = live.run(self._query(checkpoint))
+                lost = live.run(query)
             if not lost:
                 if self._settings.once and not self._signals.stop.is_set():  # too short, maybe, for the main loop
                     self._upkeep.tend(nullcontext(), self._progress)
@@ -155,10 +161,10 @@ class Attempt:
             self._writer, self._cluster, self._book, self._topics, history, self._gaps, self._coordinator, checkpoint
         )
 
-    def _start(self, to_load: list[int], *, goes_on: bool) -> Checkpoint:
+    def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:
         root, tables = self._settings.checkpoint, self._settings.tables
         last = last_checkpoint(self._writer.spark, root, self._lease, tables) if goes_on else None
-        if last is None or to_load or self._book.gone or is_recounted(self._book):
+        if last is None or to_load or self._book.gone or is_recounted(self._book) or not last.reads(readable):
             return self._load(to_load)
         self._progress.say(f"Going on with checkpoint {last.location}")
         self._load_requested(last, [])
@@ -187,9 +193,17 @@ class Attempt:
         stopping = self._signals.stop.is_set
         self._loader.load_requested(self._lease, checkpoint.checkpoint_id, self._progress, stopping, also=also)
 
-    def _query(self, checkpoint: Checkpoint) -> DataStreamWriter:
-        most = self._settings.max_offsets_per_trigger
-        frame = self._source.stream(self._writer.spark, self._book.next_offsets, most)
+    def _query(self, checkpoint: Checkpoint, readable: list[int]) -> DataStreamWriter:
+        """Return the query over the partitions that can be read and are loaded."""
+        rows, most = self._book.rows, self._settings.max_offsets_per_trigger
+        start = {number: rows[number]["next_offset"] for number in readable if rows[number]["load_state"] == OWNED}
+        if not start:
+            raise UnreachableError("none of the offsets partitions that have a leader could be loaded")
+        checkpoint.note_partitions(start)
+        self._leaders.read(start)
+        if self._leaders.left_out:
+            self._progress.say(f"Going on without {in_words(self._leaders.left_out)}, until they can be read again")
+        frame = self._source.stream(self._writer.spark, start, most)
         name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
         writer = frame.writeStream.queryName(name).option("checkpointLocation", checkpoint.location)
         if self._settings.once:

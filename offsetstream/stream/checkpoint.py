@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
 LAST_WRITTEN = "offsets_partitions"  # its transaction is the last of a batch
 WHOSE = "tables"  # a file beside Spark's own: the id of that table
+PARTITIONS = "partitions"  # another one: those that the query reads
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,15 @@ class Checkpoint:
 
         It is the first write to the folder: TablesError if that cannot be written to.
         """
-        path, whose = self._path(WHOSE), str(DeltaTable(tables.table(LAST_WRITTEN)).metadata().id)
-        with self._told("write to"):
-            stream = path.getFileSystem(self._hadoop_conf()).create(path)
-            stream.write(whose.encode())
-            stream.close()
+        self._write(WHOSE, str(DeltaTable(tables.table(LAST_WRITTEN)).metadata().id))
+
+    def note_partitions(self, partitions: Collection[int]) -> None:
+        """Note which partitions the query reads: Spark takes others in the same checkpoint for lost data."""
+        self._write(PARTITIONS, json.dumps(sorted(partitions)))
+
+    def reads(self, partitions: Collection[int]) -> bool:
+        """Tell whether the query of this checkpoint reads just these partitions."""
+        return self.exists(PARTITIONS) and json.loads(self._read(PARTITIONS)) == sorted(partitions)
 
     def shut_out_older(self, tables: TablesLocation) -> None:
         """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
@@ -76,6 +81,13 @@ class Checkpoint:
             properties = CommitProperties(app_transactions=shut_out)
             columns, partitioned_by = pa.schema(table.schema()), table.metadata().partition_columns
             table.create_write_transaction([], "append", columns, list(partitioned_by), commit_properties=properties)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self._path(name)
+        with self._told("write to"):
+            stream = path.getFileSystem(self._hadoop_conf()).create(path)
+            stream.write(text.encode())
+            stream.close()
 
     def _read(self, *names: str) -> str:
         path = self._path(*names)

@@ -43,7 +43,9 @@ _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed t
 _REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
 _UNREACHABLE = (
     "org.apache.kafka.common.errors.TimeoutException",
-    "Cannot fetch record for offset",  # of Spark's, whose consumer waits for one for two minutes
+    "ms expired before",  # of a query, which has the message alone: for the position of a partition, say
+    "Timeout expired while fetching topic metadata",
+    "Cannot fetch record for offset",  # of Spark's, whose consumer waits for one for half a minute
     UnreachableError.__name__,  # ours, from within a batch
 )
 

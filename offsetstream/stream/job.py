@@ -19,6 +19,7 @@ from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, Unreacha
 from offsetstream.stream.attempt import Attempt
 from offsetstream.stream.failures import explain_lost_java
 from offsetstream.stream.heartbeat import Heartbeat
+from offsetstream.stream.leaders import LeadersChangedError, Leadership, in_words
 from offsetstream.stream.live import Signals
 from offsetstream.stream.observer import PartitionsChangedError
 from offsetstream.stream.patience import Patience
@@ -44,6 +45,7 @@ class Job:
         self._progress = progress
         self._signals = Signals(threading.Event(), threading.Event())
         self._cluster = Cluster(settings.bootstrap_server, settings.properties)
+        self._leaders = Leadership(self._cluster, self._signals.stop.wait)
         self._patience = Patience(settings.max_silence, self._signals.stop, progress.say)
 
     def stop(self) -> None:
@@ -65,7 +67,12 @@ class Job:
         except UnreachableError:
             if not self._signals.stop.is_set():
                 raise
-        self._progress.say("Stopped between two batches" if self._signals.stop.is_set() else "Everything is applied")
+        if self._signals.stop.is_set():
+            self._progress.say("Stopped between two batches")
+        else:
+            left_out = self._leaders.left_out
+            but = f", but for {in_words(left_out)}, which cannot be read now" if left_out else ""
+            self._progress.say(f"Everything is applied{but}")
 
     def _run(self) -> None:
         partitions = self._wait_for_topic()
@@ -96,7 +103,15 @@ class Job:
         goes_on, silent_since = True, None
         while True:
             attempt = Attempt(
-                self._settings, self._cluster, spark, lease, self._signals, self._progress, partitions, coordinator
+                self._settings,
+                self._cluster,
+                spark,
+                lease,
+                self._signals,
+                self._progress,
+                partitions,
+                coordinator,
+                self._leaders,
             )
             before = attempt.positions
             try:
@@ -107,7 +122,9 @@ class Job:
                 if timedelta(seconds=time.monotonic() - silent_since) > self._patience.limit:
                     raise
                 self._progress.say(f"{error}; going on when it answers")
-                self._patience.ask(partial(self._cluster.partition_ends, partitions))
+                self._patience.ask(partial(self._leaders.readable, partitions))
+            except LeadersChangedError as error:
+                self._progress.say(f"Beginning anew: {error}")
             except PartitionsChangedError as error:
                 self._progress.say(f"Beginning anew: {error}")
                 partitions = self._wait_for_topic()

@@ -17,20 +17,22 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.errors import DoubledRowsError, TablesError, UnreachableError
 from offsetstream.stream.batch import BatchWriter
+from offsetstream.stream.leaders import LeadersChangedError, Leadership
 from offsetstream.stream.load import Loader
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.start import has_lost_records, partitions_to_load
 from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.stream.turns import POLL_SECONDS, Turns
 from offsetstream.stream.upkeep import Upkeep
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
 
-POLL_SECONDS = 1.0
 SAMPLE_SECONDS = 10.0
 IDLE_REFRESH_SECONDS = 600.0
 UPKEEP_SECONDS = 60.0
+BATCH_SECONDS = 10.0  # for which a batch that may wait for a lost leader is let go on
 
 
 class StopRequestedError(Exception):
@@ -64,6 +66,7 @@ class LiveStream:
         upkeep: Upkeep,
         checkpoint_id: int,
         settings: TopicSettings,
+        leaders: Leadership,
     ) -> None:
         self._batches = batches
         self._book = book
@@ -75,17 +78,19 @@ class LiveStream:
         self._upkeep = upkeep
         self._checkpoint_id = checkpoint_id
         self._settings = settings
-        self._log_ids = dict(book.log_ids)
+        self._leaders = leaders
+        self._log_ids = {number: book.log_ids[number] for number in leaders.reading}
         self._late: list[int] = []  # those for which a batch was refused
         self._failure: TablesError | None = None  # what a batch met in the tables
-        self._in_batch = threading.Lock()
+        self._turns = Turns(leaders.check_lost)
         self._ending = threading.Event()
 
     def run(self, writer: DataStreamWriter) -> list[int]:
         """Stream until the job is to stop or, with ``availableNow``, everything is applied.
 
         Returns the partitions of which the query cannot go on, since their log lost records or is another one, and
-        says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised.
+        says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised, and
+        LeadersChangedError if the query is to be over other partitions.
         """
         query = writer.foreachBatch(self._apply).start()
         try:
@@ -114,6 +119,7 @@ class LiveStream:
 
     def _watch(self, query: StreamingQuery) -> list[int]:
         tasks: list[tuple[float, Callable[[], list[int]]]] = [
+            (0.0, self._check_leaders),
             (SAMPLE_SECONDS, self._sample),
             (IDLE_REFRESH_SECONDS, self._refresh),
             (UPKEEP_SECONDS, self._tend),
@@ -129,7 +135,7 @@ class LiveStream:
         return []
 
     def _apply(self, raw: DataFrame, batch_id: int) -> None:
-        while not self._in_batch.acquire(timeout=0.1):
+        while not self._turns.take(0.1):
             self._stop_if_ending()
         try:
             report = None
@@ -141,7 +147,7 @@ class LiveStream:
             self._failure = error
             raise
         finally:
-            self._in_batch.release()
+            self._turns.give_back()
         self._progress.batch(report.batch_id, report.records, report.seconds, report.merged_by)
 
     def _look_before_writing(self, batch_ends: Mapping[int, int]) -> None:
@@ -160,8 +166,8 @@ class LiveStream:
             self._late = self._behind_for_too_long(batch_ends)
             if self._lost(ends):
                 raise StopRequestedError
-            led_anew |= self._observer.led_anew
-            if not self._observer.moving:
+            led_anew |= self._observer.led_anew & self._log_ids.keys()
+            if not self._observer.moving & self._log_ids.keys():
                 break
             self._stop_if_ending()
             time.sleep(POLL_SECONDS)
@@ -180,17 +186,24 @@ class LiveStream:
 
     def _end(self, query: StreamingQuery) -> None:
         self._ending.set()
-        with self._in_batch:
-            try:
-                query.stop()
-            except (PySparkException, Py4JJavaError) as error:
-                # A silent cluster keeps Spark from ending its query (stopTimeout), which can begin no batch any more.
-                if "java.util.concurrent.TimeoutException" not in str(error):
-                    raise
+        with suppress(LeadersChangedError), self._turns:
+            _stop(query)
+            return
+        # The batch may wait for records that nobody gives. What it has written the next checkpoint finds, as after a
+        # crash; and none begins before it has ended.
+        if not self._turns.take(BATCH_SECONDS):
+            _stop(query)
+            self._turns.take()
+        self._turns.give_back()
+        _stop(query)
+
+    def _check_leaders(self) -> list[int]:
+        self._leaders.check()
+        return []
 
     def _sample(self) -> list[int]:
         """Observe the coordinators, and load the partitions that have been behind for too long."""
-        with self._in_batch:
+        with self._turns:
             self._book.keep_history_from(self._lease.read().history_kept_from)
             ends = self._observer.look() or {}
             lost = self._lost(ends)
@@ -203,7 +216,7 @@ class LiveStream:
 
     def _refresh(self) -> list[int]:
         """Note that an idle topic is still caught up, so that a later start need not load it."""
-        with self._in_batch:
+        with self._turns:
             ends = self._observer.look()
             lost = self._lost(ends or {})
             if ends is not None and not lost:  # else a topic that was recreated would be known before its log is
@@ -212,13 +225,13 @@ class LiveStream:
         return lost
 
     def _tend(self) -> list[int]:
-        self._upkeep.tend(self._in_batch, self._progress)
+        self._upkeep.tend(self._turns, self._progress)
         return []
 
     def _reload(self) -> list[int]:
         """Do the loads that ``offsetstream reload`` asks for."""
         self._signals.reload.clear()
-        with self._in_batch:
+        with self._turns:
             lost = self._lost(self._observer.look() or {})
             if not lost:  # else the request waits until they are loaded
                 self._loader.load_requested(self._lease, self._checkpoint_id, self._progress, self._signals.stop.is_set)
@@ -229,8 +242,8 @@ class LiveStream:
         rows = self._book.rows
         return [
             number
-            for number in self._book.partitions
-            if rows[number]["log_id"] != self._log_ids[number]
+            for number, log_id in self._log_ids.items()
+            if rows[number]["log_id"] != log_id
             or number in self._late
             or number in self._doubled
             or (number in ends and has_lost_records(rows[number], ends[number]))
@@ -244,3 +257,12 @@ class LiveStream:
     def _outside(self) -> BatchId:
         """What signs writes that belong to no batch."""
         return BatchId(self._checkpoint_id, -1)
+
+
+def _stop(query: StreamingQuery) -> None:
+    try:
+        query.stop()
+    except (PySparkException, Py4JJavaError) as error:
+        # A silent cluster keeps Spark from ending its query (stopTimeout), which can begin no batch any more.
+        if "java.util.concurrent.TimeoutException" not in str(error):
+            raise

@@ -74,22 +74,26 @@ class Loader:
         should_stop: Callable[[], bool],
         also: Sequence[int] = (),
     ) -> None:
-        """Load what ``offsetstream reload`` asks for and the partitions ``also``; takes the request from the lease."""
+        """Load what ``offsetstream reload`` asks for and the partitions ``also``; takes the request from the lease.
+
+        What is left of it, since nobody leads the partition or the job is to stop, stays asked for.
+        """
         request = lease.read().reload_requested
-        partitions = {*also, *requested_partitions(request, self._book.partitions)}
-        if self.load(sorted(partitions), checkpoint_id, progress, should_stop) and request is not None:
-            lease.finish_reload(request)
+        requested = set(requested_partitions(request, self._book.partitions))
+        left = requested & self.load(sorted({*also, *requested}), checkpoint_id, progress, should_stop)
+        if request is not None and not (left and left == requested):
+            lease.finish_reload(request, left)
 
     def load(
         self, partitions: Sequence[int], checkpoint_id: int, progress: Progress, should_stop: Callable[[], bool]
-    ) -> bool:
-        """Load the partitions; ends early, between two steps, when ``should_stop`` says so, and then returns False.
+    ) -> set[int]:
+        """Load the partitions; returns those that are not, since nobody leads them, or ``should_stop`` said so.
 
-        What fails is noted as failed, and raised.
+        It ends between two steps then. What fails is noted as failed, and raised.
         """
         batch = BatchId(checkpoint_id, -1)
         if not partitions:
-            return True
+            return set()
         try:
             with explain_failure(self._cluster):
                 return self._load(partitions, batch, progress, should_stop)
@@ -109,11 +113,13 @@ class Loader:
 
     def _load(
         self, partitions: Sequence[int], batch: BatchId, progress: Progress, should_stop: Callable[[], bool]
-    ) -> bool:
+    ) -> set[int]:
         ends = self._begin(partitions, batch)
+        if not ends:
+            return set(partitions)
         history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=self._keeps_history)
         self._topics.look(self._cluster, batch)
-        with progress.load(len(partitions), sum(map(_span, ends.values()))) as loaded:
+        with progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
             while left and not should_stop():
                 self._writer.merged_by.clear()
@@ -124,10 +130,12 @@ class Loader:
                 # Compaction leaves gaps: it is the records that have a cost.
                 like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
                 at_once = max(MAX_OFFSETS_AT_ONCE, min(like_these, _MORE_AT_ONCE * offsets))
-        return not left
+        return {*left, *(set(partitions) - ends.keys())}
 
     def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
-        ends = self._cluster.partition_ends(partitions)
+        ends = self._cluster.answered_ends(partitions)
+        if not ends:
+            return ends
         self._book.observe(ends)
         others = {number for number, end in ends.items() if is_other_log(self._book.rows[number], end)}
         for number in others:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
-from offsetstream.errors import ClusterError
+from offsetstream.errors import ClusterError, UnreachableError
 from offsetstream.stream.hanging import HangingTransactions
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
@@ -65,10 +65,12 @@ class Observer:
             raise PartitionsChangedError(f"the topic has {len(leaders)} partitions, not {len(self._book.rows)}")
         led = [number for number in self._book.partitions if leaders[number] is not None]
         self._book.lose_coordinators(set(self._book.partitions) - set(led))
+        if not led:
+            raise UnreachableError("no offsets partition has a leader")
         # A leader that changed meanwhile is not known to be the one of the epoch: the next look will tell.
         ends = {
             number: end
-            for number, end in self._cluster.partition_ends(led).items()
+            for number, end in self._cluster.answered_ends(led).items()
             if end.coordinator_id == leaders[number]
         }
         self.moving = set(led) - ends.keys()

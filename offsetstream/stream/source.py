@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.cluster.properties import java_system_properties, spark_options
 from offsetstream.cluster.rights import GROUP_PREFIX, OFFSETS_TOPIC
+from offsetstream.coordinator.partitioning import partition_for
 
 RAW_TYPE = "offsets_partition INT, record_offset BIGINT, record_timestamp TIMESTAMP, key BINARY, value BINARY"
 
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Where the topic is and how to read it; offsets are {offsets partition: offset}."""
+    """Where the topic is and how to read it; offsets are {offsets partition: offset}.
+
+    ``partition_count``: how many partitions the topic has, for who reads only those that a broker leads.
+    """
 
     bootstrap_server: str
     properties: Mapping[str, str] = field(repr=False)
+    partition_count: int | None = None
 
     def _options(self, partitions: list[int]) -> dict[str, str]:
         # assign: a subscribing job would join a group and write into the very topic that it reads.
@@ -32,10 +38,25 @@ class KafkaSource:
             "kafka.fetch.max.wait.ms": self.properties.get("fetch.max.wait.ms", "5"),
             # At its default of 500 Spark copies iterators more than records: 10,000 take a third off the reading time.
             "kafka.max.poll.records": self.properties.get("max.poll.records", "10000"),
-            "groupIdPrefix": GROUP_PREFIX,
+            # At their defaults of one and two minutes a partition whose leader dies holds up the others for minutes.
+            "kafka.default.api.timeout.ms": self.properties.get("default.api.timeout.ms", "10000"),
+            "kafkaConsumer.pollTimeoutMs": "30000",
+            **self._group(partitions),
             "failOnDataLoss": "true",
             "assign": json.dumps({OFFSETS_TOPIC: partitions}),
         }
+
+    def _group(self, partitions: Collection[int]) -> dict[str, str]:
+        """Return the group of Spark's consumers: its coordinator is one of the partitions' leaders, if all is known.
+
+        A consumer asks it for committed offsets that nobody needs, and would wait for it for ever if there were none.
+        """
+        if self.partition_count is None:
+            return {"groupIdPrefix": GROUP_PREFIX}
+        group = f"{GROUP_PREFIX}-{uuid4()}"
+        while partition_for(group, self.partition_count) not in partitions:
+            group = f"{GROUP_PREFIX}-{uuid4()}"
+        return {"kafka.group.id": group}
 
     def read(self, spark: SparkSession, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         """Return the raw records from ``start`` to ``end`` (exclusive) of each partition, as :data:`RAW_TYPE`."""

@@ -110,9 +110,10 @@ class Lease:
             raise LeaseError("another job has taken over the lease of these tables: this one stops")
         return row
 
-    def finish_reload(self, request: str) -> None:
-        """Take back the request that is done, unless more has been asked for since."""
-        self._update(lambda row: {"reload_requested": None} if row.get("reload_requested") == request else {})
+    def finish_reload(self, request: str, left: Collection[int] = ()) -> None:
+        """Take back the request but for the partitions that are ``left``, unless more has been asked for since."""
+        rest = ",".join(map(str, sorted(left))) or None
+        self._update(lambda row: {"reload_requested": rest} if row.get("reload_requested") == request else {})
 
     def release(self) -> None:
         """Give the lease back, so that the next job starts at once."""

@@ -110,6 +110,16 @@ def test_a_checkpoint_goes_on_after_a_clean_end(spark: SparkSession, tables: Tab
     assert last_checkpoint(spark, root, third, tables) is None
 
 
+def test_a_checkpoint_goes_on_with_the_partitions_that_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes others for lost data, or reads them from their beginning."""
+    checkpoint = Checkpoint(spark, str(tmp_path), 3)
+    assert not checkpoint.reads([0, 2])  # an older version of the job did not note them
+    checkpoint.note_partitions({2, 0})
+    assert checkpoint.reads([0, 2])
+    assert not checkpoint.reads([0, 1, 2])
+    assert not checkpoint.reads([0])
+
+
 def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:
     for number in (1, 2, 4):
         write_checkpoint(tmp_path, number, planned=0, done=0)

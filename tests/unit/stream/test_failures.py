@@ -53,6 +53,19 @@ def test_what_users_can_mend_is_one_line(
     assert "127.0.0.1:1" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Timeout of 60000ms expired before the position for partition __consumer_offsets-7 could be determined",
+        "Timeout expired while fetching topic metadata",
+    ],
+)
+def test_a_query_that_waited_in_vain_has_the_message_alone(cluster: Cluster, message: str) -> None:
+    error = PySparkException(f"[STREAM_FAILED] Query [id = 1] terminated with exception: {message} SQLSTATE: XXKST")
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 stopped answering"), explain_failure(cluster):
+        raise error
+
+
 def test_a_disk_without_room_is_told(cluster: Cluster) -> None:
     error = PySparkException("Job aborted due to stage failure: … java.io.IOException: No space left on device\n  at …")
     with pytest.raises(EnvironmentNotReadyError, match="a disk is full"), explain_failure(cluster):

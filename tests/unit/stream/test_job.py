@@ -25,7 +25,7 @@ def test_a_stop_while_the_topic_changes_takes_no_partition_for_gone(
     class Attempt:
         def __init__(self, *arguments: Any) -> None:
             self.positions: dict[int, int] = {}
-            attempted.append(arguments[-2])
+            attempted.append(arguments[-3])
 
         def run(self, *, goes_on: bool) -> None:
             job.stop()

@@ -309,7 +309,9 @@ def test_a_request_that_grew_meanwhile_is_not_done(tables: TablesLocation) -> No
     request_reload(tables, [2])
     lease.finish_reload("1")
     assert lease.read().reload_requested == "1,2"
-    lease.finish_reload("1,2")
+    lease.finish_reload("1,2", left={2})
+    assert lease.read().reload_requested == "2"
+    lease.finish_reload("2")
     assert lease.read().reload_requested is None
 
 

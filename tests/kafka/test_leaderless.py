@@ -1,0 +1,129 @@
+"""Without replicas a broker that dies takes its offsets partitions along: the job goes on with the others."""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.cli.main import main
+from offsetstream.cluster.client import Cluster
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream import leaders, live
+from offsetstream.tables.lease import read_lease, request_reload
+from tests.kafka.jobs import JobRunner
+from tests.kafka.partition_seven import await_, is_loaded, load_ids
+from tests.reliability.truth import differences
+
+DEAD = 2
+GROUPS = {f"group-{number}": partition_for(f"group-{number}", 50) for number in range(30)}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        commit(kafka, range(50), 0)
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
+    return JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
+    monkeypatch.setattr(leaders, "LEFT_OUT_SECONDS", 5.0)
+
+
+@pytest.fixture(scope="module")
+def lost(kafka: EmbeddedKafka) -> list[int]:
+    """The partitions that only the broker has that is to die."""
+    return [number for number, broker in Cluster(kafka.bootstrap_server).leaders().items() if broker == DEAD]
+
+
+def others(lost: Collection[int]) -> set[int]:
+    return set(range(50)) - set(lost)
+
+
+def commit(kafka: EmbeddedKafka, partitions: Collection[int], offset: int) -> None:
+    own = [group for group, partition in GROUPS.items() if partition in partitions]
+    commit_plainly(kafka.bootstrap_server, {group: [TopicPartition("orders", 0, offset)] for group in own})
+
+
+def are_at(runner: JobRunner, partitions: Collection[int], offset: int) -> bool:
+    found = runner.rows("committed_offsets", "offsets_partition", "committed_offset")
+    return {at for number, at in found if number in partitions} == {offset}
+
+
+def available(runner: JobRunner) -> set[int]:
+    """The partitions that users are told have a leader."""
+    shown = CliRunner().invoke(main, ["partitions", "--tables", runner.tables.root, "--output", "json"])
+    return {row["offsets_partition"] for row in json.loads(shown.stdout) if row["coordinator_available"]}
+
+
+def test_the_others_go_on(runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]) -> None:
+    with runner.running():
+        await_(lambda: is_loaded(runner) and are_at(runner, range(50), 0), runner)
+        kafka.stop_broker(DEAD, kill=True)
+        commit(kafka, others(lost), 1)
+        await_(lambda: are_at(runner, others(lost), 1), runner)
+        await_(lambda: available(runner) == others(lost), runner)
+        assert are_at(runner, lost, 0)
+        assert "Beginning anew: no broker leads offsets partitions" in runner.said.getvalue()
+
+        before, led = load_ids(runner), min(others(lost))
+        request_reload(runner.tables, [led, lost[0]])
+        await_(lambda: load_ids(runner)[led] > before[led], runner)
+        assert load_ids(runner)[lost[0]] == before[lost[0]]
+        await_(lambda: requested(runner) == str(lost[0]), runner)  # it waits for its leader
+
+        kafka.start_broker(DEAD)
+        commit(kafka, range(50), 2)
+        await_(lambda: are_at(runner, range(50), 2), runner)
+        await_(lambda: requested(runner) is None, runner)
+        assert load_ids(runner) == {number: before[number] + (number in {led, lost[0]}) for number in before}
+        assert available(runner) == set(range(50))
+    assert differences(runner.tables, kafka.bootstrap_server, {}) == []
+
+
+def requested(runner: JobRunner) -> str | None:
+    lease = read_lease(runner.tables)
+    assert lease is not None
+    return lease.reload_requested
+
+
+def test_a_job_that_starts_goes_on_with_the_others(runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]) -> None:
+    """Its checkpoint is not that of the next job, which reads all of them."""
+    await_leaders(kafka, lambda led: led == set(range(50)))
+    kafka.stop_broker(DEAD, kill=True)
+    await_leaders(kafka, lambda led: led == others(lost))
+    commit(kafka, others(lost), 3)
+    for _ in range(2):
+        runner.run_once()
+    assert "Everything is applied, but for offsets partitions" in runner.said.getvalue()
+    assert "Going on with checkpoint" in runner.said.getvalue()
+    assert are_at(runner, others(lost), 3)
+    assert are_at(runner, lost, 2)
+
+    kafka.start_broker(DEAD)
+    commit(kafka, range(50), 4)
+    runner.run_once()
+    assert are_at(runner, range(50), 4)
+    assert differences(runner.tables, kafka.bootstrap_server, {}) == []
+
+
+def await_leaders(kafka: EmbeddedKafka, are: Callable[[set[int]], bool]) -> None:
+    cluster, deadline = Cluster(kafka.bootstrap_server), time.monotonic() + 60
+    while not are({number for number, broker in cluster.leaders().items() if broker is not None}):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -1,0 +1,163 @@
+"""When the query is made anew, over the partitions that have a leader."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from offsetstream.errors import UnreachableError
+from offsetstream.stream.leaders import (
+    ASK_SECONDS,
+    ELECTION_SECONDS,
+    LEFT_OUT_SECONDS,
+    LONGEST_LEFT_OUT_SECONDS,
+    LeadersChangedError,
+    Leadership,
+)
+
+PARTITIONS = [0, 1, 2]
+
+
+class Cluster:
+    """A cluster whose leaders the test sets, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.led_by: dict[int, int | None] = {0: 1, 1: 2, 2: 3}
+        self.is_silent = False
+        self.asked = 0
+        cluster = SimpleNamespace(leaders=self._leaders, bootstrap_server="here")
+        self.leaders = Leadership(cluster, self._wait, lambda: self.now)  # type: ignore[arg-type]
+        self.later: dict[int, int | None] = {}  # the leaders once the job has waited
+
+    def _wait(self, seconds: float) -> bool:
+        self.now += seconds
+        self.led_by |= self.later
+        return False
+
+    def _leaders(self) -> dict[int, int | None]:
+        self.asked += 1
+        if self.is_silent:
+            raise UnreachableError("nobody answers")
+        return dict(self.led_by)
+
+    def begin(self) -> list[int]:
+        """What a job does that begins anew; the partitions that it reads."""
+        readable = self.leaders.readable(PARTITIONS)
+        self.leaders.read(readable)
+        return readable
+
+    def seconds_until_change(self, at_most: float = 2000.0) -> float:
+        """Look once a second until the query is to be made anew."""
+        started = self.now
+        while self.now - started < at_most:
+            try:
+                self.leaders.check()
+            except LeadersChangedError:
+                return self.now - started
+            self.now += 1
+        raise AssertionError("nothing changed")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_partition_without_leader_is_left_out_and_taken_up_again(cluster: Cluster) -> None:
+    assert cluster.begin() == PARTITIONS
+    cluster.led_by[1] = None
+    cluster.now += ASK_SECONDS
+    assert cluster.seconds_until_change() <= ELECTION_SECONDS + ASK_SECONDS
+    with pytest.raises(LeadersChangedError, match="no broker leads offsets partition 1"):
+        cluster.leaders.check_lost()
+    assert cluster.begin() == [0, 2]
+    assert cluster.leaders.left_out == [1]
+
+    cluster.led_by[1] = 2
+    assert cluster.seconds_until_change() >= LEFT_OUT_SECONDS
+    with pytest.raises(LeadersChangedError, match="offsets partition 1 can be read again"):
+        cluster.leaders.check()
+    assert cluster.begin() == PARTITIONS
+    assert cluster.leaders.left_out == []
+
+
+def test_an_election_changes_nothing(cluster: Cluster) -> None:
+    cluster.begin()
+    for leader in (None, 2, None, 3):
+        cluster.led_by[1] = leader
+        cluster.now += ASK_SECONDS
+        cluster.leaders.check()
+
+
+def test_one_that_flaps_costs_at_most_one_new_query_a_minute(cluster: Cluster) -> None:
+    """It is gone for ten seconds, whenever it was back for ten."""
+    cluster.begin()
+    started, changes = cluster.now, 0
+    while cluster.now - started < 3600:
+        cluster.led_by[1] = 2 if (cluster.now - started) % 20 < 10 else None
+        try:
+            cluster.leaders.check()
+        except LeadersChangedError:
+            changes += 1
+            cluster.begin()
+        cluster.now += 1
+    assert 4 <= changes <= 3600 / LONGEST_LEFT_OUT_SECONDS * 2 + 8
+
+
+def test_one_that_is_lost_again_much_later_is_back_in_a_minute(cluster: Cluster) -> None:
+    cluster.begin()
+    for _ in range(3):
+        cluster.led_by[1] = None
+        cluster.seconds_until_change()
+        cluster.begin()
+        cluster.led_by[1] = 2
+        assert cluster.seconds_until_change() <= LEFT_OUT_SECONDS + ELECTION_SECONDS + ASK_SECONDS
+        cluster.begin()
+        cluster.now += LONGEST_LEFT_OUT_SECONDS
+
+
+def test_a_partition_that_stays_away_does_not_wait_longer_for_other_changes(cluster: Cluster) -> None:
+    cluster.led_by[1] = None
+    for _ in range(5):
+        assert cluster.begin() == [0, 2]
+    cluster.led_by[1] = 2
+    assert cluster.seconds_until_change() <= LEFT_OUT_SECONDS + ELECTION_SECONDS
+
+
+def test_elections_of_a_cluster_that_just_starts_are_waited_for(cluster: Cluster) -> None:
+    cluster.led_by, cluster.later = {0: 1, 1: None, 2: None}, {1: 2, 2: 3}
+    assert cluster.begin() == PARTITIONS
+
+
+def test_a_cluster_without_any_leader_is_silent(cluster: Cluster) -> None:
+    cluster.begin()
+    cluster.led_by = dict.fromkeys(PARTITIONS)
+    for _ in range(20):
+        cluster.now += 1
+        cluster.leaders.check()  # the query has to say it
+    with pytest.raises(UnreachableError, match="no leader of any offsets partition"):
+        cluster.leaders.readable(PARTITIONS)
+
+
+def test_when_all_that_have_a_leader_are_to_wait_they_are_read(cluster: Cluster) -> None:
+    cluster.led_by[1] = None
+    cluster.begin()
+    cluster.led_by = {0: None, 1: 2, 2: None}
+    assert cluster.begin() == [1]
+
+
+def test_a_cluster_that_does_not_answer_changes_nothing(cluster: Cluster) -> None:
+    cluster.begin()
+    cluster.led_by[1], cluster.is_silent = None, True
+    for _ in range(20):
+        cluster.now += 1
+        cluster.leaders.check()
+    assert cluster.asked <= 2 + 20 / ASK_SECONDS
+
+
+def test_partitions_that_come_and_go_are_no_matter_of_leaders(cluster: Cluster) -> None:
+    cluster.begin()
+    cluster.led_by = {0: 1, 3: 1}
+    for _ in range(20):
+        cluster.now += 1
+        cluster.leaders.check_lost()
