@@ -7,6 +7,7 @@ from py4j.java_gateway import JavaGateway
 
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
+from tests.oracle.cases import Case
 from tests.oracle.kafka_classes import KafkaClasses
 
 
@@ -48,3 +49,12 @@ def tools_4_3(gateway: JavaGateway) -> KafkaClasses:
 @pytest.fixture(scope="session")
 def broker_3_9(gateway: JavaGateway) -> KafkaClasses:
     return KafkaClasses(gateway, resolve(["org.apache.kafka:kafka_2.13:3.9.2"]), "3.9.2")
+
+
+@pytest.fixture
+def kafka(case: Case, request: pytest.FixtureRequest) -> KafkaClasses:
+    """The classes of the case's release."""
+    major, minor, _ = case.release.split(".")
+    classes: KafkaClasses = request.getfixturevalue(f"kafka_{major}_{minor}")
+    assert classes.release == case.release
+    return classes

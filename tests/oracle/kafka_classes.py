@@ -67,6 +67,20 @@ class KafkaClasses:
             self._methods[key] = self._generic(fitting)
         return self._methods[key].invokeWithArguments(self._array(self._java.lang.Object, arguments))
 
+    def constant(self, name: str, constant: str) -> Any:
+        """The value of a public constant of a class."""
+        return self._class(name).getField(constant).get(None)
+
+    def nested(self, name: str, constant: str) -> dict[str, Any]:
+        """That public constant of each public class inside a class that has it, by the name of the class."""
+        found = [(each.getName(), field) for each in self._class(name).getClasses() for field in each.getFields()]
+        return {inner: field.get(None) for inner, field in found if field.getName() == constant}
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Whether both are the same object."""
+        identity = self._java.lang.System.identityHashCode
+        return bool(identity(one) == identity(other))
+
     def _map(self, function: Any, lines: Sequence[str]) -> list[str]:
         if not lines:
             return []

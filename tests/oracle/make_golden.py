@@ -15,9 +15,9 @@ from py4j.java_gateway import JavaGateway
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
 from tests.codec_records import present_layouts
+from tests.oracle.cases import CASES, Case
 from tests.oracle.kafka_classes import KafkaClasses
 from tests.oracle.test_formatters import Formatter, random_records
-from tests.oracle.test_generated_classes import CASES, Case
 
 GOLDEN = Path(__file__).parent.parent / "unit" / "codec" / "golden"
 _EACH, _OUT_OF = 4, 24
