@@ -1,0 +1,62 @@
+"""Folders whose names some engine takes for something else, in the locale C: the job and the commands as processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
+from tests.reliability.job_process import JobProcess
+
+NASTY = "größe 50% #1 +x *?{a}"
+LOCALE = {"LC_ALL": "C"}
+
+
+@pytest.fixture(scope="module")
+def server(own_kafka: EmbeddedKafka) -> str:
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    return own_kafka.bootstrap_server
+
+
+def command(*arguments: str) -> str:
+    """What a command prints, once it has ended with exit code 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "offsetstream", *arguments],
+        capture_output=True,
+        env=os.environ | LOCALE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_a_job_with_a_nasty_folder_in_the_locale_c(server: str, tmp_path: Path) -> None:
+    folder = tmp_path / NASTY
+    folder.mkdir()
+    tables = ("--tables", str(folder / "tables"))
+    for offset in (1, 2):
+        commit_plainly(server, {"billing": [TopicPartition("orders", 0, offset)]})
+        with JobProcess(server, folder, "--once", environment=LOCALE) as job:
+            assert job.ended() == 0, job.said()
+        found = Lookup(TablesLocation(str(folder / "tables"))).rows("committed_offsets", ["committed_offset"])
+        assert [row["committed_offset"] for row in found] == [offset]
+    assert "Starting checkpoint" not in job.said()  # it went on with the first one's
+    with JobProcess(server, folder, "--trigger", "1 second", environment=LOCALE) as job:
+        job.await_(lambda: "Streaming" in job.said() or "Batch" in job.said())
+        command("stop", *tables)
+        assert job.ended() == 0, job.said()
+    assert ",2," in command("groups", "describe", "--group", "billing", "--output", "csv", *tables)
+    assert "unexplained" not in command("verify", "--bootstrap-server", server, *tables)
+    command("maintain", "--keep-history", "1d", *tables)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([NASTY, f"{NASTY}-said.txt"])
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "tables"]

@@ -1,0 +1,34 @@
+"""Folders of any name, as far as Spark and Hadoop read and write them; tests/unit has delta-rs's part."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from offsetstream.stream.start import next_checkpoint
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.upkeep import compact, crowds
+from tests.delta import append_rows
+from tests.unit.tables.test_location import NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_and_checkpoints_in_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    tables = TablesLocation.parse(str(tmp_path / name / "tables"))
+    create_tables(tables, "cluster-1", "new")
+    for number in range(2):
+        append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": name}])
+    groups = DeltaTable(tables.table("groups"))
+    (crowd,) = crowds(groups, load_schema("groups"))
+    compact(spark.newSession(), tables.table("groups"), crowd)
+    groups.update_incremental()
+    assert len(groups.file_uris()) == 1
+    assert spark.read.format("delta").load(tables.table("groups")).count() == 2
+    checkpoint = next_checkpoint(spark, str(tmp_path / name / "checkpoints"), Lease.acquire(tables), tables)
+    checkpoint.sign(tables)
+    assert (tmp_path / name / "checkpoints" / str(checkpoint.checkpoint_id) / "tables").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
