@@ -35,6 +35,8 @@ _PARTITIONS = (
     Column("loaded_at"),
     Column("load_end_offset"),
     Column("history_complete_from"),
+    Column("applied_leader_epoch"),
+    Column("partition_count"),
 )
 _EVENTS = (
     Column("event_at", "TIME", 24),
