@@ -106,7 +106,8 @@ def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
     if not len(changes.gone):
-        add_rows(table, [changes.come], commit)
+        if changes.come.num_rows:  # else nothing is written: a merge that changes nothing makes no version
+            add_rows(table, [changes.come], commit)
         return
     again = stored()
     kept = (without(part, changes.gone, key) for part in gathered(again, len(changes.gone)))
