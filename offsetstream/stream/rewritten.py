@@ -56,15 +56,19 @@ class RewrittenLogs:
     def _compare(self, raised: Collection[int]) -> dict[int, bool]:
         """Tell of each partition whether its log still has what was applied; those that do not answer are left out."""
         applied = {number: self._book.epochs.of(number) for number in raised}
-        is_same = {number: number not in self._book.next_offsets for number in raised if applied[number] is None}
+        # Tables of before version 4 do not know it: then it is at most the epoch of before the rise.
+        at_most = {number: self._book.epochs_raised[number]["coordinator_epoch"] for number in raised}
+        epochs = {number: at_most[number] if epoch is None else epoch for number, epoch in applied.items()}
+        is_empty = {number: number not in self._book.next_offsets for number in raised}
+        is_same = {number: empty for number, empty in is_empty.items() if empty or epochs[number] is None}
         asked = {
             number: (self._book.rows[number]["coordinator_epoch"], epoch)
-            for number, epoch in applied.items()
-            if epoch is not None
+            for number, epoch in epochs.items()
+            if epoch is not None and number not in is_same
         }
         for number, end in self._epoch_ends(asked).items():
-            reaches = end.offset >= self._book.next_offsets[number]
-            is_same[number] = end.epoch == applied[number] and reaches
+            reaches = end != UNKNOWN and end.offset >= self._book.next_offsets[number]
+            is_same[number] = reaches and applied[number] in {None, end.epoch}
         return is_same
 
     def _learn(self) -> None:

@@ -132,18 +132,27 @@ def test_what_another_job_wrote_down_counts(book: PartitionBook, tmp_path: Path)
     assert logs(again, log).begin() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("is_old", [True, False])
-def test_an_epoch_that_is_not_known_begins_a_new_log(book: PartitionBook, is_old: bool) -> None:
-    """Unknown to a broker before Kafka 2.3, which tells consumers nothing, or to tables of an older version."""
+def test_a_broker_that_tells_no_epochs_begins_a_new_log(book: PartitionBook) -> None:
+    """One before Kafka 2.3, which tells consumers nothing."""
     log = Log((9, 0))
-    log.is_old = is_old
+    log.is_old = True
     found = loaded(book, log, 9)
-    if not is_old:
-        book.epochs.starts.clear()
-        book.rows[1]["applied_leader_epoch"] = None
     assert book.epochs.of(1) is None
     seen(book, 10, partitions=(1,))
     assert found.begin() == [1]
+
+
+@pytest.mark.parametrize("cut_at", [END, END - 1])
+def test_tables_of_an_older_version_know_an_epoch_that_is_not_exceeded(book: PartitionBook, cut_at: int) -> None:
+    log = Log((7, 0))
+    loaded(book, log, 9)
+    for row in book.rows.values():
+        row["applied_leader_epoch"] = None
+    book.epochs.starts.clear()
+    log.starts.append((10, cut_at))
+    seen(book, 10, END + 5)
+    assert logs(book, log).begin() == ([] if cut_at == END else [0, 1, 2])
+    assert log.asked[0] == dict.fromkeys(range(3), (10, 9))
 
 
 def test_a_partition_of_which_nothing_is_applied_has_no_log_to_compare(book: PartitionBook) -> None:
