@@ -44,7 +44,7 @@ def read_log(
             if time.monotonic() > deadline:
                 raise UnreachableError(f"{bootstrap_server} gives no records of the offsets partitions {sorted(left)}")
             messages = [each for each in consumer.consume(_AT_ONCE, _POLL_SECONDS) if _tells(each)]
-            if messages:
+            if any(each.partition() in left for each in messages):
                 deadline = time.monotonic() + timeout
             left -= {each.partition() for each in messages if each.error() is not None}
             yield [

@@ -59,6 +59,7 @@ _ADVICE = {
 # What the job itself decides: Spark refuses some of these, and another group.id would need other rights.
 _NOT_FOR_SPARK = {
     "client.id",
+    "client.rack",  # a follower's log may be compacted where the leader's, which is asked of gaps, is not
     "bootstrap.servers",
     "group.id",
     "group.instance.id",

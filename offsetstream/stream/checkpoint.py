@@ -17,6 +17,7 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
 LAST_WRITTEN = "offsets_partitions"  # its transaction is the last of a batch
@@ -55,7 +56,13 @@ class Checkpoint:
         if not self.exists(WHOSE) or self._read(WHOSE) != str(table.metadata().id):
             return False
         applied = version & 0xFFFFFFFF
-        return self._batches("commits") <= applied <= self._batches("offsets")
+        if not self._batches("commits") <= applied <= self._batches("offsets"):
+            return False
+        if not applied:
+            return True
+        # RESTORE takes rows back, and leaves the transactions.
+        positions = {row["offsets_partition"]: row["next_offset"] or 0 for row in read_rows(table)}
+        return all(positions.get(number, 0) >= end for number, end in self.end_offsets(applied - 1).items())
 
     def sign(self, tables: TablesLocation) -> None:
         """Note in the checkpoint to which tables it belongs: others count their checkpoints and batches alike.

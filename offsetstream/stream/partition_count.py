@@ -7,19 +7,18 @@ It is written after them, so that a change that was interrupted is made again.
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
 from offsetstream.stream.decode import in_coordinator_partition
 from offsetstream.stream.derive import STATE_TABLES
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.replace import EVERY_ROW, replace_rows, stored_rows
 from offsetstream.tables.small import transaction
 from offsetstream.tables.transaction import BatchId
 
 _TOLD = "in_coordinator_partition"
-_AT_ONCE = 200_000  # groups: bounds the memory of a merge
 
 
 def is_recounted(book: PartitionBook) -> bool:
@@ -35,9 +34,8 @@ def place_groups(tables: TablesLocation, partitions: int, batch: BatchId) -> Non
     LeaseError if another job has taken over.
     """
     for name in STATE_TABLES:
-        moved = _moved(tables, name, partitions)
-        for start in range(0, moved.num_rows, _AT_ONCE):
-            _tell(tables, name, moved.slice(start, _AT_ONCE), batch)
+        if _is_moved(tables, name, partitions):
+            _tell(tables, name, partitions, batch)
 
 
 def note_count(book: PartitionBook) -> None:
@@ -46,20 +44,20 @@ def note_count(book: PartitionBook) -> None:
         row["partition_count"] = len(book.rows)
 
 
-def _moved(tables: TablesLocation, name: str, partitions: int) -> pa.Table:
-    """Return the groups of the table, by partition, of which the answer is another one now."""
-    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
-    found = pa.table(reader.execute(f"SELECT DISTINCT offsets_partition, group_id, {_TOLD} AS told FROM rows"))  # noqa: S608 - the program's own SQL
-    places, groups = found["offsets_partition"], found["group_id"].cast(pa.string())
-    told = in_coordinator_partition(groups.combine_chunks(), places.combine_chunks(), partitions)
-    moved = pa.table({"offsets_partition": places, "group_id": groups, "told": told})
-    return moved.filter(pc.fill_null(pc.not_equal(found["told"], told), True))
+def _is_moved(tables: TablesLocation, name: str, partitions: int) -> bool:
+    """Tell whether the table has groups of which the answer is another one now."""
+    parts = stored_rows(DeltaTable(tables.table(name)), EVERY_ROW, ("offsets_partition", "group_id", _TOLD))
+    return any(not part[_TOLD].equals(_placed(part, partitions)[_TOLD]) for part in parts)
 
 
 @again_on_conflict
-def _tell(tables: TablesLocation, name: str, moved: pa.Table, batch: BatchId) -> None:
+def _tell(tables: TablesLocation, name: str, partitions: int, batch: BatchId) -> None:
     table = DeltaTable(tables.table(name))
-    same = "target.offsets_partition = source.offsets_partition AND target.group_id = source.group_id"
-    signed = transaction(table, name, batch)
-    merge = table.merge(moved, same, source_alias="source", target_alias="target", commit_properties=signed)
-    merge.when_matched_update({_TOLD: "source.told"}).execute()
+    rows = (_placed(part, partitions) for part in stored_rows(table, EVERY_ROW))
+    replace_rows(table, EVERY_ROW, rows, transaction(table, name, batch))
+
+
+def _placed(rows: pa.Table, partitions: int) -> pa.Table:
+    groups, places = (rows[name].combine_chunks() for name in ("group_id", "offsets_partition"))
+    told = in_coordinator_partition(groups, places, partitions)
+    return rows.set_column(rows.column_names.index(_TOLD), _TOLD, pa.chunked_array([told], pa.bool_()))

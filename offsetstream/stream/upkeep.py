@@ -58,6 +58,7 @@ class Upkeep:
             if self._is_due(schema, crowd):
                 with between_batches:
                     compact(self._session, self._tables.table(schema.name), crowd)
+                self._compacted.add((schema.name, crowd.day))
                 break  # one at a time: a batch may be waiting
         if now // CLEAR_EVERY != seen // CLEAR_EVERY:
             table.update_incremental()
@@ -75,6 +76,4 @@ class Upkeep:
     def _is_due(self, schema: TableSchema, crowd: Crowd) -> bool:
         if not (schema.partitioned_by and crowd.is_closed):
             return crowd.files >= CROWDED[schema.kind]
-        is_first = (schema.name, crowd.day) not in self._compacted  # what stays small once will the next time
-        self._compacted.add((schema.name, crowd.day))
-        return is_first
+        return (schema.name, crowd.day) not in self._compacted  # what stays small once will the next time

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import duckdb
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
@@ -89,6 +89,9 @@ class Lookup:
         if table not in self._sources:
             self._sources[table] = self._source(table)
         delta = self._sources[table]
+        if "deletionVectors" in (delta.protocol().reader_features or ()):  # of which DuckDB is not told
+            rows = QueryBuilder().register("rows", delta).execute("SELECT * FROM rows")
+            return connection.from_arrow(rows)
         if "://" in self.location.table(table):  # delta-rs reaches stores that DuckDB has no built-in way to
             return connection.from_arrow(delta.to_pyarrow_dataset())
         # delta-rs gives paths as a URL has them, and DuckDB takes them as patterns.

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from offsetstream.tables.features import explained
 from offsetstream.tables.matching import keys_of
@@ -75,9 +75,21 @@ def _write(table: DeltaTable, rows: Iterable[pa.Table], **how: Any) -> None:
     try:
         write_deltalake(table, pa.RecordBatchReader.from_batches(schema, batches), **how)
     except DeltaError as error:
+        if isinstance(error, CommitFailedError) and _is_made(table, how.get("commit_properties")):
+            return
         if (explanation := explained(error, table)) is None:
             raise
         raise explanation from error
+
+
+def _is_made(table: DeltaTable, commit: CommitProperties | None) -> bool:
+    """Tell whether the commit was made after all, and only the store's answer was lost: it then met itself.
+
+    Its transactions name the checkpoint, so that nobody else makes the same.
+    """
+    mine = (commit.app_transactions if commit is not None else None) or []
+    now = DeltaTable(table.table_uri)
+    return bool(mine) and all(now.transaction_version(each.app_id) == each.version for each in mine)
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -61,9 +61,10 @@ def upgrade_tables(tables: TablesLocation) -> list[str]:
     upgraded = []
     for schema in all_schemas().values():
         table = DeltaTable(tables.table(schema.name))
-        properties = schema.properties.items() - table.metadata().configuration.items()
-        if not properties:
-            continue
+        configuration = table.metadata().configuration
+        if configuration.get(PROPERTY) == str(SCHEMA_VERSION):
+            continue  # what is otherwise is a user's
+        properties = schema.properties.items() - configuration.items()
         existing = {field.name: field.metadata for field in table.schema().fields}
         missing = [field_of(column) for column in schema.columns if column.name not in existing]
         if missing:
@@ -71,7 +72,7 @@ def upgrade_tables(tables: TablesLocation) -> list[str]:
         for column in schema.columns:  # what a column says may have been made clearer, or stricter
             if existing.get(column.name, {"comment": column.comment}).get("comment") != column.comment:
                 table.alter.set_column_metadata(column.name, {"comment": column.comment})
-        if PROPERTY in dict(properties) and rewrite_string_views(tables.table(schema.name), schema):
+        if rewrite_string_views(tables.table(schema.name), schema):
             table.update_incremental()
         table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
         upgraded.append(schema.name)

@@ -44,8 +44,10 @@ def differences(tables: TableRows, answers: Answers) -> list[Difference]:
     asked: dict[str, list[Row]] = {table: list(rows) for table, rows in tables.rows.items()}
     asked["groups"] = [_as_told(row, tables, listed) for row in tables.rows["groups"]]
     asked["member_assignments"] = list(_told_assignments(tables.rows["member_assignments"], answers, listed))
-    # Offsets without a group are in the log, but no coordinator answers for them (reference 5.5).
-    asked["committed_offsets"] = [row for row in tables.rows["committed_offsets"] if row["group_id"] in listed]
+    # Offsets without a group are in the log, but no coordinator answers for them (reference 5.5); of one below zero
+    # clients make none.
+    offsets = (row for row in tables.rows["committed_offsets"] if row["group_id"] in listed)
+    asked["committed_offsets"] = [row for row in offsets if row["committed_offset"] >= 0]
     unseen = groups_not_compared(tables, answers)
     found = [d for table, rows in of_answers.items() for d in _of_table(table, asked[table], rows)]
     return sorted((d for d in found if d.group_id not in unseen), key=lambda d: (d.table, str(d.key), d.column))

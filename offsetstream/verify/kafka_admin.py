@@ -76,7 +76,7 @@ class KafkaAdmin:
         rows = [
             {
                 "group_id": group.groupId(),
-                "group_type": _text(group.type()),
+                "group_type": _text(group.type()) or "Classic",  # brokers before 3.8 have no other, and tell none
                 "state": _text(group.groupState()),
                 "is_simple": group.isSimpleConsumerGroup(),
                 "protocol_type": group.protocol() or None,

@@ -55,7 +55,7 @@ def compare_until_settled(
     A group that commits all the time is always some commits ahead of the tables. Without a job nothing is in flight.
     ``check_records`` gives the differences between the tables and the records that they are from.
     """
-    deadline, rounds = time.monotonic() + seconds, list[_Round]()
+    deadline, rounds = None, list[_Round]()
     while True:
         tables, answers = read_tables(), ask_cluster()
         standing = ask_standing(tables)
@@ -64,7 +64,8 @@ def compare_until_settled(
         found = [Found(each, explanations.of(each)) for each in present]
         unexplained = frozenset(each.difference for each in found if each.explanation is None)
         rounds = [*rounds[:1], _Round(explanations, standing, unexplained)]
-        if not unexplained or time.monotonic() > deadline:
+        deadline = deadline or time.monotonic() + seconds  # one round says nothing of what is in flight
+        if not unexplained or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE_SECONDS)
     if len(rounds) > 1:

@@ -34,7 +34,9 @@ def write_checkpoint(root: Path, number: int, *, planned: int, done: int) -> Non
 
 
 def write_batches(tables: TablesLocation, checkpoint_id: int, applied: int) -> None:
-    PartitionBook(tables, [0]).write(BatchId(checkpoint_id, applied - 1))
+    book = PartitionBook(tables, [0, 49])
+    book.rows[0]["next_offset"], book.rows[49]["next_offset"] = 10 * (applied - 1), 7 + applied - 1
+    book.write(BatchId(checkpoint_id, applied - 1))
 
 
 def test_the_end_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -66,6 +68,21 @@ def test_a_checkpoint_fits_the_tables_that_it_wrote(
     if applied:
         write_batches(tables, 3, applied)
     assert checkpoint.fits(tables) is fits
+
+
+def test_a_checkpoint_does_not_fit_tables_that_were_restored(
+    spark: SparkSession, tables: TablesLocation, tmp_path: Path
+) -> None:
+    """Delta's RESTORE takes rows back, and leaves the transactions."""
+    write_checkpoint(tmp_path, 3, planned=2, done=2)
+    checkpoint = Checkpoint(spark, str(tmp_path), 3)
+    checkpoint.sign(tables)
+    write_batches(tables, 3, 1)
+    table = DeltaTable(tables.table("offsets_partitions"))
+    write_batches(tables, 3, 2)
+    assert checkpoint.fits(tables)
+    DeltaTable(tables.table("offsets_partitions")).restore(table.version())
+    assert not checkpoint.fits(tables)
 
 
 def test_a_checkpoint_of_other_tables_does_not_fit(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:

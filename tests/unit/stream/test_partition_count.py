@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -67,12 +67,13 @@ def rows_of(tables: TablesLocation, name: str) -> list[dict[str, object]]:
     return sorted(read_rows(DeltaTable(tables.table(name))), key=str)
 
 
-def test_all_rows_are_brought_up_to_date_and_back(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_count, "_AT_ONCE", 7)
+def test_all_rows_are_brought_up_to_date_and_back(tables: TablesLocation) -> None:
     before = {name: rows_of(tables, name) for name in STATE_TABLES}
     assert all(are_placed(tables, FEW))
     place_groups(tables, MORE, LOAD)
     assert all(are_placed(tables, MORE))
+    for name in STATE_TABLES:  # delta-rs's MERGE leaves text that this cannot filter
+        assert DeltaTable(tables.table(name)).to_pyarrow_dataset().count_rows(pc.field("group_id") == "it's") > 0
     place_groups(tables, FEW, LOAD)
     assert {name: rows_of(tables, name) for name in STATE_TABLES} == before
 
@@ -86,11 +87,11 @@ def test_what_is_placed_already_is_not_written(tables: TablesLocation) -> None:
 def test_a_change_that_was_interrupted_is_made_again(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     tell, told = partition_count._tell, list[str]()
 
-    def die_at_the_third(location: TablesLocation, name: str, moved: pa.Table, batch: BatchId) -> None:
+    def die_at_the_third(location: TablesLocation, name: str, partitions: int, batch: BatchId) -> None:
         if len(told) == 2:
             raise KeyboardInterrupt
         told.append(name)
-        tell(location, name, moved, batch)
+        tell(location, name, partitions, batch)
 
     assert not is_recounted(job(tables, FEW))
     first = job(tables, MORE)

@@ -6,19 +6,24 @@ What Spark does beside them is in tests/spark/test_beside_maintenance.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from offsetstream.errors import LeaseError
-from offsetstream.tables import merge
+from offsetstream.tables import merge, replace
+from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
 from tests.small_writes import WRITES, Between, SmallWrite
 
 Beat = Callable[[str], object]
@@ -101,6 +106,32 @@ def test_rows_that_somebody_deletes_stay_deleted(tmp_path: Path, monkeypatch: py
     write.run(tables)
     left = {"merge": ["new", "new"], "new rows": ["new"], "append": [2], "events": [1, 2]}
     assert write.found(tables) == left[name]
+
+
+@pytest.mark.parametrize("batch", [BatchId(1, -1), BatchId(1, 3)], ids=["load", "batch"])
+def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: BatchId
+) -> None:
+    """An object store may take a commit and lose its answer: the next try meets the commit itself."""
+    tables = TablesLocation(str(tmp_path))
+    create_tables(tables, "cluster-1", "new")
+    answers = [False]
+
+    def write_and_lose_the_answer(*arguments: Any, **options: Any) -> None:
+        write_deltalake(*arguments, **options)
+        if answers:
+            answers.pop()
+            raise CommitFailedError("Concurrent transaction failed")
+
+    monkeypatch.setattr(replace, "write_deltalake", write_and_lose_the_answer)
+    schema = load_schema("group_records")
+    place = {"offsets_partition": 0, "log_id": 0, "record_offset": 1, "group_id": "g"}
+    row = pa.Table.from_pylist([dict.fromkeys(schema.column_names) | place], schema=schema.arrow)
+    row = row.drop_columns(list(batch.signature(date(2026, 1, 1))))
+    written = append_rows(tables, "group_records", row, batch)
+    assert not answers
+    assert written is not None  # the ledger counts it
+    assert len(read_rows(DeltaTable(tables.table("group_records")))) == 1
 
 
 def test_a_write_that_always_loses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
