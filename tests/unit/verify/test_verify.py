@@ -1,5 +1,6 @@
 """What counts as a difference, what explains one, and what settles."""
 
+import time
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -73,6 +74,12 @@ def test_offsets_without_a_group_are_asked_of_nobody() -> None:
     only_offsets = tables()
     only_offsets.rows["groups"] = []
     assert differences(only_offsets, Answers()) == []
+
+
+def test_a_committed_offset_below_zero_is_told_by_no_client() -> None:
+    told = answers()
+    told.offsets.clear()
+    assert differences(tables(offset=-1), told) == []
 
 
 def test_a_key_that_is_there_twice() -> None:
@@ -159,6 +166,18 @@ def test_what_stays_is_a_difference_once_the_job_went_past_it() -> None:
     assert settled(lambda: tables(4), answers, MOVES) == [None]
     slow = [standing(5, 9, 9), standing(6, 12, 12)]
     assert settled(lambda: tables(4), answers, slow) != [None]
+
+
+def test_a_first_look_that_takes_long_is_followed_by_another() -> None:
+    seen = count(1)
+
+    def held() -> TableRows:
+        time.sleep(0.1)  # longer than all is to take
+        return tables(offset=next(seen))
+
+    moving = [standing(applied, applied + 1, applied + 1) for applied in range(20)]
+    (found,) = settled(held, lambda: answers(offset=100), moving, seconds=0.05)
+    assert found is not None
 
 
 def test_one_look_tells_nothing_of_what_moves() -> None:
