@@ -113,19 +113,21 @@ class Job:
                 coordinator,
                 self._leaders,
             )
-            before = attempt.positions
+            before, began = attempt.positions, time.monotonic()
             try:
                 return attempt.run(goes_on=goes_on)
             except UnreachableError as error:
                 # A cluster that answers questions but gives no records must not be tried for ever.
-                silent_since = time.monotonic() if silent_since is None or attempt.positions != before else silent_since
+                went_well = timedelta(seconds=time.monotonic() - began) > self._patience.limit
+                if silent_since is None or went_well or attempt.positions != before:
+                    silent_since = time.monotonic()
                 if timedelta(seconds=time.monotonic() - silent_since) > self._patience.limit:
                     raise
                 self._progress.say(f"{error}; going on when it answers")
                 self._patience.ask(partial(self._leaders.readable, partitions))
             except LeadersChangedError as error:
                 self._progress.say(f"Beginning anew: {error}")
-            except PartitionsChangedError as error:
+            except (PartitionsChangedError, NoOffsetsTopicError) as error:
                 self._progress.say(f"Beginning anew: {error}")
                 partitions = self._wait_for_topic()
                 if self._signals.stop.is_set():  # none may have been found, which does not mean that all are gone

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.errors import DoubledRowsError, TablesError, UnreachableError
 from offsetstream.stream.batch import BatchWriter
-from offsetstream.stream.leaders import LeadersChangedError, Leadership
+from offsetstream.stream.leaders import LeadersChangedError, Leadership, in_words
 from offsetstream.stream.load import Loader
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
@@ -32,6 +32,7 @@ from offsetstream.tables.transaction import BatchId
 SAMPLE_SECONDS = 10.0
 IDLE_REFRESH_SECONDS = 600.0
 UPKEEP_SECONDS = 60.0
+MOVING_SECONDS = 30.0  # that leaders may take to be known, or to answer
 BATCH_SECONDS = 10.0  # for which a batch that may wait for a lost leader is let go on
 
 
@@ -159,6 +160,7 @@ class LiveStream:
         records than were read.
         """
         led_anew: set[int] = set()
+        deadline = time.monotonic() + MOVING_SECONDS
         while True:
             ends = self._observer.look()
             if ends is None:
@@ -167,8 +169,11 @@ class LiveStream:
             if self._lost(ends):
                 raise StopRequestedError
             led_anew |= self._observer.led_anew & self._log_ids.keys()
-            if not self._observer.moving & self._log_ids.keys():
+            moving = self._observer.moving & self._log_ids.keys()
+            if not moving:
                 break
+            if time.monotonic() > deadline:
+                raise UnreachableError(f"the leader of {in_words(moving)} does not answer")
             self._stop_if_ending()
             time.sleep(POLL_SECONDS)
         if led_anew:

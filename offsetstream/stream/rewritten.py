@@ -39,7 +39,8 @@ class RewrittenLogs:
         """
         before, self._known_id = self._known_id, self._topic_id()
         if before not in {None, self._known_id}:
-            is_same = dict.fromkeys(self._book.next_offsets, False)
+            # A first load that did not end has rows of the old log, too.
+            is_same = {number: False for number, row in self._book.rows.items() if row["load_state"] is not None}
         else:
             is_same = self._compare(self._led(self._book.epochs_raised))
         rewritten = [number for number, same in is_same.items() if not same]

@@ -48,23 +48,25 @@ def _thin_day(tables: TablesLocation, schema: TableSchema, day: str, horizon: da
 
 
 def _kept_rows(schema: TableSchema, names: Iterable[str], day: str, horizon: date) -> str:
-    """Return the SQL of the named columns of the day's rows that are the last of their cell before the horizon."""
+    """Return the SQL of the named columns of the day's rows that are the last of their cell before the horizon.
+
+    The last by its place in the log: a clock that went back may have written a newer record on an earlier day.
+    """
     cell, columns = ", ".join(schema.cell), ", ".join(map(sql_name, names))
-    same = " AND ".join(f"(own.{name} IS NOT DISTINCT FROM newer.{name})" for name in schema.cell)
-    own = (
-        f"SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY log_id DESC, {schema.position} DESC) AS nth "  # noqa: S608
-        f"FROM rows WHERE {_of(day)}"
+    ordered = (
+        f"SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY log_id DESC, {schema.position} DESC) AS nth, "  # noqa: S608
+        f"count(*) FILTER (WHERE {_of(day, '>')}) OVER (PARTITION BY {cell}) AS on_later_days "
+        f"FROM rows WHERE {_of(str(horizon), '<')}"
     )
-    newer = f"SELECT DISTINCT {cell} FROM rows WHERE {_of(day, '>')} AND {_of(str(horizon), '<')}"  # noqa: S608 - our own
-    kept = (
-        f"SELECT {columns} FROM ({own}) own WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM ({newer}) newer WHERE {same})"  # noqa: S608
-    )
+    kept = f"SELECT {columns} FROM ({ordered}) k WHERE nth = 1 AND {_of(day)}"  # noqa: S608 - our own
     if "is_tombstone" not in schema.column_names:
         return kept
-    # The greatest offset of a partition stays: it tells a load what the history has (rule 8).
+    # A tombstone goes after the rows that it deleted. The greatest offset of a partition stays: it tells a load what
+    # the history has (rule 8).
     ends = "SELECT offsets_partition, log_id, max(record_offset) AS last FROM rows GROUP BY offsets_partition, log_id"
     is_end = "ends.offsets_partition = k.offsets_partition AND ends.log_id = k.log_id AND last = record_offset"
-    return f"SELECT * FROM ({kept}) k WHERE NOT is_tombstone OR EXISTS (SELECT 1 FROM ({ends}) ends WHERE {is_end})"  # noqa: S608
+    is_needed = f"on_later_days > 0 OR EXISTS (SELECT 1 FROM ({ends}) ends WHERE {is_end})"  # noqa: S608
+    return f"{kept} AND (NOT is_tombstone OR {is_needed})"
 
 
 def _of(day: str, comparison: str = "=") -> str:

@@ -128,6 +128,19 @@ def test_a_run_that_ended_early_is_finished_by_the_next(
     assert answer(name, rows(tables, name), HORIZON) == answer(name, before, HORIZON)
 
 
+def test_a_clock_that_went_back_over_midnight_makes_no_row_the_last(tables: TablesLocation) -> None:
+    """The newer record was written on the earlier day; and so was a tombstone, whose commit must not come back."""
+    first, second = date(2030, 1, 1), date(2030, 1, 2)
+    written = [("a", second, 100, False), ("a", first, 101, False), ("b", second, 110, False), ("b", first, 111, True)]
+    written.append(("z", second, 200, False))  # the end of the log
+    of_all = {"offsets_partition": 0, "log_id": 0, "topic": "orders", "partition": 0}
+    columns = ("group_id", "written_day", "record_offset", "is_tombstone")
+    append(tables, "offset_commits", [of_all | dict(zip(columns, row, strict=True)) for row in written])
+    for kept in ([101, 111, 200], [101, 200]):
+        thin_history(tables, load_schema("offset_commits"), HORIZON)
+        assert [row["record_offset"] for row in rows(tables, "offset_commits")] == kept
+
+
 def test_of_events_the_last_of_each_kind_and_partition_stays(tables: TablesLocation) -> None:
     def event(partition: int, what: str, load_id: int, days: int) -> Row:
         at = datetime.combine(TODAY - timedelta(days=days), time(1), UTC)
