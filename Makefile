@@ -41,8 +41,8 @@ bench: install ## Measure everything beside its peers, and write docs/benchmarks
 crash-matrix: install ## Kill the job at every file that it makes, and start it again (hours; SAMPLE=5 for a part)
 	@$(BIN)/python -m tests.reliability.crash_matrix $(if $(SAMPLE),--sample $(SAMPLE))
 
-chaos: install ## Kill brokers and the job at random for MINUTES (30), and compare tables and cluster
-	@$(BIN)/python -m tests.reliability.chaos $(if $(MINUTES),--minutes $(MINUTES))
+chaos: install ## Kill brokers and the job at random for MINUTES (30; COMPACTION=1: another weather), and compare
+	@$(BIN)/python -m tests.reliability.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COMPACTION),--compaction)
 
 clean: ## Remove the environment and what tests and checks left
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,8 +1,12 @@
 """The chaos run: three brokers and the job are killed at random while clients work, and nothing is lost or doubled.
 
 By command ``python -m tests.reliability.chaos --minutes 30`` (``make chaos MINUTES=30``); two minutes of it in the
-suite (tests/kafka/test_chaos.py). At most one broker is away at a time, as three replicas of which two must be in
-sync allow; the log cleaner is off, so that at the end the topic still has every record that the job was to see.
+suite (tests/kafka/test_chaos.py). At most one broker is away at a time, and all else is one of two kinds of weather:
+
+- three replicas, and no log cleaner: at the end the topic still has every record that the job was to see;
+- ``--compaction``: one replica, so that a broker takes its partitions with it, for a minute now and then; the log is
+  compacted within seconds and its tombstones go within a minute; the job stands still for longer than that, and the
+  topic gets more partitions. What the topic no longer has, the ledger tells (``offsetstream verify --history``).
 """
 
 from __future__ import annotations
@@ -12,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import click
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewPartitions
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.embedded.clients import admin_client
@@ -27,12 +32,23 @@ from offsetstream.errors import ClusterError
 from offsetstream.tables.location import TablesLocation
 from tests.reliability.chaos_clients import ChaosClients
 from tests.reliability.job_process import JobProcess, await_
-from tests.reliability.truth import PARTITIONS, TOPIC, behind, differences, read_topic, rows
+from tests.reliability.truth import TOPIC, behind, differences, read_topic, rows
 
-PROPERTIES = {"log.cleaner.enable": "false", "min.insync.replicas": "2"}
+WHOLE_LOG = {"log.cleaner.enable": "false", "min.insync.replicas": "2"}
+COMPACTED_LOG = {
+    "offsets.topic.replication.factor": "1",
+    "log.roll.ms": "2000",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.delete.retention.ms": "60000",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "500",
+}
 _BROKERS = (1, 2, 3)
-_PAUSE = (1.0, 6.0)  # seconds between two events
-_JOB_LIVES = (15.0, 40.0)  # seconds: long enough to start and apply something, most of the time
+# All in seconds: between two events; a job's life, long enough to start and apply something, most of the time; a job
+# that stands still, longer than tombstones are kept or not; a broker that takes its partitions with it.
+_PAUSE, _JOB_LIVES, _JOB_STANDS, _BROKER_GONE = (1.0, 6.0), (15.0, 40.0), (5.0, 90.0), (50.0, 70.0)
+_MORE_PARTITIONS = 10
 
 
 @dataclass
@@ -42,7 +58,10 @@ class Figures:
     seconds: float = 0.0
     broker_kills: int = 0
     broker_stops: int = 0
+    broker_minutes: int = 0
+    partitions_added: int = 0
     job_kills: int = 0
+    job_pauses: int = 0
     job_ends: list[str] = field(default_factory=list)  # by itself, with what it said last
     records: dict[str, int] = field(default_factory=dict)
     commits_asked: int = 0
@@ -51,17 +70,20 @@ class Figures:
     def __str__(self) -> str:
         written = ", ".join(f"{count:,} {table}" for table, count in self.records.items())
         return (
-            f"{self.seconds:.0f} s: {self.broker_kills} brokers killed, {self.broker_stops} stopped; the job killed "
-            f"{self.job_kills} times, ended by itself {len(self.job_ends)} times; {self.commits_asked:,} rounds of "
-            f"commits, {written}; differences: {len(self.differences)}"
+            f"{self.seconds:.0f} s: {self.broker_kills} brokers killed, {self.broker_stops} stopped, "
+            f"{self.broker_minutes} of them away for a minute; {self.partitions_added} offsets partitions added; the "
+            f"job killed {self.job_kills} times, paused {self.job_pauses} times, ended by itself {len(self.job_ends)} "
+            f"times; {self.commits_asked:,} rounds of commits, {written}; differences: {len(self.differences)}"
         )
 
 
 class Chaos:
     """A cluster, clients, and a job on tables in a folder; what happens to them is drawn by a seed."""
 
-    def __init__(self, kafka: EmbeddedKafka, folder: Path, seed: int, say: Callable[[str], None]) -> None:
-        self._kafka, self._folder, self._say = kafka, folder, say
+    def __init__(
+        self, kafka: EmbeddedKafka, folder: Path, seed: int, say: Callable[[str], None], *, compaction: bool
+    ) -> None:
+        self._kafka, self._folder, self._say, self._compaction = kafka, folder, say, compaction
         self._rng = Random(seed)
         self._clients = ChaosClients(kafka.bootstrap_server, seed)
         self._tables = TablesLocation(str(folder / "tables"))
@@ -77,7 +99,7 @@ class Chaos:
             with self._clients:
                 while time.monotonic() < started + seconds:
                     self._look_after_job()
-                    self._rng.choice((self._take_broker_away, self._kill_job))()
+                    self._rng.choice(self._faults)()
                     self._wait()
             self.figures.seconds = time.monotonic() - started
             self.figures.commits_asked = self._clients.rounds
@@ -88,8 +110,15 @@ class Chaos:
                 self._job.kill()
         return self.figures
 
-    def _wait(self) -> None:
-        time.sleep(self._rng.uniform(*_PAUSE))
+    @property
+    def _faults(self) -> Sequence[Callable[[], None]]:
+        faults = (self._take_broker_away, self._kill_job)
+        if not self._compaction:
+            return faults
+        return (*faults, self._pause_job, self._take_for_a_minute, self._add_partitions)
+
+    def _wait(self, least_and_most: tuple[float, float] = _PAUSE) -> None:
+        time.sleep(self._rng.uniform(*least_and_most))
 
     def _look_after_job(self) -> None:
         """Start the job if it has been killed, or has ended by itself, as a supervisor does."""
@@ -113,13 +142,36 @@ class Chaos:
         self._say(f"Killed the job; it had said: {self._job.said().strip().splitlines()[-1:]}")
         self._start_job()
 
-    def _take_broker_away(self) -> None:
+    def _pause_job(self) -> None:
+        """Let the job stand still, as on a paused machine: it may wake up after tombstones are gone."""
+        if self._job is None or self._job.process.poll() is not None or time.monotonic() < self._job_until:
+            return
+        self._job.signal(signal.SIGSTOP)
+        self.figures.job_pauses += 1
+        self._say("The job stands still")
+        self._wait(_JOB_STANDS)
+        self._job.signal(signal.SIGCONT)
+        self._say("The job goes on")
+
+    def _add_partitions(self) -> None:
+        """Give the topic more partitions, once or twice in half an hour: groups move to them, and leave rows behind."""
+        if self._rng.random() < 0.1:
+            count = len(Cluster(self._kafka.bootstrap_server).topic_partitions()) + _MORE_PARTITIONS
+            self._admin.create_partitions([NewPartitions(TOPIC, count)])[TOPIC].result(30)
+            self.figures.partitions_added += _MORE_PARTITIONS
+            self._say(f"The topic has {count} partitions now")
+
+    def _take_for_a_minute(self) -> None:
+        self.figures.broker_minutes += 1
+        self._take_broker_away(_BROKER_GONE)
+
+    def _take_broker_away(self, seconds: tuple[float, float] = _PAUSE) -> None:
         broker, kill = self._rng.choice(_BROKERS), self._rng.random() < 0.7
         self._kafka.stop_broker(broker, kill=kill)
         self.figures.broker_kills += kill
         self.figures.broker_stops += not kill
         self._say(f"Broker {broker} is {'killed' if kill else 'stopped'}")
-        self._wait()
+        self._wait(seconds)
         self._kafka.start_broker(broker)
         await_(self._is_in_sync, lambda: "the brokers do not come back in sync")
 
@@ -128,7 +180,7 @@ class Chaos:
             partitions = self._admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
         except KafkaException:
             return False
-        return all(len(partition.isrs) == len(_BROKERS) for partition in partitions)
+        return all(partition.leader >= 0 and set(partition.isrs) == set(partition.replicas) for partition in partitions)
 
     def _come_to_rest(self) -> None:
         """Wait until no transaction is open, stop the job, and let it catch up."""
@@ -136,7 +188,7 @@ class Chaos:
 
         def is_at_rest() -> bool:
             try:
-                ends = cluster.partition_ends(range(PARTITIONS)).values()
+                ends = cluster.partition_ends(cluster.topic_partitions()).values()
             except ClusterError:
                 return False
             return all(end.last_stable_offset == end.high_watermark for end in ends)
@@ -150,7 +202,8 @@ class Chaos:
     def _compare(self) -> None:
         server = self._kafka.bootstrap_server
         names = {topic.topic_id: topic.name for topic in Cluster(server).topics()}
-        wrong = [*behind(self._tables, read_topic(server)[1]), *differences(self._tables, server, names)]
+        wrong = [] if self._compaction else differences(self._tables, server, names)
+        wrong += behind(self._tables, read_topic(server)[1])
         command = [sys.executable, "-m", "offsetstream", "verify", "--history", "--bootstrap-server", server]
         verify = subprocess.run([*command, "--tables", self._tables.root], capture_output=True, text=True, check=False)
         if verify.returncode != 0:
@@ -161,16 +214,17 @@ class Chaos:
         self.figures.differences = wrong
 
 
-def chaos(folder: Path, seconds: float, seed: int, say: Callable[[str], None]) -> Figures:
+def chaos(folder: Path, seconds: float, seed: int, say: Callable[[str], None], *, compaction: bool = False) -> Figures:
     """Run it on a cluster of its own."""
-    with EmbeddedKafka(brokers=3, properties=PROPERTIES) as kafka:
-        return Chaos(kafka, folder, seed, say).run(seconds)
+    with EmbeddedKafka(brokers=3, properties=COMPACTED_LOG if compaction else WHOLE_LOG) as kafka:
+        return Chaos(kafka, folder, seed, say, compaction=compaction).run(seconds)
 
 
 @click.command()
 @click.option("--minutes", type=float, default=30.0, show_default=True)
 @click.option("--seed", type=int, help="Draws what happens [default: another each time].")
-def main(minutes: float, seed: int | None) -> None:
+@click.option("--compaction", is_flag=True, help="One replica, a compacted log, more partitions, a job that pauses.")
+def main(minutes: float, seed: int | None, compaction: bool) -> None:
     """Kill brokers and the job at random for a while; prints figures, exit code 1 if the tables differ."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and job end with this process
     seed = Random().randrange(1_000_000) if seed is None else seed
@@ -181,7 +235,7 @@ def main(minutes: float, seed: int | None) -> None:
         click.echo(f"{time.monotonic() - started:6.0f} s {line}")
 
     with tempfile.TemporaryDirectory() as folder:
-        figures = chaos(Path(folder) / "job", 60 * minutes, seed, say)
+        figures = chaos(Path(folder) / "job", 60 * minutes, seed, say, compaction=compaction)
     for each in figures.differences:
         click.echo(each)
     click.echo(str(figures))

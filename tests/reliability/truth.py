@@ -23,7 +23,6 @@ from offsetstream.verify.topic import TopicReader
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 
 TOPIC = "__consumer_offsets"
-PARTITIONS = 50
 Records = dict[int, list[LogRecord]]  # by offsets partition
 HistoryRows = dict[tuple[str, int, int], dict[str, Any]]  # by table, offsets partition and record offset
 STATE = ("groups", "group_members", "member_assignments", "committed_offsets")
@@ -43,9 +42,10 @@ def read_topic(bootstrap_server: str) -> tuple[Records, dict[int, int]]:
         },
         logger=QUIET,
     )
-    consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    partitions = Cluster(bootstrap_server).topic_partitions()
+    consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in partitions])
     found, ends = defaultdict[int, list[LogRecord]](list), dict[int, int]()
-    while len(ends) < PARTITIONS:
+    while len(ends) < len(partitions):
         for message in consumer.consume(1000, _POLL_SECONDS):
             if message.error():  # the end of a partition
                 ends[message.partition()] = message.offset()
