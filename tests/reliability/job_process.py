@@ -72,8 +72,9 @@ class JobProcess:
         await_(holds, self.said)
 
     def ended(self) -> int:
-        """Wait until the process ends; its exit code."""
-        return self.process.wait(SECONDS)
+        """Wait until the process ends; its exit code. AssertionError with what it said if it never does."""
+        await_(lambda: self.process.poll() is not None, self.said)
+        return int(self.process.returncode)
 
 
 def session(leader: int) -> dict[int, str]:
