@@ -130,7 +130,9 @@ def _asking(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Calla
         try:
             ask = stack.enter_context(kafka_admin(bootstrap_server, properties)).answers
         except EnvironmentNotReadyError as error:
-            tell(f"Asking by confluent-kafka, which sees no share and streams groups: {error}")
+            tell(
+                f"Asking by confluent-kafka, which sees no share and streams groups and no metadata of offsets: {error}"
+            )
             ask = ConfluentAdmin(bootstrap_server, properties).answers
         yield ask
 

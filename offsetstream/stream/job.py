@@ -26,6 +26,7 @@ from offsetstream.stream.patience import Patience
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import TABLE as LEASE_TABLE
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.upgrade import upgrade_tables
@@ -84,13 +85,15 @@ class Job:
         )
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
-        create_tables(self._settings.tables, cluster_id, coordinator)
+        # A job that is refused must not make anew a table that the live one has lost: neither would notice.
+        create_tables(self._settings.tables, cluster_id, coordinator, [LEASE_TABLE])
         lease = take_lease(
             self._settings.tables, self._progress.say, self._signals.stop, force=self._settings.force_lease
         )
         if lease is None:
             return
         with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
+            create_tables(self._settings.tables, cluster_id, coordinator)
             if upgraded := upgrade_tables(self._settings.tables):
                 self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
             with explain_lost_java(), self._session() as spark:

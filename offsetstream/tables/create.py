@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -15,19 +17,22 @@ CLUSTER_ID = "offsetstream.cluster_id"
 COORDINATOR = "offsetstream.coordinator"
 
 
-def create_tables(tables: TablesLocation, cluster_id: str, coordinator: str) -> None:
+def create_tables(
+    tables: TablesLocation, cluster_id: str, coordinator: str, names: Collection[str] | None = None
+) -> None:
     """Create every table that is not there yet; each keeps the cluster's id and its coordinator (new or classic).
 
-    Raises TablesError where a table belongs to another cluster, is of a newer version of the program, or of an older
-    one that cannot be upgraded (:func:`~offsetstream.tables.upgrade.upgrade_tables`). By delta-rs, which
-    takes milliseconds for what takes Spark ten seconds, and before Spark has started.
+    With ``names`` only these are created, but all are checked. Raises TablesError where a table belongs to another
+    cluster, is of a newer version of the program, or of an older one that cannot be upgraded
+    (:func:`~offsetstream.tables.upgrade.upgrade_tables`). By delta-rs, which takes milliseconds for what takes Spark
+    ten seconds, and before Spark has started.
     """
     found = {schema: _open(tables, schema) for schema in all_schemas().values()}
     for schema, table in found.items():
         if table is not None:
             _check(table, schema, cluster_id)
     for schema, table in found.items():
-        if table is None:
+        if table is None and (names is None or schema.name in names):
             _create(tables, schema, {CLUSTER_ID: cluster_id, COORDINATOR: coordinator})
 
 

@@ -12,7 +12,8 @@ Row = dict[str, Any]
 class Answers:
     """Rows as of ``groups``, ``group_members``, ``member_assignments`` and ``committed_offsets``.
 
-    ``unseen_types`` are the group types that the client which asked cannot see. A member's row has ``tells_target``:
+    ``unseen_types`` are the group types that the client which asked cannot see; one that ``cuts_group_ids`` cannot see
+    an empty id, nor tell ids apart that are alike up to a NUL. A member's row has ``tells_target``:
     whether its target assignment is among the assignments.
     """
 
@@ -21,3 +22,4 @@ class Answers:
     assignments: list[Row] = field(default_factory=list)
     offsets: list[Row] = field(default_factory=list)
     unseen_types: tuple[str, ...] = ()
+    cuts_group_ids: bool = False

@@ -1,6 +1,7 @@
 """The job as users run it, a process: what it does with garbage, signals, a second job, and what it cannot read."""
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -203,9 +204,11 @@ def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, tmp_path:
 
 def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: Path) -> None:
     with started(job(server, tmp_path, "--trigger", "1 second"), tmp_path) as first:
-        first.await_(lambda: bool(rows_of(tmp_path, "job_lease", "owner")))
+        first.await_(lambda: bool(rows_of(tmp_path, "committed_offsets", "group_id")))
+        shutil.rmtree(tmp_path / "tables" / "topics")
         second = subprocess.run(job(server, tmp_path), capture_output=True, text=True, check=False)
         assert second.returncode == 1
+        assert not (tmp_path / "tables" / "topics").exists(), "only who holds the lease makes tables"
         assert f"process {first.process.pid} on" in second.stderr
         assert "offsetstream stop" in second.stderr
         stop = [*OFFSETSTREAM, "stop", "--tables", str(tmp_path / "tables")]

@@ -206,3 +206,5 @@ def test_without_kafkas_own_client_what_it_cannot_see_is_said(every_group: AllGr
     assert answers.unseen_types == UNSEEN_TYPES
     assert unexplained(tables, answers, standing(every_group, loaded)) == []
     assert {row["group_type"] for row in answers.groups} == {"Classic", "Consumer"}
+    assert len(answers.offsets) > 100
+    assert not any("metadata" in row for row in answers.offsets)
