@@ -1,0 +1,23 @@
+"""What the driver writes can be filtered by text in Spark as in the engines without a JVM (tests/unit/tables)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.readers import require_that_all_read
+from tests.small_writes import WRITES
+from tests.spark.conftest import new_tables
+
+
+def test_spark_filters_what_each_write_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    def by_spark(path: str, column: str, text: str) -> int:
+        return spark.read.format("delta").load(path).filter(F.col(column) == text).count()
+
+    for number, write in enumerate(WRITES):
+        tables = new_tables(tmp_path / str(number))
+        write.prepare(tables)
+        write.run(tables)
+        assert require_that_all_read(tables, write.table, by_spark), write.name
