@@ -19,6 +19,7 @@ from offsetstream.tables.schema import load_schema
 STATE_TABLES = ("committed_offsets", "group_cells", *DERIVED_TABLES)
 _GROUP = ("offsets_partition", "group_id")
 _PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
+_ROWS = 10_000  # derived rows that are Python's at a time
 Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _CELL = ("key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp_ms")
 
@@ -69,11 +70,25 @@ def _row_type(table: str) -> str:
 
 def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
     def derive_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = [row for group in batch.to_pylist() if (row := _derive_row(group, topic_names)) is not None]
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+        held, size = list[dict[str, Any]](), 0
+        for group in _one_by_one(batches):
+            row = _derive_row(group, topic_names)
+            if row is not None:
+                held.append(row)
+                size += sum(len(row[table]) for table in DERIVED_TABLES)
+            if size >= _ROWS:
+                yield pa.RecordBatch.from_pylist(held, schema=schema)
+                held, size = [], 0
+        yield pa.RecordBatch.from_pylist(held, schema=schema)
 
     return derive_batches
+
+
+def _one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Yield each row as Python's: the cells of a group may be megabytes."""
+    for batch in batches:
+        for at in range(batch.num_rows):
+            yield from batch.slice(at, 1).to_pylist()
 
 
 def _derive_row(group: dict[str, Any], topic_names: Mapping[str, str]) -> dict[str, Any] | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pytest
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
-from offsetstream.stream import small_derive
+from offsetstream.stream import derive, small_derive
 from offsetstream.stream.small_derive import derived_tables
 from offsetstream.tables.derived import DERIVED_TABLES, Rows, rows_of_group
 from offsetstream.tables.schema import load_schema
@@ -68,3 +68,30 @@ def test_the_cells_of_one_group_are_gone_before_the_next_are_there() -> None:
     before = sum(isinstance(each, Cell) for each in gc.get_objects())
     derived_tables(group_cells(GROUPS), set(GROUPS), derive_counting)
     assert max(alive) - before <= 2
+
+
+def test_sparks_workers_give_rows_before_they_have_read_the_last_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derive, "_ROWS", 20)
+    taken = list[int]()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number, cell in enumerate(group_cells(GROUPS).to_pylist()):
+            taken.append(number)
+            place = {"offsets_partition": cell["offsets_partition"], "log_id": 0, "in_coordinator_partition": True}
+            yield pa.RecordBatch.from_pylist([{**place, "group_id": cell["group_id"], "exists": True, "cells": [cell]}])
+
+    given = derive._deriver(result_schema(), {})(batches())
+    assert next(given).num_rows == 2  # of ten rows each
+    assert len(taken) == 2
+    assert sum(batch.num_rows for batch in given) == len(GROUPS) - 2
+
+
+def result_schema() -> pa.Schema:
+    """A group's rows of each derived table, as Spark takes them from its workers."""
+    shared = ("offsets_partition", "log_id", "in_coordinator_partition")
+    fields = [load_schema("groups").arrow.field(name) for name in shared]
+    for name in DERIVED_TABLES:
+        own = [field for field in load_schema(name).arrow if field.name not in shared]
+        in_ms = [pa.field(f"{f.name}_ms", pa.int64()) if pa.types.is_timestamp(f.type) else f for f in own]
+        fields.append(pa.field(name, pa.list_(pa.struct(in_ms))))
+    return pa.schema(fields)
