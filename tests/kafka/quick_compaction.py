@@ -1,6 +1,7 @@
 """A broker that compacts within a second, what the log of partition 7 still has, and a group that is deleted of it."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -8,6 +9,7 @@ from offsetstream.cluster.consumers import close
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from tests.kafka.partition_seven import commit
@@ -20,6 +22,15 @@ CLEANER = {
     "log.retention.check.interval.ms": "500",
 }
 DOOMED = next(f"doomed-{number}" for number in range(400) if partition_for(f"doomed-{number}", 50) == 7)
+
+
+@contextmanager
+def quickly_compacting_kafka() -> Iterator[EmbeddedKafka]:
+    """A broker with the demo's topics and one commit of each group of partition 7."""
+    with EmbeddedKafka(properties=CLEANER) as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        commit(kafka, 0)
+        yield kafka
 
 
 def records_in_log(kafka: EmbeddedKafka) -> Iterator[Message]:

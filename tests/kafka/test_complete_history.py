@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -14,14 +15,14 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.consumers import close
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_in_transaction
-from offsetstream.demo.topics import create_topics
-from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream import load
+from offsetstream.stream.log_pass import pass_over
 from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.topic import TopicReader
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import await_, commit, is_loaded, set_topic_config
-from tests.kafka.quick_compaction import CLEANER
+from tests.kafka.partition_seven import await_, is_loaded, set_topic_config
+from tests.kafka.quick_compaction import quickly_compacting_kafka
 
 STEADY = next(f"steady-{number}" for number in range(400) if partition_for(f"steady-{number}", 50) == 7)
 TRIGGER = "3 seconds"  # the cleaner needs a tenth of it
@@ -29,9 +30,7 @@ TRIGGER = "3 seconds"  # the cleaner needs a tenth of it
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(properties=CLEANER) as kafka:
-        create_topics(admin_client(kafka.bootstrap_server))
-        commit(kafka, 0)
+    with quickly_compacting_kafka() as kafka:
         yield kafka
 
 
@@ -100,6 +99,29 @@ def test_what_compaction_took_before_a_batch_read_it_is_not_claimed(runner: JobR
     assert ledger_differences(runner.tables, checksums=True) == []
     found = TopicReader(Cluster(kafka.bootstrap_server), {}, runner.tables, print).reconcile()
     assert (found.differences, found.left_out) == ([], {})
+
+
+def test_what_compaction_took_during_a_long_load_is_not_claimed(
+    runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load reads to the ends that it saw when it began; what was committed since then is left to the stream."""
+    committer, began = Committer(kafka), list[int]()
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        if not began:
+            began.append(len(committer.sent))
+            await_(lambda: len(committer.sent) > began[0] + 50, runner)
+        return pass_over(*arguments, **options)
+
+    monkeypatch.setattr(load, "pass_over", slowly)
+    with committer.committing():
+        await_(lambda: len(committer.sent) > 20, runner)
+        runner.run_once()
+    runner.run_once()
+    claimed, lacks = complete_from(runner), missing(runner, committer)
+    during = [at for at in lacks if at >= committer.sent[began[0] + 1]]
+    assert len(during) > 10  # the cleaner was quicker than the load
+    assert [at for at in lacks if at >= claimed] == []
 
 
 @pytest.mark.parametrize(

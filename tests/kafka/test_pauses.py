@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from offsetstream.demo.topics import create_topics
-from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream import live
 from offsetstream.stream.batch import BatchWriter
@@ -29,7 +27,7 @@ from tests.kafka.partition_seven import (
     load_ids,
     set_topic_config,
 )
-from tests.kafka.quick_compaction import CLEANER, DOOMED, commit_doomed, delete_doomed
+from tests.kafka.quick_compaction import DOOMED, commit_doomed, delete_doomed, quickly_compacting_kafka
 from tests.reliability.job_process import JobProcess
 
 DOOMED_PLACE = {(DOOMED, 0): 5}
@@ -37,9 +35,7 @@ DOOMED_PLACE = {(DOOMED, 0): 5}
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(properties=CLEANER) as kafka:
-        create_topics(admin_client(kafka.bootstrap_server))
-        commit(kafka, 0)
+    with quickly_compacting_kafka() as kafka:
         yield kafka
 
 
