@@ -34,7 +34,16 @@ QUIET = logging.getLogger("offsetstream.librdkafka")  # what it says reaches use
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 _NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
-_UNREACHABLE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
+_UNREACHABLE = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._FAIL,
+    # librdkafka lets brokers go that the metadata has no more, with what they were asked.
+    KafkaError._DESTROY_BROKER,
+    KafkaError._DESTROY,
+}
 LEADER_MOVES = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -49,7 +58,13 @@ _FOR_NOW = {
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
     KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._UNKNOWN_BROKER,
+    KafkaError._WAIT_COORD,
     KafkaError._NOENT,
 }
 

@@ -1,0 +1,35 @@
+"""Which errors of the client mean that a cluster is to be waited for."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from offsetstream.cluster.connection import Connection
+from offsetstream.errors import ClusterError, UnreachableError
+
+FOR_NOW = [
+    KafkaError._DESTROY_BROKER,  # "Broker handle destroyed without termination": the metadata had it no more
+    KafkaError._DESTROY,
+    KafkaError._FAIL,
+    KafkaError._TRANSPORT,
+    KafkaError._UNKNOWN_BROKER,
+    KafkaError._WAIT_COORD,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+]
+
+
+def error_for(code: int) -> Exception:
+    return Connection("127.0.0.1:1")._as_error("the topic", KafkaException(KafkaError(code)).args[0])
+
+
+@pytest.mark.parametrize("code", FOR_NOW)
+def test_a_broker_that_went_away_with_a_question_is_waited_for(code: int) -> None:
+    assert isinstance(error_for(code), UnreachableError)
+
+
+def test_what_no_wait_mends_is_not() -> None:
+    error = error_for(KafkaError.INVALID_REQUEST)
+    assert isinstance(error, ClusterError)
+    assert not isinstance(error, UnreachableError)
