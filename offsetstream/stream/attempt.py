@@ -29,6 +29,7 @@ from offsetstream.stream.partition_book import OWNED, PartitionBook
 from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
 from offsetstream.stream.progress import Progress
 from offsetstream.stream.raw_log import RawLog
+from offsetstream.stream.refusals import LedAnewError
 from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.stream.session import keep_few_consumers
 from offsetstream.stream.settings import JobSettings
@@ -119,23 +120,20 @@ class Attempt:
             to_load = sorted({*to_load, *self._book.without_history})
         to_load = sorted({*to_load, *self._doubled()})
         checkpoint = self._start(to_load, readable, goes_on=goes_on)
+        self._stream(checkpoint, readable)
+
+    def _stream(self, checkpoint: Checkpoint, readable: list[int]) -> None:
+        """Go on by one query after the other, each with a checkpoint of its own."""
         while not self._signals.stop.is_set():
             query = self._query(checkpoint, readable)
-            live = LiveStream(
-                self._batches(checkpoint),
-                self._book,
-                self._observer,
-                self._loader,
-                self._lease,
-                self._signals,
-                self._progress,
-                self._upkeep,
-                checkpoint.checkpoint_id,
-                self._topic_settings,
-                self._leaders,
-            )
-            with explain_failure(self._cluster):
-                lost = live.run(query)
+            live = self._live(checkpoint)
+            try:
+                with explain_failure(self._cluster):
+                    lost = live.run(query)
+            except LedAnewError as error:
+                self._progress.say(f"Beginning another query: {error}")
+                checkpoint = self._load([])
+                continue
             if not lost:
                 if self._settings.once and not self._signals.stop.is_set():  # too short, maybe, for the main loop
                     self._upkeep.tend(nullcontext(), self._progress)
@@ -152,6 +150,21 @@ class Attempt:
                 self._progress.say(f"{error}: they are loaded anew")
                 found |= error.partitions & set(self._book.partitions)
         return found
+
+    def _live(self, checkpoint: Checkpoint) -> LiveStream:
+        return LiveStream(
+            self._batches(checkpoint),
+            self._book,
+            self._observer,
+            self._loader,
+            self._lease,
+            self._signals,
+            self._progress,
+            self._upkeep,
+            checkpoint.checkpoint_id,
+            self._topic_settings,
+            self._leaders,
+        )
 
     def _batches(self, checkpoint: Checkpoint) -> BatchWriter:
         above = min(self._book.next_offsets.values(), default=0)
@@ -201,6 +214,8 @@ class Attempt:
             raise UnreachableError("none of the offsets partitions that have a leader could be loaded")
         checkpoint.note_partitions(start)
         self._leaders.read(start)
+        if self._book.has_news:  # the leader epochs above all: what a batch writes is of these or older ones
+            self._book.write(BatchId(checkpoint.checkpoint_id, -1))
         if self._leaders.left_out:
             self._progress.say(f"Going on without {in_words(self._leaders.left_out)}, until they can be read again")
         frame = self._source.stream(self._writer.spark, start, most)

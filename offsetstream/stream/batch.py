@@ -79,6 +79,7 @@ class BatchWriter:
             self._book.clocks.read(shares)
             ends = self._checkpoint.end_offsets(batch_id)
             before_writing(ends)
+            self._book.written.forget()
             incomplete = self._gaps.incomplete(ends, shares)
             if size.records["group_records"]:
                 self._topics.look(self._cluster, batch)

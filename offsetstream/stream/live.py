@@ -22,6 +22,7 @@ from offsetstream.stream.load import Loader
 from offsetstream.stream.observer import Observer
 from offsetstream.stream.partition_book import PartitionBook
 from offsetstream.stream.progress import Progress
+from offsetstream.stream.refusals import REFUSALS, LedAnewError, StopRequestedError
 from offsetstream.stream.start import has_lost_records, partitions_to_load
 from offsetstream.stream.topic_settings import TopicSettings
 from offsetstream.stream.turns import POLL_SECONDS, Turns
@@ -34,14 +35,6 @@ IDLE_REFRESH_SECONDS = 600.0
 UPKEEP_SECONDS = 60.0
 MOVING_SECONDS = 30.0  # that leaders may take to be known, or to answer
 BATCH_SECONDS = 10.0  # for which a batch that may wait for a lost leader is let go on
-
-
-class StopRequestedError(Exception):
-    """Raised inside a micro-batch that must not begin; Spark leaves it undone, and the next run does it."""
-
-
-class LedAnewError(Exception):
-    """Raised inside a micro-batch of which a partition has got another leader since it was read: it is read again."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,9 @@ class LiveStream:
         self._settings = settings
         self._leaders = leaders
         self._log_ids = {number: book.log_ids[number] for number in leaders.reading}
-        self._late: list[int] = []  # those for which a batch was refused
+        self._epochs = book.known_epochs
+        self._late: list[int] = []  # those that a batch brought on from too long ago
+        self._refused: list[int] = []  # those for which a batch was refused
         self._failure: TablesError | None = None  # what a batch met in the tables
         self._turns = Turns(leaders.check_lost)
         self._ending = threading.Event()
@@ -91,7 +86,7 @@ class LiveStream:
 
         Returns the partitions of which the query cannot go on, since their log lost records or is another one, and
         says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised, and
-        LeadersChangedError if the query is to be over other partitions.
+        LeadersChangedError if the query is to be over other partitions, LedAnewError if it is to be another one.
         """
         query = writer.foreachBatch(self._apply).start()
         try:
@@ -100,11 +95,21 @@ class LiveStream:
         finally:
             self._end(query)
         if error is not None and not self._signals.stop.is_set():
-            lost = self._lost(self._observer.look() or {})
-            if not lost:
-                raise self._failure or error
+            lost = self._explained(error)
         self._say_why(lost)
         return lost
+
+    def _explained(self, error: Exception) -> list[int]:
+        """Return the partitions for which the query ended, and raise what else it ended for."""
+        ends = self._observer.look()
+        if lost := sorted({*self._refused, *self._lost(ends or {})}):
+            return lost
+        self._require_same_leaders()
+        if self._failure is not None:
+            raise self._failure
+        if ends is None and any(refusal.__name__ in str(error) for refusal in REFUSALS):
+            raise UnreachableError("the cluster ceased to answer when a batch was refused") from error
+        raise error
 
     def _say_why(self, lost: list[int]) -> None:
         late = len(set(lost) & set(self._late))
@@ -139,11 +144,8 @@ class LiveStream:
         while not self._turns.take(0.1):
             self._stop_if_ending()
         try:
-            report = None
-            while report is None:
-                self._stop_if_ending()
-                with suppress(LedAnewError):
-                    report = self._batches.apply(raw, batch_id, self._look_before_writing)
+            self._stop_if_ending()
+            report = self._batches.apply(raw, batch_id, self._look_before_writing)
         except TablesError as error:
             self._failure = error
             raise
@@ -159,16 +161,15 @@ class LiveStream:
         compared yet. LedAnewError if a new leader's log has all that was applied: behind that, it may have other
         records than were read.
         """
-        led_anew: set[int] = set()
         deadline = time.monotonic() + MOVING_SECONDS
         while True:
             ends = self._observer.look()
             if ends is None:
                 raise UnreachableError("the cluster did not answer before a batch was written")
             self._late = self._behind_for_too_long(batch_ends)
-            if self._lost(ends):
+            self._refused = self._lost(ends)
+            if self._refused:
                 raise StopRequestedError
-            led_anew |= self._observer.led_anew & self._log_ids.keys()
             moving = self._observer.moving & self._log_ids.keys()
             if not moving:
                 break
@@ -176,8 +177,12 @@ class LiveStream:
                 raise UnreachableError(f"the leader of {in_words(moving)} does not answer")
             self._stop_if_ending()
             time.sleep(POLL_SECONDS)
-        if led_anew:
-            raise LedAnewError
+        self._require_same_leaders()
+
+    def _require_same_leaders(self) -> None:
+        epochs = self._book.known_epochs
+        if led_anew := sum(epochs[number] != self._epochs[number] for number in self._log_ids):
+            raise LedAnewError(f"{led_anew} offsets partitions are led anew")
 
     def _behind_for_too_long(self, batch_ends: Mapping[int, int]) -> list[int]:
         """Return the partitions that a batch brings on, but from so long ago that tombstones may be gone."""
@@ -217,7 +222,7 @@ class LiveStream:
                 self._loader.load(behind, self._checkpoint_id, self._progress, self._signals.stop.is_set)
             elif self._book.has_news:
                 self._book.write(self._outside)
-        return lost or self._lost({})
+            return self._lost_by_now(lost)
 
     def _refresh(self) -> list[int]:
         """Note that an idle topic is still caught up, so that a later start need not load it."""
@@ -227,7 +232,7 @@ class LiveStream:
             if ends is not None and not lost:  # else a topic that was recreated would be known before its log is
                 self._observer.look_at_topics(self._outside)
                 self._book.write(self._outside)
-        return lost
+            return self._lost_by_now(lost)
 
     def _tend(self) -> list[int]:
         self._upkeep.tend(self._turns, self._progress)
@@ -240,7 +245,14 @@ class LiveStream:
             lost = self._lost(self._observer.look() or {})
             if not lost:  # else the request waits until they are loaded
                 self._loader.load_requested(self._lease, self._checkpoint_id, self._progress, self._signals.stop.is_set)
-        return lost or self._lost({})
+            return self._lost_by_now(lost)
+
+    def _lost_by_now(self, lost: list[int]) -> list[int]:
+        """Return these or, after a load, those that it found; LedAnewError if there are none, and others are led."""
+        found = lost or self._lost({})
+        if not found:
+            self._require_same_leaders()
+        return found
 
     def _lost(self, ends: dict[int, PartitionEnds]) -> list[int]:
         """Return the partitions of which the query may not go on; a load may have found another log too."""

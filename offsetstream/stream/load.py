@@ -87,7 +87,7 @@ class Loader:
     def load(
         self, partitions: Sequence[int], checkpoint_id: int, progress: Progress, should_stop: Callable[[], bool]
     ) -> set[int]:
-        """Load the partitions; returns those that are not, since nobody leads them, or ``should_stop`` said so.
+        """Load the partitions; returns those that are not, as nobody leads or knows them, or ``should_stop`` said so.
 
         It ends between two steps then. What fails is noted as failed, and raised.
         """
@@ -141,6 +141,8 @@ class Loader:
         for number in others:
             self._book.begin_log(number)
         others.update(self._rewritten.begin())
+        # What a log that nobody has compared gives cannot be told later from what the one before gave.
+        ends = {number: end for number, end in ends.items() if number not in self._rewritten.unsettled}
         self._book.observe({number: end for number, end in ends.items() if number in others})
         self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
         self._book.write(batch)

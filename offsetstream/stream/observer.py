@@ -43,9 +43,7 @@ class Observer:
         self._hanging = hanging
         self._settings = settings
         self._is_silent = False
-        # Of the last look: partitions whose leader changed while it was asked, and those whose log one leads anew.
-        self.moving: set[int] = set()
-        self.led_anew: set[int] = set()
+        self.moving: set[int] = set()  # of the last look: partitions whose leader changed while it was asked
 
     def look(self) -> dict[int, PartitionEnds] | None:
         """Take in what the cluster says of the partitions, and return it; None if it does not answer.
@@ -76,7 +74,6 @@ class Observer:
         self.moving = set(led) - ends.keys()
         self._settings.look()
         self._book.observe(ends)
-        self.led_anew = set(self._book.epochs_raised)
         self._rewritten.begin()
         self.moving |= self._rewritten.unsettled
         self._hanging.look(self._book.rows.values())

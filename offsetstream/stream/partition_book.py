@@ -16,6 +16,7 @@ from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.applied_epochs import AppliedEpochs
 from offsetstream.stream.log_ids import LogIds
 from offsetstream.stream.marks import SKEW, Clocks, Mark, Marks
+from offsetstream.stream.written import WrittenOffsets
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import as_utc, insert_rows, overwrite_rows, read_rows, rows_per_partition
@@ -35,7 +36,7 @@ class PartitionBook:
     ``epochs_raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5), with the
     coordinator and the epoch before. These are what is written until the log was looked at, so that the question is
     not lost if the job is killed meanwhile, or the cluster falls silent.
-    ``epochs``: the leader epochs of what is applied.
+    ``epochs``: the leader epochs of what is applied. ``written``: how far the tables have more than that.
     ``keeps_history``: whether the job writes the history; one that does not ends what was complete of it.
     ``gone``: the rows of partitions that the topic has no longer, until they are unloaded.
     ``clocks``: what the records that were read last tell of the brokers' clock.
@@ -58,6 +59,7 @@ class PartitionBook:
         self._begin_logs_that_are_back()
         self.log_ids = LogIds(self.rows)
         self.epochs = AppliedEpochs(self.rows)
+        self.written = WrittenOffsets(tables, self.rows)
         self._keeps_history = keeps_history
         if not keeps_history:
             for row in self.rows.values():
@@ -143,6 +145,12 @@ class PartitionBook:
                 self._change(row, {f"{name}_count": count for name, count in counts.items()})
             self._event(row, "unloaded", source="broker", event_at=now, **before[number], **counts)
 
+    @property
+    def known_epochs(self) -> dict[int, int | None]:
+        """The leader epochs of the partitions whose logs are known to be those of the tables; they are written so."""
+        known = {number: row | self.epochs_raised.get(number, {}) for number, row in self.rows.items()}
+        return {number: row["coordinator_epoch"] for number, row in known.items()}
+
     def lose_coordinators(self, partitions: Iterable[int]) -> None:
         """Note that no broker leads the partitions at present."""
         for number in partitions:
@@ -217,6 +225,7 @@ class PartitionBook:
 
     def start_load(self, ends: Mapping[int, int]) -> None:
         """Note that loads up to the given offsets (exclusive) have started."""
+        self.written.forget()
         for number, end in ends.items():
             row = self.rows[number]
             row |= {

@@ -2,12 +2,14 @@
 
 A recreated topic has another id. After an unclean election, which cuts a log, the leader epoch is higher: so after each
 rise the leader is asked where the epoch of the last applied offset ends in its log (KIP-320; design, rule 5). A log in
-which it ends before that offset, or is unknown, is another one.
+which it ends before that offset, or is unknown, is another one. So is one that ends, in the epochs of before the rise,
+before what a batch or a load that was interrupted had written already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from offsetstream.stream.applied_epochs import EpochStart
 from offsetstream.stream.epoch_ends import UNKNOWN, EpochEnd
@@ -15,6 +17,18 @@ from offsetstream.stream.partition_book import PartitionBook
 
 TopicId = Callable[[], str]
 EndsOfEpochs = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, EpochEnd]]
+
+
+class _Need(NamedTuple):
+    """That the leader epochs of a log up to ``highest`` reach ``end``, and the last of these is ``lowest`` at least."""
+
+    lowest: int | None
+    highest: int
+    end: int
+
+    def is_met_by(self, found: EpochEnd) -> bool:
+        """Tell whether the log does, whose epochs up to the highest end there."""
+        return found != UNKNOWN and found.offset >= self.end and found.epoch >= (self.lowest or 0)
 
 
 class RewrittenLogs:
@@ -55,22 +69,49 @@ class RewrittenLogs:
         return [number for number in partitions if self._book.rows[number]["coordinator_available"]]
 
     def _compare(self, raised: Collection[int]) -> dict[int, bool]:
-        """Tell of each partition whether its log still has what was applied; those that do not answer are left out."""
-        applied = {number: self._book.epochs.of(number) for number in raised}
-        # Tables of before version 4 do not know it: then it is at most the epoch of before the rise.
-        at_most = {number: self._book.epochs_raised[number]["coordinator_epoch"] for number in raised}
-        epochs = {number: at_most[number] if epoch is None else epoch for number, epoch in applied.items()}
-        is_empty = {number: number not in self._book.next_offsets for number in raised}
-        is_same = {number: empty for number, empty in is_empty.items() if empty or epochs[number] is None}
-        asked = {
-            number: (self._book.rows[number]["coordinator_epoch"], epoch)
-            for number, epoch in epochs.items()
-            if epoch is not None and number not in is_same
-        }
-        for number, end in self._epoch_ends(asked).items():
-            reaches = end != UNKNOWN and end.offset >= self._book.next_offsets[number]
-            is_same[number] = reaches and applied[number] in {None, end.epoch}
+        """Tell of each partition whether its log still has what the tables have; who does not answer is left out."""
+        is_same = dict.fromkeys(raised, True)
+        for needed in (self._applied, self._written):
+            needs = {number: need for number, need in needed(raised).items() if is_same.get(number)}
+            ends = self._epoch_ends({number: (self._epoch(number), need.highest) for number, need in needs.items()})
+            for number, need in needs.items():
+                if number in ends:
+                    is_same[number] = need.is_met_by(ends[number])
+                else:
+                    del is_same[number]
         return is_same
+
+    def _applied(self, raised: Collection[int]) -> dict[int, _Need]:
+        """Return what the logs must have of that which is applied."""
+        needs = {}
+        for number in raised:
+            epoch, end = self._book.epochs.of(number), self._book.rows[number]["next_offset"]
+            # Tables of before version 4 do not know it: then it is at most the epoch of before the rise.
+            highest = self._epoch_before(number) if epoch is None else epoch
+            if end is not None and highest is not None:
+                needs[number] = _Need(epoch, highest, end)
+        return needs
+
+    def _written(self, raised: Collection[int]) -> dict[int, _Need]:
+        """Return what they must have of that which was written and never noted as applied.
+
+        It was read before the leader epoch rose: a query, and a load, note the epochs before they write.
+        """
+        ends = self._book.written.ends() if raised else {}
+        needs = {}
+        for number in raised:
+            highest = self._epoch_before(number)
+            if number in ends and highest is not None:
+                needs[number] = _Need(self._book.epochs.of(number), highest, ends[number])
+        return needs
+
+    def _epoch(self, number: int) -> int:
+        epoch: int = self._book.rows[number]["coordinator_epoch"]
+        return epoch
+
+    def _epoch_before(self, number: int) -> int | None:
+        epoch: int | None = self._book.epochs_raised[number]["coordinator_epoch"]
+        return epoch
 
     def _learn(self) -> None:
         """Learn where the present leader epochs began, by where the one before ends."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -18,6 +19,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import OtherClusterError, UnreachableError
 from offsetstream.stream import live, patience
+from offsetstream.stream.live import LiveStream
+from offsetstream.stream.observer import Observer
 from offsetstream.tables.lease import request_reload
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import all_at, await_, commit, commits, is_loaded, load_ids, set_topic_config
@@ -132,6 +135,34 @@ def test_records_deleted_before_they_were_read(runner: JobRunner, kafka: Embedde
     commit(kafka, 41)
     runner.run_once()
     assert commits(runner) == all_at(41)
+
+
+def test_records_deleted_while_a_batch_was_read_before_the_cluster_fell_silent(
+    runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the batch's look found is known, though the next one finds nobody."""
+    cluster, before, looks = Cluster(kafka.bootstrap_server), load_ids(runner), list[int]()
+    look, look_before_writing = Observer.look, LiveStream._look_before_writing
+
+    def delete_first(stream: LiveStream, *args: Any) -> None:
+        if not looks:
+            set_topic_config(kafka, cleanup_policy="compact,delete", retention_ms="1")
+            await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner), runner)
+            set_topic_config(kafka, cleanup_policy="compact", retention_ms="-1")
+            looks.append(0)
+        look_before_writing(stream, *args)
+
+    def look_once(observer: Observer) -> Any:
+        looks.extend([len(looks)] if looks else [])
+        return None if looks[2:] == [2] else look(observer)
+
+    monkeypatch.setattr(LiveStream, "_look_before_writing", delete_first)
+    monkeypatch.setattr(Observer, "look", look_once)
+    commit(kafka, 42)
+    runner.run_once()
+    assert len(looks) > 2
+    assert load_ids(runner) == before | {7: before[7] + 1}
+    assert log_ids(runner)[7] == 0
 
 
 def test_partitions_that_are_added(runner: JobRunner, kafka: EmbeddedKafka) -> None:

@@ -12,7 +12,9 @@ from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream import live
 from offsetstream.stream.live import LiveStream
+from offsetstream.stream.partition_book import PartitionBook
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import GROUPS, await_, commit, commits, cut_the_log
 
@@ -121,6 +123,53 @@ def test_a_log_cut_within_the_batch_that_was_read(
     runner.run_once()
     assert cuts
     assert commits(runner).items() >= at(GROUPS[1], 100).items()
-    assert runner.said.getvalue().count("Starting checkpoint") == checkpoints  # it needed no other query
+    assert runner.said.getvalue().count("Starting checkpoint") == checkpoints + 1  # of the query that was begun anew
     assert 666 not in commits(runner).values()
     assert of_partitions(runner, "log_id")[7] == 2
+
+
+def test_a_batch_that_was_written_and_not_noted_before_the_log_was_cut(
+    runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that was noted as applied is gone; but the tables have more than that, which no log has any more."""
+    runner.run_once()
+    cut_at = end_of(kafka)
+    before = of_partitions(runner, "log_id")[7]
+    for _ in range(2):
+        commit_of(kafka, GROUPS[3], 667)
+    end, broken = end_of(kafka), list[int]()
+
+    def die(*_: Any) -> None:
+        broken.append(1)
+        raise OSError("no room")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(PartitionBook, "advance", die)
+        with pytest.raises(Exception, match="no room"):
+            runner.run_once()
+    assert broken
+    assert 667 in commits(runner).values()
+    cut_and_grow(kafka, cut_at, end, 110)
+    runner.run_once()
+    assert commits(runner).items() >= at(GROUPS[1], 110).items()
+    assert 667 not in commits(runner).values()
+    assert of_partitions(runner, "log_id")[7] == before + 1
+
+
+def test_a_query_ends_where_the_main_loop_sees_a_partition_led_anew(
+    runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's consumers may keep what the leader of before gave them, for a later batch."""
+    monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
+    runner.run_once()
+    ids = of_partitions(runner, "log_id")
+    with runner.running():
+        commit(kafka, 119)
+        await_(lambda: commits(runner).items() >= at(GROUPS[0], 119).items(), runner)
+        said = len(runner.said.getvalue())
+        kafka.stop_broker(1)
+        kafka.start_broker(1)
+        await_(lambda: "Beginning another query" in runner.said.getvalue()[said:], runner)
+        commit(kafka, 120)
+        await_(lambda: commits(runner).items() >= at(GROUPS[0], 120).items(), runner)
+    assert of_partitions(runner, "log_id") == ids

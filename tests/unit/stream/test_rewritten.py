@@ -13,6 +13,7 @@ from offsetstream.stream.rewritten import RewrittenLogs
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.transaction import BatchId
+from tests.delta import append_rows
 
 END = 50
 
@@ -202,3 +203,89 @@ def test_the_first_epoch_of_all_has_none_before(book: PartitionBook) -> None:
     assert log.asked == []
     assert book.epochs.starts[1] == EpochStart(0, -1, None)
     assert book.epochs.of(1) == 0
+
+
+def written(folder: Path, table: str, offset: int, log_id: int = 0) -> None:
+    """What is there of a batch or a load that was interrupted."""
+    append_rows(folder, table, [{"offsets_partition": 1, "record_offset": offset, "log_id": log_id}])
+
+
+TABLES = ["offset_commits", "group_records", "undecodable_records", "committed_offsets", "group_cells"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(("cut_at", "rewritten"), [(END, [1]), (END + 9, [1]), (END + 10, [])])
+def test_a_log_cut_behind_what_is_applied_and_within_what_is_written(
+    book: PartitionBook, tmp_path: Path, table: str, cut_at: int, rewritten: list[int]
+) -> None:
+    loaded(book, Log((9, 0)), 9)
+    written(tmp_path, table, END + 9)
+    book = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+    seen(book, 11, end=10 * END)
+    assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
+
+
+def test_what_was_written_after_the_leader_moved(book: PartitionBook, tmp_path: Path) -> None:
+    """The last that is applied is of epoch 7, and what was written is of 9, as was noted before."""
+    log = Log((7, 0), (9, END), end=2 * END)
+    loaded(book, log, 9)
+    assert book.epochs.of(1) == 7
+    written(tmp_path, "offset_commits", END + 9)
+    for starts, rewritten in (
+        (((7, 0), (9, END), (11, END + 20)), []),
+        (((7, 0), (9, END), (11, END + 9)), [1]),
+        (((7, 0), (11, END)), [1]),
+        (((6, 0), (9, END - 1), (11, END + 20)), [0, 1, 2]),
+    ):
+        book = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+        seen(book, 11, end=10 * END)
+        assert logs(book, Log(*starts, end=10 * END)).begin() == rewritten
+
+
+def test_what_was_written_of_another_log_does_not_count(book: PartitionBook, tmp_path: Path) -> None:
+    log = Log((9, 0))
+    found = loaded(book, log, 9)
+    written(tmp_path, "offset_commits", END + 9, log_id=1)
+    log.starts.append((10, END))
+    seen(book, 10)
+    assert found.begin() == []
+
+
+def test_what_a_batch_writes_is_looked_for_anew(book: PartitionBook, tmp_path: Path) -> None:
+    log = Log((9, 0))
+    found = loaded(book, log, 9)
+    log.starts.append((10, END))
+    seen(book, 10)
+    assert found.begin() == []
+    book.written.forget()  # as a batch does before it writes, and this one failed
+    written(tmp_path, "offset_commits", END + 9)
+    log.starts.append((11, END + 5))
+    seen(book, 11)
+    assert found.begin() == [1]
+
+
+@pytest.mark.parametrize(("cut_at", "rewritten"), [(END - 1, [1]), (END, [])])
+def test_a_log_cut_after_a_first_load_that_did_not_end(
+    book: PartitionBook, tmp_path: Path, cut_at: int, rewritten: list[int]
+) -> None:
+    seen(book, 9)
+    assert logs(book, Log((9, 0))).begin() == []
+    book.start_load(dict.fromkeys(range(3), 2 * END))
+    book.write(BatchId(1, -1))
+    written(tmp_path, "offset_commits", END - 1)
+    book = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+    seen(book, 11, end=10 * END)
+    assert book.next_offsets == {}
+    assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
+    assert book.rows[1]["log_id"] == len(rewritten)
+
+
+def test_a_log_of_which_nothing_is_known_stays_unsettled(book: PartitionBook, tmp_path: Path) -> None:
+    log = Log((9, 0))
+    found = loaded(book, log, 9)
+    written(tmp_path, "offset_commits", END + 9)
+    book.written.forget()
+    seen(book, 10)
+    log.answers = False
+    assert found.begin() == []
+    assert found.unsettled == {0, 1, 2}
