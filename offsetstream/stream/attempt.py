@@ -90,7 +90,8 @@ class Attempt:
             coordinator,
             keeps_history=settings.keeps_history,
         )
-        self._gaps = Gaps(self._book, self._topic_settings, RawLog(channels).lost_offsets)
+        raw_log = RawLog(channels, lambda: self._book.known_epochs)
+        self._gaps = Gaps(self._book, self._topic_settings, raw_log.lost_offsets)
         self._upkeep = Upkeep(self._writer)
         hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
         self._observer = Observer(

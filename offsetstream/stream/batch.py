@@ -80,7 +80,10 @@ class BatchWriter:
             ends = self._checkpoint.end_offsets(batch_id)
             before_writing(ends)
             self._book.written.forget()
-            incomplete = self._gaps.incomplete(ends, shares)
+            incomplete = {
+                *self._gaps.incomplete(ends, shares),
+                *self._history.lacks(decoded if rows is None else rows, self._book.next_offsets, ends),
+            }
             if size.records["group_records"]:
                 self._topics.look(self._cluster, batch)
             if rows is not None:

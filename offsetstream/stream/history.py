@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from offsetstream.stream.decode import is_commit
 from offsetstream.stream.log_pass import CommitHistory, LogPass
 from offsetstream.stream.positions import number_of
+from offsetstream.stream.size import by_partition
 from offsetstream.tables.arrow_rows import append_rows, side_by_side
 from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.files import FileWriter, append_files
-from offsetstream.tables.ledger import count_open, write_entries
+from offsetstream.tables.ledger import count_between, count_open, write_entries
 from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES, UNDECODABLE, as_rows_of, is_of
 from offsetstream.tables.tally import Entry, Log, Tally
 from offsetstream.tables.transaction import BatchId, in_parallel
@@ -70,6 +71,26 @@ class History:
         """Whether records that can be decoded are kept."""
         return len(self._kept) > 1
 
+    def lacks(self, decoded: DataFrame | pa.Table, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
+        """Return the partitions of which the tables lack some of the decoded records, and will not get them.
+
+        An earlier job wrote records from ``starts`` on, and died before it could note what it had not been given: its
+        leader's log may have been compacted further than that of a later one.
+        """
+        found: set[int] = set()
+        for table, written in self._written.items():
+            until = {number: min(end, written.get(number, -1) + 1) for number, end in ends.items()}
+            ranges = {
+                (number, self._log_ids[number]): (starts[number], end)
+                for number, end in until.items()
+                if end > starts.get(number, end)
+            }
+            if ranges:
+                had = count_between(self._writer.tables, table, ranges)
+                given = by_partition(_below(table, decoded, {log[0]: end for log, (_, end) in ranges.items()}))
+                found |= {log[0] for log in ranges if log[0] in given and given[log[0]].records > had.get(log, 0)}
+        return found
+
     def append(self, decoded: DataFrame, batch: BatchId, tables: tuple[str, ...] = RECORD_TABLES) -> None:
         """Append the decoded records, each to its table, side by side; then count them."""
         kept = [table for table in tables if table in self._kept]
@@ -114,6 +135,13 @@ class History:
         rows = _ROWS[table](decoded).withColumn("log_id", number_of(self._log_ids, 0))
         new = F.col("record_offset") > number_of(self._written.get(table, {}), -1)
         self._writer.append(table, rows.where(new), batch)
+
+
+def _below(table: str, decoded: DataFrame | pa.Table, ends: Mapping[int, int]) -> DataFrame | pa.Table:
+    if isinstance(decoded, DataFrame):
+        return _ROWS[table](decoded).where(F.col("record_offset") < number_of(ends, 0))
+    is_below = pc.less(decoded["record_offset"], number_of_arrow(decoded, ends, 0))
+    return decoded.filter(pc.and_(is_of(table, decoded), is_below))
 
 
 def _offset_commits(decoded: DataFrame) -> DataFrame:

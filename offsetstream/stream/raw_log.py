@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -35,6 +35,13 @@ class _Fetched(NamedTuple):
     batches: list[bytes]
 
 
+class _Place(NamedTuple):
+    """An offsets partition and its leader epoch, None where that is not known."""
+
+    number: int
+    epoch: int | None
+
+
 class _Untold(Exception):  # noqa: N818 - it never leaves this module
     """The leader does not tell."""
 
@@ -44,10 +51,15 @@ class _OverBudget(Exception):  # noqa: N818 - nor does this
 
 
 class RawLog:
-    """Reads the log's record batches from the partitions' leaders."""
+    """Reads the log's record batches from the partitions' leaders.
 
-    def __init__(self, leaders: Leaders) -> None:
+    ``epochs`` gives the leader epochs that are known: who leads in another one does not tell, as a broker that leads no
+    more, and has not heard of it, may have a log of its own.
+    """
+
+    def __init__(self, leaders: Leaders, epochs: Callable[[], Mapping[int, int | None]]) -> None:
         self._leaders = leaders
+        self._epochs = epochs
 
     def lost_offsets(self, ranges: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Return how many offsets of each range [start, end), by offsets partition, are in the log no more.
@@ -57,12 +69,13 @@ class RawLog:
         start or ends before the end, or it takes more than ``MOST_BYTES`` or 30 seconds in all.
         """
         lost: dict[int, int] = {}
-        budget = _Budget()
+        budget, epochs = _Budget(), self._epochs()
         with suppress(ClusterError, _OverBudget):  # what was counted until then is right
             for channel, numbers in self._leaders.channels(ranges):
                 for number in numbers:
                     with suppress(Malformed, _Untold):
-                        lost[number] = _lost(channel, number, *ranges[number], budget)
+                        place = _Place(number, epochs.get(number))
+                        lost[number] = _lost(channel, place, *ranges[number], budget)
         return lost
 
 
@@ -79,10 +92,10 @@ class _Budget:
             raise _OverBudget
 
 
-def _lost(channel: BrokerChannel, number: int, start: int, end: int, budget: _Budget) -> int:
+def _lost(channel: BrokerChannel, place: _Place, start: int, end: int, budget: _Budget) -> int:
     at, lost = start, 0
     while at < end:
-        answer = channel.ask(*_FETCH, _request(number, at))
+        answer = channel.ask(*_FETCH, _request(place, at))
         budget.take(len(answer))
         fetched = _read(answer)
         if fetched.high_watermark < end:
@@ -111,10 +124,11 @@ def _in_batch(data: bytes, start: int, end: int) -> tuple[int, int, int]:
     return base, behind, max(0, end - start) - there
 
 
-def _request(number: int, offset: int) -> bytes:
+def _request(place: _Place, offset: int) -> bytes:
     """Ask for one partition's log from an offset on, at once, read_uncommitted, without a fetch session."""
+    epoch = -1 if place.epoch is None else place.epoch
     head = struct.pack(">iiiibii", -1, 0, 0, _FETCH_BYTES, 0, 0, -1)
-    partition = struct.pack(">iiiqqi", 1, number, -1, offset, -1, _FETCH_BYTES)
+    partition = struct.pack(">iiiqqi", 1, place.number, epoch, offset, -1, _FETCH_BYTES)
     return head + struct.pack(">i", 1) + text(OFFSETS_TOPIC) + partition + struct.pack(">i", 0) + text("")
 
 

@@ -27,6 +27,7 @@ from offsetstream.tables.transaction import BatchId
 
 LEDGER = "history_ledger"
 _PIECE_ROWS, _PIECE_BYTES = 100_000, 64 << 20
+_RANGES = 100  # in one question
 _NO_OFFSET = np.iinfo(np.int64).max
 
 
@@ -159,6 +160,24 @@ def greatest_offsets(tables: TablesLocation, history: str, above: int = 0) -> di
     return {
         (row["offsets_partition"], row["log_id"]): row["last"] for row in pa.table(reader.execute(query)).to_pylist()
     }
+
+
+def count_between(tables: TablesLocation, history: str, ranges: Mapping[Log, tuple[int, int]]) -> dict[Log, int]:
+    """Return how many rows a history table has of each log from an offset to an end (exclusive)."""
+    reader = QueryBuilder().register("rows", DeltaTable(tables.table(history)))
+    found: dict[Log, int] = {}
+    places = [
+        f"(offsets_partition = {partition} AND log_id = {log} AND record_offset >= {start} AND record_offset < {end})"
+        for (partition, log), (start, end) in ranges.items()
+    ]
+    for at in range(0, len(places), _RANGES):
+        query = (
+            "SELECT offsets_partition, log_id, count(*) AS rows FROM rows "  # noqa: S608 - our own SQL
+            f"WHERE {' OR '.join(places[at : at + _RANGES])} GROUP BY offsets_partition, log_id"
+        )
+        for row in pa.table(reader.execute(query)).to_pylist():
+            found[row["offsets_partition"], row["log_id"]] = row["rows"]
+    return found
 
 
 @again_on_conflict

@@ -33,7 +33,12 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(scope="module")
 def log(spark: SparkSession, kafka: EmbeddedKafka) -> RawLog:
-    return RawLog(Leaders(spark, Cluster(kafka.bootstrap_server), {}))
+    cluster = Cluster(kafka.bootstrap_server)
+
+    def epochs() -> dict[int, int | None]:
+        return {7: cluster.partition_ends([7])[7].coordinator_epoch}
+
+    return RawLog(Leaders(spark, cluster, {}), epochs)
 
 
 def end_of(kafka: EmbeddedKafka) -> int:
@@ -63,6 +68,14 @@ def test_markers_and_aborted_records_are_not_lost(log: RawLog, kafka: EmbeddedKa
     assert end > 3 * (4 + 1)  # records of each transaction, and a marker
     assert [log.lost_offsets({7: (start, end)}) for start in range(end + 1)] == [{7: 0}] * (end + 1)
     assert log.lost_offsets({7: (0, end), 8: (0, 0)}) == {7: 0, 8: 0}
+
+
+def test_a_leader_of_another_epoch_does_not_tell(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+    cluster = Cluster(kafka.bootstrap_server)
+    epoch = cluster.partition_ends([7])[7].coordinator_epoch
+    assert epoch is not None
+    later = RawLog(Leaders(spark, cluster, {}), lambda: {7: epoch + 1})
+    assert later.lost_offsets({7: (0, end_of(kafka))}) == {}
 
 
 def test_what_compaction_took_is_lost(log: RawLog, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:

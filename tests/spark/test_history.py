@@ -128,6 +128,29 @@ def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: Spark
     assert ids == {(0, 0): count[0], (1, 3): count[1], (1, 4): count[1], (2, 1): count[2], (3, 0): count[3]}
 
 
+@pytest.mark.parametrize("is_small", [True, False])
+def test_what_an_interrupted_batch_had_not_been_given_is_found(
+    spark: SparkSession, writer: TableWriter, is_small: bool
+) -> None:
+    """Its leader's log was compacted further than that of the one which gives the records now."""
+    log = random_log(6, 25)
+    given = [record for record in log if record.offsets_partition != 2 or record.record_offset % 5]
+    append(History(writer, LOG_IDS, {}), spark, given, BatchId(1, 0), "small")
+    positions = {table: greatest(given, table) for table in RECORD_TABLES}
+    history, decoded = History(writer, LOG_IDS, positions), decode(frame(spark, log), PARTITIONS)
+    starts, ends = dict.fromkeys(LOG_IDS, 0), dict.fromkeys(LOG_IDS, max(record.record_offset for record in log) + 1)
+    hidden = [record for record in log if record not in given]
+    assert any(positions[table_of(record)][2] > record.record_offset for record in hidden)
+    shown: Any = collect(decoded) if is_small else decoded
+    assert history.lacks(shown, starts, ends) == {2}
+    assert history.lacks(shown, ends, ends) == set()  # all of it is applied
+    assert History(writer, LOG_IDS, {}).lacks(shown, starts, ends) == set()  # it will be appended
+
+    last = max(record.record_offset for record in hidden)
+    later = decode(frame(spark, [record for record in log if record.record_offset > last]), PARTITIONS)
+    assert history.lacks(collect(later), dict.fromkeys(LOG_IDS, last + 1), ends) == set()
+
+
 @every_way
 def test_a_row_says_what_the_record_said(
     spark: SparkSession, writer: TableWriter, tables: TablesLocation, way: Way

@@ -29,6 +29,9 @@ LOG = [
 ]
 GONE = {3, 5, 7, 11, 12, 13, 14, 16, 17, 19, *range(21, 30)}
 END = 30
+EPOCH = 6
+# What a leader says to who asks by an older epoch than its own, and by a newer one.
+FENCED, UNKNOWN = 74, 75
 
 
 class Leader:
@@ -47,12 +50,13 @@ class Leader:
     def ask(self, api_key: int, version: int, body: bytes) -> bytes:
         assert (api_key, version) == (1, 11)
         self.asked += 1
-        (number, _, offset) = struct.unpack_from(">iiq", body, 25 + 4 + len(text(OFFSETS_TOPIC)) + 4)
+        (number, epoch, offset) = struct.unpack_from(">iiq", body, 25 + 4 + len(text(OFFSETS_TOPIC)) + 4)
+        error = self.error or (0 if epoch in {-1, EPOCH} else FENCED if epoch < EPOCH else UNKNOWN)
         ends = [each.next_offset for each in map(_read, LOG)]
         data = b"".join(each for each, end in zip(LOG, ends, strict=True) if end > offset)
         head = struct.pack(">ihii", 0, 0, 0, 1) + text(OFFSETS_TOPIC) + struct.pack(">ii", 1, number)
         aborted = struct.pack(">qq", 7, 8)
-        partition = struct.pack(">hqqqi", self.error, END, END, 0, 1) + aborted + struct.pack(">i", -1)
+        partition = struct.pack(">hqqqi", error, END, END, 0, 1) + aborted + struct.pack(">i", -1)
         sent = data[: max(self.most, len(data) and 12 + int.from_bytes(data[8:12], "big"))]
         return head + partition + struct.pack(">i", len(sent)) + sent
 
@@ -61,8 +65,8 @@ def _read(data: bytes) -> Any:
     return read_message(data) if data[16] < MAGIC else read_batch(data, with_data=False)
 
 
-def log_of(leader: Any) -> RawLog:
-    return RawLog(leader)
+def log_of(leader: Any, epoch: int | None = EPOCH) -> RawLog:
+    return RawLog(leader, lambda: {1: epoch, 2: None})
 
 
 @pytest.mark.parametrize("most", [1 << 20, 100, 1])
@@ -86,3 +90,8 @@ def test_what_is_no_batch_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = LOG[1][:HEADER_BYTES] + bytes([0xFF]) * (len(LOG[1]) - HEADER_BYTES)
     monkeypatch.setitem(globals(), "LOG", [LOG[0], broken, *LOG[2:]])
     assert log_of(Leader()).lost_offsets({1: (0, 3), 2: (0, 8)}) == {1: 0}
+
+
+@pytest.mark.parametrize(("epoch", "told"), [(EPOCH, {1, 2}), (EPOCH - 1, {2}), (EPOCH + 1, {2}), (None, {1, 2})])
+def test_who_leads_in_another_epoch_does_not_tell(epoch: int | None, told: set[int]) -> None:
+    assert log_of(Leader(), epoch).lost_offsets({1: (0, END), 2: (0, END)}).keys() == told
