@@ -1,13 +1,19 @@
-"""Which broker the cluster itself names as the coordinator of a group (FindCoordinator)."""
+"""Which broker the cluster itself names as the coordinator of a group (FindCoordinator), and whether that is one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.connection import TIMEOUT
-from offsetstream.cluster.rights import Right
+from offsetstream.cluster.connection import NO_RIGHT, QUIET, TIMEOUT
+from offsetstream.cluster.consumers import close
+from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.rights import OFFSETS_TOPIC, Right
+
+_COMMITTED_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -46,3 +52,21 @@ class CoordinatorLookup(Cluster):
         }
         nodes = {group: description.coordinator for group, description in found.items()}
         return {group: Broker(node.id, node.host, node.port) for group, node in nodes.items()}
+
+
+def is_coordinated(bootstrap_server: str, properties: Mapping[str, str], group_id: str) -> bool:
+    """Tell whether a consumer of the group, which need not exist, is told what is committed.
+
+    It is not where its coordinator is away or loads, nor where brokers disagree about who that is: each asks for the
+    number of offsets partitions when it starts, and some may have started before it was raised. Who lacks the right
+    counts as told, since it would be told that.
+    """
+    config = {"client.id": "offsetstream", **librdkafka_config(properties), "bootstrap.servers": bootstrap_server}
+    consumer = Consumer({**config, "group.id": group_id, "enable.auto.commit": False}, logger=QUIET)
+    try:
+        consumer.committed([TopicPartition(OFFSETS_TOPIC, 0)], timeout=_COMMITTED_SECONDS)
+    except KafkaException as error:
+        return error.args[0].code() in NO_RIGHT
+    finally:
+        close(consumer)
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -10,9 +11,12 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from offsetstream.cluster import connection
+from offsetstream.cluster.coordinators import is_coordinated
 from offsetstream.cluster.properties import java_system_properties, spark_options
 from offsetstream.cluster.rights import GROUP_PREFIX, OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.errors import UnreachableError
 
 RAW_TYPE = "offsets_partition INT, record_offset BIGINT, record_timestamp TIMESTAMP, key BINARY, value BINARY"
 
@@ -41,22 +45,24 @@ class KafkaSource:
             # At their defaults of one and two minutes a partition whose leader dies holds up the others for minutes.
             "kafka.default.api.timeout.ms": self.properties.get("default.api.timeout.ms", "10000"),
             "kafkaConsumer.pollTimeoutMs": "30000",
-            **self._group(partitions),
+            "kafka.group.id": self._group(partitions),
             "failOnDataLoss": "true",
             "assign": json.dumps({OFFSETS_TOPIC: partitions}),
         }
 
-    def _group(self, partitions: Collection[int]) -> dict[str, str]:
-        """Return the group of Spark's consumers: its coordinator is one of the partitions' leaders, if all is known.
+    def _group(self, partitions: Collection[int]) -> str:
+        """Return a group for Spark's consumers that has a coordinator, among the partitions' leaders if all is known.
 
-        A consumer asks it for committed offsets that nobody needs, and would wait for it for ever if there were none.
+        Before the driver's consumer is told where to read, it asks for committed offsets, which nobody needs, and waits
+        for ever if it gets no answer. No setting keeps it from that: Spark gives each consumer a group.
         """
-        if self.partition_count is None:
-            return {"groupIdPrefix": GROUP_PREFIX}
-        group = f"{GROUP_PREFIX}-{uuid4()}"
-        while partition_for(group, self.partition_count) not in partitions:
+        deadline = time.monotonic() + connection.TIMEOUT
+        while time.monotonic() < deadline:
             group = f"{GROUP_PREFIX}-{uuid4()}"
-        return {"kafka.group.id": group}
+            is_led = self.partition_count is None or partition_for(group, self.partition_count) in partitions
+            if is_led and is_coordinated(self.bootstrap_server, self.properties, group):
+                return group
+        raise UnreachableError(f"{self.bootstrap_server} has no coordinator for a group of Spark's consumers")
 
     def read(self, spark: SparkSession, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         """Return the raw records from ``start`` to ``end`` (exclusive) of each partition, as :data:`RAW_TYPE`."""

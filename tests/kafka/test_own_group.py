@@ -1,0 +1,75 @@
+"""The group of Spark's consumers, where brokers disagree about who coordinates it."""
+
+import time
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.coordinators import is_coordinated
+from offsetstream.cluster.rights import GROUP_PREFIX, OFFSETS_TOPIC
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream import source
+from offsetstream.stream.source import KafkaSource
+from tests.kafka.partition_seven import SECONDS
+
+BEFORE, NOW = 50, 60
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """Three brokers, one replica; the topic got more partitions, and only broker 1 was restarted since."""
+    with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
+        admin = admin_client(kafka.bootstrap_server)
+        create_topics(admin)
+        commit_plainly(kafka.bootstrap_server, {"group": [TopicPartition("orders", 0, 1)]})
+        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, NOW)])[OFFSETS_TOPIC].result(30)
+        kafka.stop_broker(1)
+        kafka.start_broker(1)
+        deadline = time.monotonic() + SECONDS
+        while None in leaders(kafka).values():
+            assert time.monotonic() < deadline
+        yield kafka
+
+
+def leaders(kafka: EmbeddedKafka) -> dict[int, int | None]:
+    return Cluster(kafka.bootstrap_server).leaders()
+
+
+def id_led(kafka: EmbeddedKafka, before: int, now: int) -> UUID:
+    """The id of a group whose partition these brokers lead, by the number of before and of now."""
+    led = leaders(kafka)
+    while True:
+        group_id = uuid4()
+        name = f"{GROUP_PREFIX}-{group_id}"
+        if (led[partition_for(name, BEFORE)], led[partition_for(name, NOW)]) == (before, now):
+            return group_id
+
+
+def test_brokers_that_each_name_the_other(kafka: EmbeddedKafka) -> None:
+    told = {
+        places: is_coordinated(kafka.bootstrap_server, {}, f"{GROUP_PREFIX}-{id_led(kafka, *places)}")
+        for places in ((1, 1), (2, 2), (1, 2))
+    }
+    assert told == {(1, 1): True, (2, 2): True, (1, 2): False}
+
+
+def test_spark_gets_a_group_that_has_a_coordinator(
+    spark: SparkSession, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the first of these its driver would wait for ever."""
+    ids = [id_led(kafka, 1, 2), id_led(kafka, 2, 2)]
+    monkeypatch.setattr(source, "uuid4", lambda: ids.pop(0))
+    ends = Cluster(kafka.bootstrap_server).partition_ends(range(NOW))
+    topic = KafkaSource(kafka.bootstrap_server, {}, NOW)
+    read = topic.read(spark, dict.fromkeys(ends, 0), {number: end.high_watermark for number, end in ends.items()})
+    assert read.count() > 0
+    assert ids == []
