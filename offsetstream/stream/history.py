@@ -75,10 +75,10 @@ class History:
         """Return the partitions of which the tables lack some of the decoded records, and will not get them.
 
         An earlier job wrote records from ``starts`` on, and died before it could note what it had not been given: its
-        leader's log may have been compacted further than that of a later one.
+        leader's log may have been compacted further than that of a later one. Without a history nothing is claimed.
         """
         found: set[int] = set()
-        for table, written in self._written.items():
+        for table, written in self._written.items() if self.keeps_records else ():
             until = {number: min(end, written.get(number, -1) + 1) for number, end in ends.items()}
             ranges = {
                 (number, self._log_ids[number]): (starts[number], end)

@@ -146,6 +146,8 @@ def test_what_an_interrupted_batch_had_not_been_given_is_found(
     assert history.lacks(shown, ends, ends) == set()  # all of it is applied
     assert History(writer, LOG_IDS, {}).lacks(shown, starts, ends) == set()  # it will be appended
 
+    assert History(writer, LOG_IDS, positions, ["offset_commits"]).lacks(shown, starts, ends) == set()  # no history
+
     last = max(record.record_offset for record in hidden)
     later = decode(frame(spark, [record for record in log if record.record_offset > last]), PARTITIONS)
     assert history.lacks(collect(later), dict.fromkeys(LOG_IDS, last + 1), ends) == set()
