@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from random import Random
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -20,6 +22,7 @@ from offsetstream.embedded.clients import admin_client
 _RECORDS = 100  # of each topic, in each round
 _GROUPS = 40
 _AT_ONCE = 8
+_APART, _SECONDS_APART = get_context("spawn"), 90.0
 _PLANS = (
     GroupPlan("billing", ("orders", "payments"), 2),
     GroupPlan("search-indexer", ("orders", "inventory"), 2, {"group.protocol": "consumer"}),
@@ -81,7 +84,8 @@ class ChaosClients:
 
     def _book(self) -> None:
         offsets = [TopicPartition("orders", number, self._rng.randrange(1000)) for number in (0, 1)]
-        commit_in_transaction(self._server, cast.TRANSACTIONAL_GROUP, offsets, abort=self._rng.random() < 0.3)
+        abort = self._rng.random() < 0.3
+        self._apart(_book, self._server, [(each.topic, each.partition, each.offset) for each in offsets], abort=abort)
 
     def _move(self) -> None:
         """A member joins, or the one that has been there longest leaves."""
@@ -92,18 +96,30 @@ class ChaosClients:
             self._live.join(plan)
 
     def _delete(self) -> None:
-        """In a process of its own, which librdkafka 2.16 aborts where a coordinator goes away meanwhile."""
-        process = get_context("spawn").Process(
-            target=_delete_groups, args=(self._server, self._rng.sample(self._groups, 2)), daemon=True
-        )
+        self._apart(_delete_groups, self._server, self._rng.sample(self._groups, 2))
+
+    def _apart(self, work: Callable[..., None], *arguments: Any, **options: Any) -> None:
+        """Do it in a process of its own: where coordinators go away, librdkafka 2.16 may abort that, or wait for ever."""
+        process = _APART.Process(target=_quietly, args=(partial(work, *arguments, **options),), daemon=True)
         process.start()
+        process.join(_SECONDS_APART)
+        process.kill()
         process.join()
         self.refused += process.exitcode != 0
 
 
+def _book(bootstrap_server: str, places: list[tuple[str, int, int]], *, abort: bool) -> None:
+    offsets = [TopicPartition(*place) for place in places]
+    commit_in_transaction(bootstrap_server, cast.TRANSACTIONAL_GROUP, offsets, abort=abort)
+
+
 def _delete_groups(bootstrap_server: str, groups: list[str]) -> None:
+    for future in admin_client(bootstrap_server).delete_consumer_groups(groups).values():
+        future.result(30)
+
+
+def _quietly(work: Callable[[], None]) -> None:
     try:
-        for future in admin_client(bootstrap_server).delete_consumer_groups(groups).values():
-            future.result(30)
+        work()
     except (KafkaException, TimeoutError):
         sys.exit(1)
