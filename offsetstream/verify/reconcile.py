@@ -96,14 +96,15 @@ def reconcile(
     log: Records,
     applied: dict[int, int],
     log_starts: dict[int, int],
+    thinned_below: dict[int, int],
     *,
-    is_thinned: bool,
     has_cells: bool,
 ) -> Reconciled:
     """Compare the rows of a table with the log's records, each up to what is ``applied`` (exclusive).
 
     A row that the log has no longer must be superseded: by a newer row or record of its cell, or it is a tombstone
     (which goes after delete.retention.ms), or it lies before the log's start. Rows without cells are taken for that.
+    A record that the rows lack may be thinned below an offset of its partition, ``thinned_below``, by what lies there.
     """
     is_old = log.offsets < log.limits(applied)
     log, tail = log.where(is_old), log.where(~is_old)
@@ -114,9 +115,9 @@ def reconcile(
     is_passed |= rows.offsets < rows.limits(log_starts)
     if not has_cells:
         is_passed[:] = True
-    may_be_thinned = log.tombstones | _is_superseded(log, rows)
-    if not (is_thinned and has_cells):
-        may_be_thinned[:] = False
+    if not has_cells:
+        thinned_below = {}
+    may_be_thinned = _may_be_thinned(log, rows, thinned_below)
     at = np.searchsorted(theirs, ours[in_log])
     differs = np.zeros(len(rows), np.bool_)
     differs[in_log] = rows.hashes[in_log] != log.hashes[at]
@@ -139,14 +140,20 @@ def _is_last_of_cell(rows: Records) -> Flags:
     return found
 
 
-def _is_superseded(records: Records, by: Records) -> Flags:
-    """Tell of each record whether there is a newer one of its cell among others."""
-    last = by.where(_is_last_of_cell(by))
-    order = np.argsort(last.cells)
-    cells, offsets = np.append(last.cells[order], np.uint64(0)), np.append(last.offsets[order], -1)
-    at = np.searchsorted(cells[:-1], records.cells)
-    found: Flags = (cells[at] == records.cells) & (offsets[at] > records.offsets)
-    return found
+def _may_be_thinned(log: Records, rows: Records, below: dict[int, int]) -> Flags:
+    """Tell of each record whether retention may take it: it is not the last of its cell there, or a tombstone.
+
+    What superseded it need not be among the rows: it may be a tombstone that retention took, too.
+    """
+    is_there = log.offsets < log.limits(below)
+    last = _last_of_cells(rows.where(rows.offsets < rows.limits(below)), log.where(is_there))
+    return is_there & (log.tombstones | ~np.isin(_joined(log), last))
+
+
+def _last_of_cells(*records: Records) -> Numbers:
+    """Return the places of the last record of each cell."""
+    together = Records(*map(np.concatenate, zip(*(vars(each).values() for each in records), strict=True)))
+    return _joined(together.where(_is_last_of_cell(together)))
 
 
 def _joined(records: Records) -> Numbers:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
@@ -17,7 +19,7 @@ from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES, as_rows_of, decode_here, is_of
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small import read_rows, rows_per_partition
 from offsetstream.verify.difference import ROW, TOPIC, Difference
 from offsetstream.verify.doubled import some_at_a_time
@@ -26,6 +28,7 @@ from offsetstream.verify.reconcile import Gathered, Reconciled, Records, reconci
 _NAMES = ("offsets_partition", "log_id", "record_offset")
 # What is wrong, and how it is told as a difference.
 _WRONG = {"missing": (ROW, False, True), "beyond": (ROW, True, False), "changed": ("content", "one", "another")}
+_NO_OFFSET = np.iinfo(np.int64).max
 _NAMED = 20  # of each kind of difference, table and step; the others are counted
 
 
@@ -93,12 +96,14 @@ class TopicReader:
         log_ids = {number: row["log_id"] for number, row in books.items()}
         starts = {number: end.log_start_offset for number, end in self._cluster.partition_ends(books).items()}
         log = self._read_log(log_ids)  # before the rows, which then are all there
-        lease = read_lease(self._tables)
-        is_thinned = lease is not None and lease.history_kept_from is not None
         for name, of_log in log.items():
             has_cells = bool(load_schema(name).cell)
-            rows = self._read_rows(name, log_ids)
-            found = reconcile(rows, of_log, applied, starts, is_thinned=is_thinned, has_cells=has_cells)
+            table = DeltaTable(self._tables.table(name))
+            rows = _read_rows(table, name, log_ids)
+            lease = read_lease(self._tables)  # after the rows: retention notes in it what it is to take before it does
+            kept_from = None if lease is None else lease.history_kept_from
+            below = {} if kept_from is None else thinned_below(table, log_ids, kept_from.date())
+            found = reconcile(rows, of_log, applied, starts, below, has_cells=has_cells)
             _note(result, name, found, log_ids)
         return result
 
@@ -115,15 +120,38 @@ class TopicReader:
                     of_table.add(as_rows_of(name, mine))
         return {name: of_table.records() for name, of_table in gathered.items()}
 
-    def _read_rows(self, name: str, log_ids: Mapping[int, int]) -> Records:
-        columns = ", ".join(load_schema(name).column_names)
-        reader = QueryBuilder().register("rows", DeltaTable(self._tables.table(name)))
-        gathered = Gathered(load_schema(name))
-        partitions = ", ".join(map(str, log_ids))
-        query = f"SELECT {columns} FROM rows WHERE offsets_partition IN ({partitions})"  # noqa: S608 - our own SQL
-        for rows in read_in_pieces(reader, query, load_schema(name)):
-            gathered.add(rows.filter(pc.equal(rows["log_id"], number_of(rows, log_ids, -1))))
-        return gathered.records()
+
+def _read_rows(table: DeltaTable, name: str, log_ids: Mapping[int, int]) -> Records:
+    columns = ", ".join(load_schema(name).column_names)
+    reader, gathered = QueryBuilder().register("rows", table), Gathered(load_schema(name))
+    query = f"SELECT {columns} FROM rows WHERE {_is_of(log_ids)}"  # noqa: S608 - our own SQL
+    for rows in read_in_pieces(reader, query, load_schema(name)):
+        gathered.add(rows.filter(pc.equal(rows["log_id"], number_of(rows, log_ids, -1))))
+    return gathered.records()
+
+
+def thinned_below(table: DeltaTable, log_ids: Mapping[int, int], kept_from: date) -> dict[int, int]:
+    """Return for each partition the offset below which retention may have taken records of its log.
+
+    That is the first one of a day that is kept whole: records come in the order of their offsets. Unless a clock went
+    back, and later ones are of an earlier day.
+    """
+    is_kept = f"{HISTORY_DAY} >= DATE '{kept_from}'"
+    query = (
+        "SELECT offsets_partition AS p, log_id, min(record_offset) FILTER (WHERE is_kept) AS kept, "  # noqa: S608
+        "coalesce(max(record_offset) FILTER (WHERE NOT is_kept), -1) AS before "
+        f"FROM (SELECT *, {is_kept} AS is_kept FROM rows WHERE {_is_of(log_ids)}) r GROUP BY p, log_id"
+    )
+    found = pa.table(QueryBuilder().register("rows", table).execute(query)).to_pylist()
+    below = dict.fromkeys(log_ids, _NO_OFFSET)  # all of what is there may be from before
+    for row in found:
+        if row["log_id"] == log_ids[row["p"]] and row["kept"] is not None:
+            below[row["p"]] = max(row["kept"], row["before"] + 1)
+    return below
+
+
+def _is_of(partitions: Iterable[int]) -> str:
+    return f"offsets_partition IN ({', '.join(map(str, partitions))})"
 
 
 def _left_out(book: Mapping[str, object] | None) -> str | None:

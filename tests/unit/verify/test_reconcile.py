@@ -1,12 +1,20 @@
 """Rows of a history against the records of a log: what is in both, what compaction explains, and what nothing does."""
 
+from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.verify.reconcile import Gathered, Records, reconcile
+from offsetstream.verify.topic import thinned_below
+from tests.delta import append_rows
 
 COMMITS = load_schema("offset_commits")
 Row = tuple[int, int, str] | tuple[int, int, str, dict[str, Any]]  # partition, offset, topic, and other columns
@@ -21,9 +29,9 @@ def records(*rows: Row) -> Records:
     return gathered.records()
 
 
-def told(rows: Records, log: Records, *, applied: int = 10, start: int = 0, is_thinned: bool = False) -> dict[str, Any]:
-    ends, starts = (dict.fromkeys(range(3), at) for at in (applied, start))
-    found = reconcile(rows, log, ends, starts, is_thinned=is_thinned, has_cells=True)
+def told(rows: Records, log: Records, *, applied: int = 10, start: int = 0, thinned: int = 0) -> dict[str, Any]:
+    ends, starts, below = (dict.fromkeys(range(3), at) for at in (applied, start, thinned))
+    found = reconcile(rows, log, ends, starts, below, has_cells=True)
     values = {name: value if isinstance(value, int) else [*value.places()] for name, value in vars(found).items()}
     return {name: value for name, value in values.items() if value}
 
@@ -56,10 +64,45 @@ def test_a_row_that_says_something_else() -> None:
     assert told(records((0, 1, "a", other)), records((0, 1, "a"))) == {"both": 1, "changed": [(0, 1)]}
 
 
-@pytest.mark.parametrize("is_thinned", [False, True])
-def test_what_retention_took(is_thinned: bool) -> None:
+@pytest.mark.parametrize(("thinned", "gone"), [(0, []), (2, []), (3, [(0, 2)]), (4, [(0, 1), (0, 2)])])
+def test_what_retention_took(thinned: int, gone: list[tuple[int, int]]) -> None:
     rows, log = records((0, 3, "a")), records((0, 1, "a"), (0, 2, "b", TOMBSTONE), (0, 3, "a"), (0, 4, "c"))
-    missing = [(0, 4)] if is_thinned else [(0, 1), (0, 2), (0, 4)]
-    assert told(rows, log, is_thinned=is_thinned) == {"both": 1, "missing": missing} | (
-        {"thinned": 2} if is_thinned else {}
+    missing = [place for place in ((0, 1), (0, 2), (0, 4)) if place not in gone]
+    assert told(rows, log, thinned=thinned) == {"both": 1, "missing": missing} | (
+        {"thinned": len(gone)} if gone else {}
     )
+
+
+def test_what_retention_cannot_have_taken() -> None:
+    """It keeps the last row of a cell before its horizon, and all rows after it."""
+    log = records((0, 1, "a"), (0, 2, "a"), (0, 3, "a"), (0, 4, "a", TOMBSTONE), (0, 5, "b"), (0, 6, "b"))
+    rows = records((0, 6, "b"))
+    assert told(rows, log, thinned=3) == {"both": 1, "thinned": 1, "missing": [(0, 2), (0, 3), (0, 4), (0, 5)]}
+    assert told(rows, log, thinned=5) == {"both": 1, "thinned": 4, "missing": [(0, 5)]}
+
+
+TODAY = date(2030, 6, 10)
+AGO = [TODAY - timedelta(days) for days in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("written", "below"),
+    [
+        ([(0, 3, AGO[8]), (0, 7, AGO[3]), (0, 9, AGO[0])], 7),
+        ([(0, 3, AGO[8])], None),  # nothing since
+        ([(1, 3, AGO[0]), (0, 5, AGO[0])], 5),  # of another log
+        ([(0, 3, AGO[3]), (0, 4, AGO[8]), (0, 6, AGO[8]), (0, 7, AGO[3])], 7),  # a clock went back
+    ],
+)
+def test_below_which_offset_retention_took_records(
+    tmp_path: Path, written: list[tuple[int, int, date]], below: int | None
+) -> None:
+    create_tables(TablesLocation(str(tmp_path)), "cluster-1", "new")
+    rows = [
+        {"offsets_partition": 1, "log_id": log_id, "record_offset": offset, "written_day": day}
+        for log_id, offset, day in written
+    ]
+    append_rows(tmp_path, "offset_commits", rows)
+    nothing = np.iinfo(np.int64).max
+    table = DeltaTable(tmp_path / "offset_commits")
+    assert thinned_below(table, {1: 0, 2: 4}, AGO[3]) == {1: nothing if below is None else below, 2: nothing}
