@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.replace import shut_out
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
@@ -83,11 +83,7 @@ class Checkpoint:
         """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
         version = BatchId(self.checkpoint_id, -1).version
         for name in all_schemas():
-            table = DeltaTable(tables.table(name))
-            shut_out = [Transaction(app, version) for app in (app_id(name), load_app_id(name))]
-            properties = CommitProperties(app_transactions=shut_out)
-            columns, partitioned_by = pa.schema(table.schema()), table.metadata().partition_columns
-            table.create_write_transaction([], "append", columns, list(partitioned_by), commit_properties=properties)
+            shut_out(DeltaTable(tables.table(name)), [app_id(name), load_app_id(name)], version)
 
     def _write(self, name: str, text: str) -> None:
         path = self._path(name)

@@ -53,10 +53,19 @@ def _last(history: str) -> str:
     )
 
 
-def count_rows(ledger: DeltaTable, tables: TablesLocation, history: str, where: str = "true") -> list[Entry]:
-    """Count the rows of a history table anew, up to where the ledger has counted them; in bounded memory."""
+def count_rows(
+    ledger: DeltaTable, tables: TablesLocation, history: str, where: str = "true", *, once: bool = False
+) -> list[Entry]:
+    """Count the rows of a history table anew, up to where the ledger has counted them; in bounded memory.
+
+    With ``once`` a record that is there twice counts once, as when it was written; all rows are in memory then.
+    """
     columns = ", ".join(f"r.{name}" for name in load_schema(history).column_names)
     query = f"{joined_rows(history, columns)} AND {where}"
+    if once:
+        place = "offsets_partition, log_id, record_offset"
+        nth = f"row_number() OVER (PARTITION BY {place} ORDER BY {place}) AS nth"
+        query = f"SELECT {columns} FROM (SELECT *, {nth} FROM ({query}) q) r WHERE nth = 1"  # noqa: S608 - our own SQL
     reader = QueryBuilder().register("ledger", ledger).register("rows", DeltaTable(tables.table(history)))
     return _counted(history, reader, query)
 

@@ -1,54 +1,112 @@
-"""The ledger of days that are over: summed up, and corrected where retention takes rows of the history."""
+"""The ledger of days that are over: summed up, and corrected where retention takes rows of the history.
+
+Two tables cannot be written at once. So retention first notes in the ledger what it is to take, as an entry of its own
+with a number, and takes the rows in a commit that leaves this number with the history. The entry holds only once the
+number is there. Who finds one that does not hold shuts out whoever made it, and takes it back: a retention may die, or
+run beside others, at any line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
+from random import randrange
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction
+from deltalake.exceptions import CommitFailedError
 
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger import LEDGER, count_rows, last_offsets, limits, read_entries, row_of
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.replace import replace_rows
+from offsetstream.tables.replace import replace_rows, shut_out
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.tally import Entry, Log, Tally, by_day
+
+_IS_NOTE = "batch_id < -1"  # of what retention is to take: its number below zero
+_NUMBERS = 1 << 40  # of which each retention of a day takes another one
 
 
 def sum_up(tables: TablesLocation, today: date) -> None:
     """Put the entries of each day before today together, so that the ledger stays small."""
-    is_past = f"{HISTORY_DAY} < DATE '{today}' AND batch_id IS NOT NULL"
-    query = f"SELECT DISTINCT {HISTORY_DAY} AS day FROM ledger WHERE {is_past}"  # noqa: S608 - our own SQL
-    found = QueryBuilder().register("ledger", DeltaTable(tables.table(LEDGER))).execute(query)
-    for day in sorted(pa.table(found)["day"].to_pylist()):
-        _sum_up_day(tables, str(day))
+    ledger = DeltaTable(tables.table(LEDGER))
+    for day in _days(ledger, f"{HISTORY_DAY} < DATE '{today}' AND batch_id IS NOT NULL"):
+        _sum_up_day(tables, day)
 
 
 @again_on_conflict
 def _sum_up_day(tables: TablesLocation, day: str) -> None:
     ledger = DeltaTable(tables.table(LEDGER))
-    _overwrite_day(ledger, day, _of_day(ledger, day))
+    if day not in _days(ledger, _IS_NOTE):  # else retention is at it, or the next one will be
+        _overwrite_day(ledger, day, _of_day(ledger, day))
+
+
+def note_thinned(tables: TablesLocation, table: DeltaTable, history: str, day: str, kept: pa.Table) -> CommitProperties:
+    """Note in the ledger what a day of a history ``table`` loses once only the ``kept`` rows of it are left.
+
+    They must go with the commit that is returned, from the table as it was opened. What the table lacked before, or
+    had too much, it lacks afterwards: nothing is taken for granted. CommitFailedError if another retention is at it.
+    """
+    ledger, number = DeltaTable(tables.table(LEDGER)), _number(table, history) + randrange(2, _NUMBERS)  # noqa: S311
+    if _days(ledger, _IS_NOTE):
+        raise CommitFailedError("another retention is at the history")
+    entries = _of_day(ledger, day)
+    if history in entries:
+        tally = Tally(history)
+        tally.add(_counted_rows(kept, last_offsets(ledger, history)))
+        after, before = _by_log(tally.entries), _by_log(count_rows(ledger, tables, history, _is(day, "r."), once=True))
+        notes = [_note(each, before.get(each.log), after.get(each.log), number) for each in entries[history]]
+        _overwrite_day(ledger, day, entries | {history: [*entries[history], *notes]}, _commit(LEDGER, number))
+    return _commit(history, number)
 
 
 @again_on_conflict
-def correct_day(tables: TablesLocation, history: str, day: str, kept: pa.Table) -> None:
-    """Have the ledger say of a day what will be true once only the ``kept`` rows of a history table are left.
-
-    To be called before the others go, and again if they did not. What the table lacked before, or had too much, it
-    lacks afterwards: nothing is taken for granted.
-    """
+def settle(tables: TablesLocation) -> None:
+    """Have the ledger say what is true of what retentions noted in it, and let no other of these come true."""
+    noted = _noted(DeltaTable(tables.table(LEDGER)))
+    # The tables first: a note is there before its number is.
+    histories = {history: DeltaTable(tables.table(history)) for history in noted}
     ledger = DeltaTable(tables.table(LEDGER))
-    entries = _of_day(ledger, day)
-    if history not in entries:
-        return
-    tally = Tally(history)
-    tally.add(_counted_rows(kept, last_offsets(ledger, history)))
-    after = _by_log(tally.entries)
-    before = _by_log(count_rows(ledger, tables, history, f"r.{HISTORY_DAY} = DATE '{day}'"))
-    corrected = (_corrected(each, before.get(each.log), after.get(each.log)) for each in entries[history])
-    _overwrite_day(ledger, day, entries | {history: [each for each in corrected if each.rows or each.checksum]})
+    for history in noted:
+        if _days(ledger, f"history = '{history}' AND NOT {holds(histories[history], history)}"):
+            shut_out(histories[history], [_app(history)], _number(histories[history], history) + 1)
+    for day in _days(ledger, _IS_NOTE):
+        found = {
+            name: read_entries(ledger, name, f"{_is(day)} AND {holds(table, name)}")
+            for name, table in histories.items()
+        }
+        left = {name: [each for each in entries if each.rows or each.checksum] for name, entries in found.items()}
+        _overwrite_day(ledger, day, _of_day(ledger, day) | left)
+
+
+def holds(history: DeltaTable, name: str) -> str:
+    """Return the SQL of the ledger's entries that hold of a history table: a note only once the rows are gone."""
+    return f"(batch_id IS NULL OR NOT {_IS_NOTE} OR batch_id = {-_number(history, name)})"
+
+
+def _noted(ledger: DeltaTable) -> list[str]:
+    found = QueryBuilder().register("ledger", ledger).execute(f"SELECT DISTINCT history FROM ledger WHERE {_IS_NOTE}")  # noqa: S608
+    names: list[str] = sorted(pa.table(found)["history"].to_pylist())
+    return names
+
+
+def _number(table: DeltaTable, name: str) -> int:
+    return table.transaction_version(_app(name)) or 0
+
+
+def _app(table: str) -> str:
+    return f"offsetstream/{table}/retention"
+
+
+def _commit(table: str, number: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(_app(table), number)])
+
+
+def _note(said: Entry, before: Entry | None, after: Entry | None, number: int) -> Entry:
+    nothing = replace(said, rows=0, checksum=0)
+    taken = nothing - (before or nothing) + (after or nothing)
+    return replace(taken, batch_id=-number, last_record_offset=-number)  # of no record: it is part of the key
 
 
 def _counted_rows(rows: pa.Table, last: Mapping[Log, int]) -> pa.Table:
@@ -60,22 +118,26 @@ def _by_log(entries: Iterable[Entry]) -> dict[Log, Entry]:
     return {log: each for (log, _), each in by_day(entries).items()}
 
 
-def _corrected(said: Entry, before: Entry | None, after: Entry | None) -> Entry:
-    nothing = replace(said, rows=0, checksum=0)
-    before, after = before or nothing, after or nothing
-    if (said.rows, said.checksum) == (after.rows, after.checksum):
-        return said  # it was corrected before
-    return said - before + after
+def _is(day: str, of: str = "") -> str:
+    return f"{of}{HISTORY_DAY} = DATE '{day}'"
+
+
+def _days(ledger: DeltaTable, where: str) -> list[str]:
+    query = f"SELECT DISTINCT {HISTORY_DAY} AS day FROM ledger WHERE {where}"  # noqa: S608 - our own SQL
+    found = pa.table(QueryBuilder().register("ledger", ledger).execute(query))
+    return sorted(map(str, found["day"].to_pylist()))
 
 
 def _of_day(ledger: DeltaTable, day: str) -> dict[str, list[Entry]]:
-    is_day = f"{HISTORY_DAY} = DATE '{day}'"
-    names = QueryBuilder().register("ledger", ledger).execute(f"SELECT DISTINCT history FROM ledger WHERE {is_day}")  # noqa: S608
-    return {name: read_entries(ledger, name, is_day) for name in pa.table(names)["history"].to_pylist()}
+    query = f"SELECT DISTINCT history FROM ledger WHERE {_is(day)}"  # noqa: S608 - our own SQL
+    names = pa.table(QueryBuilder().register("ledger", ledger).execute(query))["history"].to_pylist()
+    return {name: read_entries(ledger, name, _is(day)) for name in names}
 
 
-def _overwrite_day(ledger: DeltaTable, day: str, entries: Mapping[str, Iterable[Entry]]) -> None:
+def _overwrite_day(
+    ledger: DeltaTable, day: str, entries: Mapping[str, Iterable[Entry]], commit: CommitProperties | None = None
+) -> None:
     # What was read and what is written are one version of the table: a write in between makes this one fail.
     rows = [row_of(history, each) for history, of_one in entries.items() for each in of_one]
     data = pa.Table.from_pylist(rows, schema=load_schema(LEDGER).arrow)
-    replace_rows(ledger, f"{HISTORY_DAY} = DATE '{day}'", [data])
+    replace_rows(ledger, _is(day), [data], commit)

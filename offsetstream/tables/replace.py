@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from offsetstream.tables.features import explained
@@ -66,6 +66,16 @@ def replace_rows(
 def add_rows(table: DeltaTable, rows: Iterable[pa.Table], commit: CommitProperties | None = None) -> None:
     """Append rows; a column that they lack is null."""
     _write(table, rows, mode="append", commit_properties=commit)
+
+
+def shut_out(table: DeltaTable, apps: Iterable[str], version: int) -> None:
+    """Commit an empty write with a transaction of each application, which fails theirs from what they opened before.
+
+    Raises CommitFailedError if one of them committed since ``table`` was opened.
+    """
+    commit = CommitProperties(app_transactions=[Transaction(app, version) for app in apps])
+    partitioned_by = list(table.metadata().partition_columns)
+    table.create_write_transaction([], "append", arrow_schema(table), partitioned_by, commit_properties=commit)
 
 
 def _write(table: DeltaTable, rows: Iterable[pa.Table], **how: Any) -> None:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.ledger_days import correct_day
+from offsetstream.tables.ledger_days import note_thinned, settle
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import arrow_schema, replace_rows, sql_name
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
@@ -31,19 +31,24 @@ def thin_history(tables: TablesLocation, schema: TableSchema, horizon: date, *, 
     table = DeltaTable(tables.table(schema.name))
     days = {partition[HISTORY_DAY] for partition in table.partitions()}
     past = sorted(day for day in days if date.fromisoformat(day) < horizon)
-    return sum(_thin_day(tables, schema, day, horizon, dry_run) for day in past)
+    thinned = sum(_thin_day(tables, schema, day, horizon, dry_run) for day in past)
+    if not dry_run:
+        settle(tables)
+    return thinned
 
 
 @again_on_conflict
 def _thin_day(tables: TablesLocation, schema: TableSchema, day: str, horizon: date, dry_run: bool) -> int:
+    if not dry_run:
+        settle(tables)
     table = DeltaTable(tables.table(schema.name))
     query = QueryBuilder().register("rows", table)
     (count,) = pa.table(query.execute(f"SELECT count(*) AS n FROM rows WHERE {_of(day)}"))["n"].to_pylist()  # noqa: S608 - our own SQL
     kept = pa.table(query.execute(_kept_rows(schema, arrow_schema(table).names, day, horizon)))
     if kept.num_rows < count and not dry_run:
-        correct_day(tables, schema.name, day, conform(kept, schema))
+        commit = note_thinned(tables, table, schema.name, day, conform(kept, schema))
         # What is read and what is written are one version of the table: a write in between makes this one fail.
-        replace_rows(table, _of(day), [kept.cast(arrow_schema(table)).sort_by(schema.position)])
+        replace_rows(table, _of(day), [kept.cast(arrow_schema(table)).sort_by(schema.position)], commit)
     return int(count - kept.num_rows)
 
 

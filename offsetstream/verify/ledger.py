@@ -10,6 +10,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
 from offsetstream.tables.ledger import LEDGER, count_rows, joined_rows, read_entries
+from offsetstream.tables.ledger_days import holds
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import HISTORY_DAY
@@ -45,11 +46,15 @@ def _differences(tables: TablesLocation, checksums: bool) -> Iterator[Difference
     # The ledger is read first: what is appended meanwhile is above what it has counted.
     ledger = DeltaTable(tables.table(LEDGER))
     for history in RECORD_TABLES:
-        said = by_day(read_entries(ledger, history))
+        said = by_day(read_entries(ledger, history, _holds(tables, history)))
         there = by_day(count_rows(ledger, tables, history)) if checksums else _row_counts(ledger, tables, history)
         for log, day in sorted(said.keys() | there.keys()):
             if not _is_same(said.get((log, day)), there.get((log, day)), checksums):
                 yield from _of_batches(ledger, tables, history, log, day)
+
+
+def _holds(tables: TablesLocation, history: str) -> str:
+    return holds(DeltaTable(tables.table(history)), history)
 
 
 def _row_counts(ledger: DeltaTable, tables: TablesLocation, history: str) -> dict[tuple[Log, str], Entry]:
@@ -71,7 +76,7 @@ def _is_same(said: Entry | None, there: Entry | None, checksums: bool) -> bool:
 def _of_batches(ledger: DeltaTable, tables: TablesLocation, history: str, log: Log, day: str) -> Iterator[Difference]:
     """Yield the differences of one log and day: of each batch, or of all where the ledger is summed up."""
     where = f"offsets_partition = {log[0]} AND log_id = {log[1]} AND {HISTORY_DAY} = DATE '{day}'"
-    said = read_entries(ledger, history, where, each_batch=True)
+    said = read_entries(ledger, history, f"{where} AND {_holds(tables, history)}", each_batch=True)
     there = count_rows(ledger, tables, history, " AND ".join(f"r.{each}" for each in where.split(" AND ")))
     if any(each.batch_id is None for each in said):
         said, there = ([*by_day(entries).values()] for entries in (said, there))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.tables import arrow_rows, ledger_days, retention
+from offsetstream.tables import arrow_rows, ledger_days, replace, retention
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import LEDGER, count_open, forget, last_offsets, write_entries
-from offsetstream.tables.ledger_days import correct_day, sum_up
+from offsetstream.tables.ledger_days import note_thinned, settle, sum_up
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES
 from offsetstream.tables.retention import thin_history
@@ -76,6 +77,11 @@ def differences(tables: TablesLocation) -> list[str]:
     assert {each for each in found if "checksum" not in each} == {each for each in counted if "checksum" not in each}
     assert [each for each in doubled_rows(tables) if each.table == LEDGER] == []
     return found
+
+
+def lost_rows(tables: TablesLocation) -> list[int]:
+    found = (re.search(r"rows is (\d+) in the tables, (\d+) in the ledger", each) for each in differences(tables))
+    return [int(each[2]) - int(each[1]) for each in found if each]
 
 
 def entries(tables: TablesLocation) -> list[dict[str, Any]]:
@@ -157,27 +163,81 @@ def test_days_that_are_over_are_summed_up(tables: TablesLocation) -> None:
     assert found.endswith(": rows is 5 in the tables, 6 in the ledger")
 
 
+class Interruption:
+    """Something that happens when retention is about to take the rows of its n-th day."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, day: int, happen: Callable[[], object]) -> None:
+        self.left, whole = day, replace.replace_rows
+
+        def interrupted(*arguments: Any, **how: Any) -> None:
+            self.left -= 1
+            if not self.left:
+                happen()
+            whole(*arguments, **how)
+
+        monkeypatch.setattr(retention, "replace_rows", interrupted)
+
+
+def die() -> None:
+    raise KeyboardInterrupt
+
+
+DAYS = {5: range(12), 4: range(12, 20), 3: range(20, 29), 0: range(29, 32)}
+HORIZONS = [TODAY - timedelta(days) for days in (0, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("next_horizon", HORIZONS)
+@pytest.mark.parametrize("day", [1, 2])
 @pytest.mark.parametrize("is_wrong", [False, True])
-def test_retention_corrects_it_also_if_it_dies_in_between(
-    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, is_wrong: bool
+def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
+    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, is_wrong: bool, day: int, next_horizon: date
 ) -> None:
-    append_of_days(tables, {5: range(12), 4: range(12, 20), 0: range(20, 23)})
+    append_of_days(tables, DAYS)
     if is_wrong:
-        DeltaTable(tables.table(COMMITS)).delete("record_offset = 17")
-    horizon = TODAY - timedelta(2)
-
-    def die(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
+        DeltaTable(tables.table(COMMITS)).delete(f"record_offset = {7 if day == 1 else 15}")  # which goes anyway
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(retention, "replace_rows", die)
-        thin_history(tables, SCHEMA, horizon)
-    assert thin_history(tables, SCHEMA, horizon) > 0
-    assert len(differences(tables)) == is_wrong
-    assert thin_history(tables, SCHEMA, horizon) == 0
-    assert len(differences(tables)) == is_wrong
-    apply(tables, commits(0, [30]), BatchId(11, 0))
-    assert len(differences(tables)) == is_wrong
+        Interruption(patch, day, die)
+        thin_history(tables, SCHEMA, HORIZONS[2])
+    assert lost_rows(tables) == [1] * is_wrong
+    sum_up(tables, TODAY)  # by the job
+    apply(tables, commits(0, [40]), BatchId(11, 0))  # what was the end of the log is not any more
+    thin_history(tables, SCHEMA, next_horizon)
+    assert lost_rows(tables) == [1] * is_wrong
+    assert [row for row in entries(tables) if row["batch_id"] is not None and row["batch_id"] < -1] == []
+
+
+@pytest.mark.parametrize("other_horizon", HORIZONS)
+@pytest.mark.parametrize("day", [1, 2])
+def test_of_retentions_at_once_each_counts_what_it_took(
+    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, day: int, other_horizon: date
+) -> None:
+    append_of_days(tables, DAYS)
+    Interruption(monkeypatch, day, lambda: thin_history(tables, SCHEMA, other_horizon))
+    thin_history(tables, SCHEMA, HORIZONS[2])
+    assert differences(tables) == []
+    places = [row["record_offset"] for row in read_rows(DeltaTable(tables.table(COMMITS)))]
+    assert len(set(places)) == len(places) < 32
+
+
+def test_what_a_retention_that_stood_still_noted_is_not_taken_for_another_ones(
+    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its note and its rows another one clears up behind it, and goes no further."""
+    append_of_days(tables, DAYS)
+    Interruption(monkeypatch, 1, lambda: settle(tables))
+    thin_history(tables, SCHEMA, HORIZONS[0])
+    assert differences(tables) == []
+
+
+def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: TablesLocation) -> None:
+    append_of_days(tables, DAYS)
+    table = DeltaTable(tables.table(COMMITS))
+    write_deltalake(
+        table, pa.Table.from_pylist(read_rows(table, "record_offset < 15"), schema=SCHEMA.arrow), mode="append"
+    )
+    assert len(differences(tables)) == 2
+    thin_history(tables, SCHEMA, TODAY)
+    assert differences(tables) == []
 
 
 def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: TablesLocation) -> None:
@@ -215,5 +275,5 @@ def test_a_write_in_between_makes_summing_up_begin_anew(
 
 
 def test_nothing_to_correct_without_a_ledger(tables: TablesLocation) -> None:
-    correct_day(tables, COMMITS, str(date(2030, 1, 1)), commits(0, range(3)))
+    note_thinned(tables, DeltaTable(tables.table(COMMITS)), COMMITS, str(date(2030, 1, 1)), commits(0, range(3)))
     assert entries(tables) == []
