@@ -33,7 +33,7 @@ _CURRENT = ("assigned", "active", "standby", "warmup")
 
 
 def differences(tables: TableRows, answers: Answers) -> list[Difference]:
-    """Return every difference, by table and key."""
+    """Return every difference, by table and key, but for groups that went while they were asked for."""
     listed = {row["group_id"]: row["group_type"] for row in answers.groups}
     of_answers = {
         "groups": answers.groups,
@@ -48,7 +48,7 @@ def differences(tables: TableRows, answers: Answers) -> list[Difference]:
     # clients make none.
     offsets = (row for row in tables.rows["committed_offsets"] if row["group_id"] in listed)
     asked["committed_offsets"] = [row for row in offsets if row["committed_offset"] >= 0]
-    unseen = groups_not_compared(tables, answers)
+    unseen = groups_not_compared(tables, answers) | answers.gone
     found = [d for table, rows in of_answers.items() for d in _of_table(table, asked[table], rows)]
     return sorted((d for d in found if d.group_id not in unseen), key=lambda d: (d.table, str(d.key), d.column))
 

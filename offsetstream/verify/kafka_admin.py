@@ -52,9 +52,7 @@ def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterato
 
 
 def _as_error(bootstrap_server: str, error: Py4JJavaError) -> ClusterError:
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
+    cause = _root_cause(error)
     name, message = cause.getClass().getSimpleName(), cause.getMessage()
     kind: type[ClusterError] = ClusterError
     if "Authorization" in name or "Authentication" in name:
@@ -62,6 +60,13 @@ def _as_error(bootstrap_server: str, error: Py4JJavaError) -> ClusterError:
     elif "Timeout" in name:
         kind = UnreachableError
     return kind(f"{bootstrap_server} does not answer Kafka's Admin client: {name}: {message}")
+
+
+def _root_cause(error: Py4JJavaError) -> Any:
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return cause
 
 
 class KafkaAdmin:
@@ -86,15 +91,23 @@ class KafkaAdmin:
         return sorted(rows, key=lambda row: row["group_id"])
 
     def answers(self, only: Container[str] | None = None) -> Answers:
-        """Everything that the cluster tells about the groups that it lists, or about those that are asked for."""
+        """Everything that the cluster tells about the groups that it lists, or about those that are asked for.
+
+        A group that goes meanwhile is left out.
+        """
         found = Answers()
         listed = [row for row in self.list_groups() if only is None or row["group_id"] in only]
         for group_type, method in _DESCRIBE.items():
             rows = [row for row in listed if row["group_type"] == group_type]
-            described = getattr(self.client, method)([row["group_id"] for row in rows]).all().get()
+            described = getattr(self.client, method)([row["group_id"] for row in rows]).describedGroups()
             for row in rows:
-                _add(found, row, described[row["group_id"]])
-        found.offsets = self.committed_offsets(row["group_id"] for row in listed if row["group_type"] != "Share")
+                description = _unless_gone(described[row["group_id"]])
+                if description is None or _state(row, description) == "Dead":  # as older brokers say it
+                    found.gone.add(row["group_id"])
+                else:
+                    _add(found, row, description)
+        asked = (row for row in listed if row["group_type"] != "Share" and row["group_id"] not in found.gone)
+        found.offsets = self.committed_offsets(row["group_id"] for row in asked)
         for rows in (found.groups, found.members, found.assignments, found.offsets):
             rows.sort(key=_sort_key)
         return found
@@ -102,7 +115,9 @@ class KafkaAdmin:
     def committed_offsets(self, group_ids: Iterable[str]) -> list[Row]:
         """All committed offsets of the groups, those of open transactions aside."""
         options = self.jvm.org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec
-        found = self.client.listConsumerGroupOffsets({group_id: options() for group_id in group_ids}).all().get()
+        asked = {group_id: options() for group_id in group_ids}
+        told = self.client.listConsumerGroupOffsets(asked)
+        found = {each: _unless_gone(told.partitionsToOffsetAndMetadata(each)) or {} for each in asked}
         return [
             {
                 "group_id": group_id,
@@ -124,12 +139,27 @@ class KafkaAdmin:
         return {listing.topicId().toString(): name for name, listing in found.items()}
 
 
+def _unless_gone(future: Any) -> Any | None:
+    """Return what the broker tells of a group, None if it has none of this id (any more)."""
+    try:
+        return future.get()
+    except Py4JJavaError as error:
+        if _root_cause(error).getClass().getSimpleName() != "GroupIdNotFoundException":
+            raise
+        return None
+
+
+def _state(listed: Row, description: Any) -> str:
+    state: str = (description.state() if listed["group_type"] == "Classic" else description.groupState()).toString()
+    return state
+
+
 def _add(found: Answers, listed: Row, description: Any) -> None:
     modern = listed["group_type"] != "Classic"
     found.groups.append(
         {
             **listed,
-            "state": (description.groupState() if modern else description.state()).toString(),
+            "state": _state(listed, description),
             "protocol": None if modern else description.protocolData() or None,
             "group_epoch": _value(description.groupEpoch()) if modern else None,
             "assignment_epoch": _value(description.targetAssignmentEpoch()) if modern else None,

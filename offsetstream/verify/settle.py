@@ -65,7 +65,8 @@ def compare_until_settled(
         unexplained = frozenset(each.difference for each in found if each.explanation is None)
         rounds = [*rounds[:1], _Round(explanations, standing, unexplained)]
         deadline = deadline or time.monotonic() + seconds  # one round says nothing of what is in flight
-        if not unexplained or time.monotonic() >= deadline:
+        is_settled = not unexplained and not answers.gone  # a group that went is to be gone from the tables
+        if is_settled or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE_SECONDS)
     if len(rounds) > 1:

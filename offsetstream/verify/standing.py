@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.errors import NoOffsetsTopicError
@@ -50,7 +50,20 @@ def ask_standing(cluster: Cluster, has_job: Callable[[], bool], tables: TableRow
     """Ask for the ends of the log, and whether a job runs: after the tables and the groups were read."""
     applied = {number: row["next_offset"] or 0 for number, row in tables.partitions.items()}
     try:
-        ends = cluster.partition_ends(sorted(applied.keys() & set(cluster.topic_partitions())))
+        ends = _ends(cluster, sorted(applied.keys() & set(cluster.topic_partitions())))
     except NoOffsetsTopicError:  # no group ever committed
         ends = {}
     return Standing(applied, ends, has_job())
+
+
+def _ends(cluster: Cluster, partitions: list[int]) -> dict[int, PartitionEnds]:
+    """Return the log's ends, the last stable offset being of a later moment than the high watermark.
+
+    A single question asks for them the other way round: what is committed in between looks like an open transaction.
+    """
+    first, later = cluster.partition_ends(partitions), cluster.partition_ends(partitions)
+    return {
+        number: replace(end, last_stable_offset=later[number].last_stable_offset)
+        for number, end in first.items()
+        if number in later
+    }

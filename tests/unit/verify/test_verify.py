@@ -204,3 +204,14 @@ def test_types_that_the_client_cannot_see_are_not_compared() -> None:
     told.unseen_types = ("Share",)
     result = compare_until_settled(lambda: held, lambda: told, lambda _: standing(), 0)
     assert (result.found, result.groups_not_compared) == ([], ["shared"])
+
+
+def test_a_group_that_went_while_it_was_asked_for_is_looked_at_again() -> None:
+    told = iter([Answers(gone={"g"}), Answers()])
+    empty = tables()
+    for rows in empty.rows.values():
+        rows.clear()
+    held = iter([tables(), empty])
+    assert settled(lambda: next(held), lambda: next(told), [standing()], 30) == []
+    assert settled(tables, lambda: Answers(gone={"g"}), [standing()]) == []
+    assert settled(tables, Answers, [standing()]) == [None]
