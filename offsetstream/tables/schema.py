@@ -28,11 +28,12 @@ _ARROW_TYPES = {
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """A column: its name, its type in Spark SQL's words and its comment."""
+    """A column: its name, its type in Spark SQL's words, its comment, and what that was in earlier versions."""
 
     name: str
     type: str
     comment: str
+    earlier_comments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,5 +111,8 @@ def all_schemas() -> dict[str, TableSchema]:
 
 
 def _parse(table: dict[str, Any]) -> TableSchema:
-    columns = tuple(ColumnSchema(**column) for column in table.pop("columns"))
+    columns = tuple(
+        ColumnSchema(**column | {"earlier_comments": tuple(column.get("earlier_comments", ()))})
+        for column in table.pop("columns")
+    )
     return TableSchema(columns=columns, key=tuple(table.pop("key")), cell=tuple(table.pop("cell", ())), **table)

@@ -21,6 +21,13 @@ _DELTA_TYPES = {
     "TIMESTAMP": "timestamp",
 }
 
+# The properties of state tables that were others in some earlier versions.
+_EARLIER_VERSIONS = ("1", "2")
+_EARLIER_STATE = {
+    "delta.deletedFileRetentionDuration": "interval 6 hours",
+    "delta.logRetentionDuration": "interval 2 days",
+}
+
 
 def field_of(column: ColumnSchema) -> Field:
     """Return the column as Delta has it."""
@@ -56,24 +63,38 @@ def upgrade_tables(tables: TablesLocation) -> list[str]:
     """Bring tables of an older version up to this one's, and return their names; for the holder of the lease only.
 
     Columns that are new are null in the rows that are there; files whose text not every reader can filter are written
-    anew. The version is written after all that, so that an upgrade that was interrupted is done again.
+    anew. What a user made of a comment or a property stays. The version is written after all that, so that an upgrade
+    that was interrupted is done again.
     """
     upgraded = []
     for schema in all_schemas().values():
         table = DeltaTable(tables.table(schema.name))
-        configuration = table.metadata().configuration
-        if configuration.get(PROPERTY) == str(SCHEMA_VERSION):
+        if table.metadata().configuration.get(PROPERTY) == str(SCHEMA_VERSION):
             continue  # what is otherwise is a user's
-        properties = schema.properties.items() - configuration.items()
-        existing = {field.name: field.metadata for field in table.schema().fields}
-        missing = [field_of(column) for column in schema.columns if column.name not in existing]
-        if missing:
-            table.alter.add_columns(missing)
-        for column in schema.columns:  # what a column says may have been made clearer, or stricter
-            if existing.get(column.name, {"comment": column.comment}).get("comment") != column.comment:
-                table.alter.set_column_metadata(column.name, {"comment": column.comment})
+        _upgrade_columns(table, schema)
         if rewrite_string_views(tables.table(schema.name), schema):
             table.update_incremental()
-        table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        table.alter.set_table_properties(_new_properties(table, schema), raise_if_not_exists=False)
         upgraded.append(schema.name)
     return upgraded
+
+
+def _upgrade_columns(table: DeltaTable, schema: TableSchema) -> None:
+    existing = {field.name: field.metadata.get("comment") for field in table.schema().fields}
+    if missing := [field_of(column) for column in schema.columns if column.name not in existing]:
+        table.alter.add_columns(missing)
+    for column in schema.columns:  # what a column says may have been made clearer, or stricter
+        if existing.get(column.name, column.comment) in (None, *column.earlier_comments):
+            table.alter.set_column_metadata(column.name, {"comment": column.comment})
+
+
+def _new_properties(table: DeltaTable, schema: TableSchema) -> dict[str, str]:
+    """Return the properties that the table lacks, or has as its own version gave them; the version is among them."""
+    configuration = table.metadata().configuration
+    found = configuration.get(PROPERTY, "")
+    earlier = _EARLIER_STATE if schema.kind == "state" and found in _EARLIER_VERSIONS else {}
+    return {
+        name: value
+        for name, value in schema.properties.items()
+        if name == PROPERTY or configuration.get(name) in (None, earlier.get(name))
+    }

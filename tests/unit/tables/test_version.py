@@ -81,6 +81,60 @@ def test_an_older_table_gets_what_it_lacks_and_keeps_its_rows(old: TablesLocatio
     assert open_again(old) == []
 
 
+USERS = {
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 9 days",
+    "delta.checkpointInterval": "7",
+}
+
+
+def make_it_a_users(tables: TablesLocation, name: str) -> None:
+    table = DeltaTable(tables.table(name))
+    table.alter.set_table_properties(USERS, raise_if_not_exists=False)
+    for column, comment in {"offsets_partition": "Ours, said by them", "log_id": ""}.items():
+        table.alter.set_column_metadata(column, {"comment": comment})
+
+
+def is_the_users(tables: TablesLocation, name: str) -> bool:
+    table = DeltaTable(tables.table(name))
+    comments = {field.name: field.metadata["comment"] for field in table.schema().fields}
+    has_comments = (comments["offsets_partition"], comments["log_id"]) == ("Ours, said by them", "")
+    return has_comments and table.metadata().configuration.items() >= USERS.items()
+
+
+@pytest.mark.parametrize("name", ["offsets_partitions", "offset_commits"])
+def test_what_a_user_set_is_kept_by_an_upgrade_and_by_each_start(old: TablesLocation, name: str) -> None:
+    make_it_a_users(old, name)
+    for _ in range(2):
+        open_again(old)
+        assert is_the_users(old, name)
+        configuration = DeltaTable(old.table(name)).metadata().configuration
+        assert {*load_schema(name).properties} <= {*configuration}
+        assert configuration[PROPERTY] == str(SCHEMA_VERSION)
+
+
+@pytest.mark.parametrize("name", ["offsets_partitions", "offset_commits"])
+def test_what_a_user_set_is_kept_by_each_start(current: TablesLocation, name: str) -> None:
+    make_it_a_users(current, name)
+    for _ in range(2):
+        assert open_again(current) == []
+        assert is_the_users(current, name)
+
+
+def test_what_an_earlier_version_said_itself_is_said_anew(old: TablesLocation) -> None:
+    before = {
+        field.name: field.metadata["comment"] for field in DeltaTable(old.table("offsets_partitions")).schema().fields
+    }
+    schema = load_schema("offsets_partitions")
+    changed = [column for column in schema.columns if before.get(column.name, column.comment) != column.comment]
+    assert [column.name for column in changed] == ["caught_up_at", "history_complete_from"]
+    open_again(old)
+    after = {
+        field.name: field.metadata["comment"] for field in DeltaTable(old.table("offsets_partitions")).schema().fields
+    }
+    assert {column.name: after[column.name] for column in changed} == {each.name: each.comment for each in changed}
+
+
 def test_an_upgraded_table_is_written_as_any_other(old: TablesLocation) -> None:
     open_again(old)
     (group,), (partition,) = rows(old, "groups"), rows(old, "offsets_partitions")
