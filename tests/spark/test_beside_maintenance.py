@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,11 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.merge import of_partitions
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
+from tests.delta import append_rows
 from tests.small_writes import WRITES, Between
 from tests.spark.conftest import new_tables
 
@@ -90,6 +94,26 @@ def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: 
     create_tables(tables, "cluster-1", "new")
     write.run(tables)
     assert write.found(tables) == write.expected
+
+
+def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession, tables: TablesLocation) -> None:
+    """Whoever switches them on while no job runs may still look."""
+    place = {"offsets_partition": 0, "topic": "orders", "in_coordinator_partition": True, "committed_offset": 5}
+    found = [place | {"group_id": group, "partition": number} for group in ("a", "b") for number in range(4)]
+    append_rows(Path(tables.root), "committed_offsets", found)
+    table = f"delta.`{tables.table('committed_offsets')}`"
+    spark.sql(f"ALTER TABLE {table} {FEATURES['deletion vectors']}")
+    spark.sql(f"DELETE FROM {table} WHERE group_id = 'b' AND partition < 3")  # noqa: S608 - the test's own
+    assert any("deletionVector" in log.read_text() for log in Path(tables.table("committed_offsets")).rglob("*.json"))
+    columns, left = ["group_id", "partition"], [("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", 3)]
+    lookup = Lookup(tables)
+    assert sorted(tuple(row.values()) for row in lookup.rows("committed_offsets", columns)) == left
+    assert [tuple(row.values()) for row in lookup.stream("committed_offsets", columns, order=columns)] == left
+    assert lookup.rows("committed_offsets", columns, {"group_id": ["b"]}) == [{"group_id": "b", "partition": 3}]
+    command = [sys.executable, "-m", "offsetstream", "offsets", "list", "--tables", tables.root]
+    for output, lines in (("csv", 6), ("text", 6)):
+        shown = subprocess.run([*command, "--output", output], capture_output=True, text=True, check=False)
+        assert (shown.returncode, len(shown.stdout.splitlines())) == (0, lines), shown.stderr
 
 
 def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: TablesLocation) -> None:

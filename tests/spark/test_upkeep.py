@@ -151,6 +151,23 @@ def test_what_fails_is_told_once_and_done_later(
     assert cleared == [COMMITS]
 
 
+def test_a_closed_day_whose_compaction_failed_is_tried_again(
+    tables: TablesLocation, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tended = Upkeep(writer)
+    for number in range(3):
+        append_any(Path(tables.root), COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "compact", lambda *_: _no_space(DeltaTable(tables.table(COMMITS))))
+        tended.tend(nullcontext(), QUIET)
+    assert files(tables, COMMITS) == 3
+    tended.tend(nullcontext(), QUIET)
+    assert files(tables, COMMITS) == 1
+    append_any(Path(tables.root), COMMITS, [{"record_offset": 3, "written_day": YESTERDAY}])
+    tended.tend(nullcontext(), QUIET)
+    assert files(tables, COMMITS) == 2  # once is enough
+
+
 def _no_space(_: DeltaTable) -> None:
     raise OSError("no space left")
 
