@@ -21,7 +21,11 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.tables.ledger import count_open, forget
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small import read_rows
+from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 from tests.kafka.jobs import JobRunner
 
@@ -146,6 +150,30 @@ def test_history_that_is_lost_changed_or_made_up(
     kinds = ("checksum is", "rows is 0", "only in the topic", "only in the tables", "content is")
     assert [any(kind in line for line in lines) for kind in kinds] == [True] * len(kinds), said
     assert ", 0 only" not in said.splitlines()[-1]
+
+
+def test_what_retention_took_and_what_it_cannot_have_taken(
+    own_kafka: EmbeddedKafka, runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    for offset in (3, 4):
+        commit(own_kafka, offset)
+        runner.run_once()
+    shutil.rmtree(tmp_path / "tables")
+    shutil.copytree(runner.tables.root, tmp_path / "tables")
+    tables = TablesLocation(str(tmp_path / "tables"))
+    commits = DeltaTable(tables.table("offset_commits"))
+    commits.update({"written_day": "DATE '2020-01-01'"}, predicate="committed_offset <= 2")
+    forget(tables, RECORD_TABLES)
+    count_open(tables, RECORD_TABLES, 0, BatchId(99, -1))
+    maintain = [sys.executable, "-m", "offsetstream", "maintain", "--tables", tables.root, "--keep-history", "1d"]
+    subprocess.run(maintain, check=True, capture_output=True)
+    places = 2 * len(GROUPS)
+    code, said = verify("--history")
+    assert (code, f" {places} thinned by retention, 0 only in the topic" in said) == (0, True), said
+    commits = DeltaTable(tables.table("offset_commits"))
+    commits.delete("committed_offset = 3")
+    code, said = verify("--history")
+    assert (code, f" {places} thinned by retention, {places} only in the topic" in said) == (1, True), said
 
 
 ALL_THERE = (
