@@ -7,9 +7,10 @@ there. The metadata of offsets is not taken from it: version 2.16.1 was seen to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from offsetstream.cluster.properties import librdkafka_config
@@ -37,21 +38,29 @@ class ConfluentAdmin:
         self._admin = AdminClient({**librdkafka_config(properties), "bootstrap.servers": bootstrap_server})
 
     def answers(self) -> Answers:
-        """Return what the cluster tells; ClusterError where it does not."""
+        """Return what the cluster tells, without groups that go meanwhile; ClusterError where it does not."""
         found = Answers(unseen_types=UNSEEN_TYPES, cuts_group_ids=True)
         try:
-            listed = self._admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
-            if listed.errors:
-                raise listed.errors[0]
-            ids = sorted({group.group_id for group in listed.valid if group.type.name in _TYPES} - {""})
+            ids = self.list_ids()
             # First, for librdkafka ends the process where a coordinator is away when it is asked for offsets.
             described = self._admin.describe_consumer_groups(ids, request_timeout=_TIMEOUT) if ids else {}
             for group_id, answer in described.items():
-                _add(found, answer.result(_TIMEOUT))
-                found.offsets += self._offsets(group_id)
+                group = _unless_gone(answer)
+                if group is None or group.state.name == "DEAD":  # as older brokers say it
+                    found.gone.add(group_id)
+                else:
+                    _add(found, group)
+                    found.offsets += self._offsets(group_id)
         except KafkaException as error:
             raise ClusterError(f"{self._server} does not tell its groups: {error.args[0].str()}") from error
         return found
+
+    def list_ids(self) -> list[str]:
+        """Return the ids of the groups that can be asked for, sorted."""
+        listed = self._admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
+        if listed.errors:
+            raise listed.errors[0]
+        return sorted({group.group_id for group in listed.valid if group.type.name in _TYPES} - {""})
 
     def _offsets(self, group_id: str) -> list[Row]:
         asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id]
@@ -66,6 +75,15 @@ class ConfluentAdmin:
             for place in asked.result(_TIMEOUT).topic_partitions
             if place.offset >= 0
         ]
+
+
+def _unless_gone(answer: Future[Any]) -> Any | None:
+    try:
+        return answer.result(_TIMEOUT)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise
+        return None
 
 
 def _add(found: Answers, group: Any) -> None:

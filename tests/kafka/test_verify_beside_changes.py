@@ -11,6 +11,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
+from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
 from offsetstream.verify.standing import ask_standing
 from offsetstream.verify.tables import TableRows
@@ -98,3 +99,20 @@ def test_a_group_that_goes_before_its_offsets_are_asked_for_is_left_out(
     monkeypatch.setattr(admin, "committed_offsets", delete_and_ask)
     answers = admin.answers({STAYS, LATER})
     assert [row["group_id"] for row in answers.offsets] == [STAYS]
+
+
+def test_confluent_kafka_leaves_it_out_too(kafka: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(kafka, STAYS, GOES)
+    admin = ConfluentAdmin(kafka.bootstrap_server, {})
+    whole = admin.list_ids
+
+    def list_and_delete() -> list[str]:
+        found = whole()
+        delete(kafka, GOES)
+        return found
+
+    monkeypatch.setattr(admin, "list_ids", list_and_delete)
+    answers = admin.answers()
+    assert GOES in answers.gone
+    assert GOES not in {row["group_id"] for row in answers.groups}
+    assert STAYS in {row["group_id"] for row in answers.groups}

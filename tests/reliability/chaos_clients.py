@@ -83,9 +83,8 @@ class ChaosClients:
         produce_records(self._server, _RECORDS, self._rng)
 
     def _book(self) -> None:
-        offsets = [TopicPartition("orders", number, self._rng.randrange(1000)) for number in (0, 1)]
-        abort = self._rng.random() < 0.3
-        self._apart(_book, self._server, [(each.topic, each.partition, each.offset) for each in offsets], abort=abort)
+        places = [("orders", number, self._rng.randrange(1000)) for number in (0, 1)]
+        self._apart(_book, self._server, places, abort=self._rng.random() < 0.3)
 
     def _move(self) -> None:
         """A member joins, or the one that has been there longest leaves."""
@@ -99,7 +98,7 @@ class ChaosClients:
         self._apart(_delete_groups, self._server, self._rng.sample(self._groups, 2))
 
     def _apart(self, work: Callable[..., None], *arguments: Any, **options: Any) -> None:
-        """Do it in a process of its own: where coordinators go away, librdkafka 2.16 may abort that, or wait for ever."""
+        """Do it in a process of its own: where a coordinator goes away, librdkafka may abort that, or never end."""
         process = _APART.Process(target=_quietly, args=(partial(work, *arguments, **options),), daemon=True)
         process.start()
         process.join(_SECONDS_APART)
