@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check unit lock format bench crash-matrix chaos clean
+.PHONY: help install demo test check unit lock format docs bench crash-matrix chaos clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ format: install ## Format the code
 lock: install ## Write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file requirements.lock
+
+docs: install ## Write docs/tables.md anew from the tables' schemas
+	@$(BIN)/python scripts/tables_doc.py
 
 bench: install ## Measure everything beside its peers, and write docs/benchmarks.md
 	@$(BIN)/python -m benchmarks --save

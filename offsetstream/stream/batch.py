@@ -1,4 +1,4 @@
-"""One micro-batch of the stream: history, then state, then the book (design, rule 8)."""
+"""One micro-batch of the stream: history, then state, then the book (rule 8)."""
 
 from __future__ import annotations
 

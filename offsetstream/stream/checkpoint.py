@@ -1,4 +1,4 @@
-"""Numbered checkpoints: when the last one goes on, and when a new one starts (design, rule 8)."""
+"""Numbered checkpoints: when the last one goes on, and when a new one starts (rule 8)."""
 
 from __future__ import annotations
 

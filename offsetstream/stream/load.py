@@ -1,4 +1,4 @@
-"""Load offsets partitions: read each up to its last stable offset and make its rows anew (design, rule 5)."""
+"""Load offsets partitions: read each up to its last stable offset and make its rows anew (rule 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintenance from outside the job: what it may do beside a running one, and all the rest without (design, rule 10)."""
+"""Maintenance from outside the job: what it may do beside a running one, and all the rest without (rule 10)."""
 
 from __future__ import annotations
 

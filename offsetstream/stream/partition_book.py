@@ -96,7 +96,7 @@ class PartitionBook:
         return [number for number, row in rows if row["load_state"] == OWNED and row["history_complete_from"] is None]
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
-        """Take in what the cluster says of the partitions: their ends, and who coordinates them (design, rule 6)."""
+        """Take in what the cluster says of the partitions: their ends, and who coordinates them (rule 6)."""
         now = datetime.now(UTC)
         before = {number: self._observe_coordinator(self.rows[number], seen) for number, seen in ends.items()}
         moved = [number for number, broker in before.items() if broker and self._is_elsewhere(number, broker)]

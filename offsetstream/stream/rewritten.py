@@ -1,7 +1,7 @@
 """Logs that were written anew behind the same offsets, and have grown past what was applied: their ends tell nothing.
 
 A recreated topic has another id. After an unclean election, which cuts a log, the leader epoch is higher: so after each
-rise the leader is asked where the epoch of the last applied offset ends in its log (KIP-320; design, rule 5). A log in
+rise the leader is asked where the epoch of the last applied offset ends in its log (KIP-320; rule 5). A log in
 which it ends before that offset, or is unknown, is another one. So is one that ends, in the epochs of before the rise,
 before what a batch or a load that was interrupted had written already.
 """

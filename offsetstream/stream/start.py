@@ -1,4 +1,4 @@
-"""How a job starts: which partitions it must load, and from which checkpoint it goes on (design, rules 5 and 8)."""
+"""How a job starts: which partitions it must load, and from which checkpoint it goes on (rules 5 and 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease: one job at a time writes to a set of tables (design, rule 8).
+"""The lease: one job at a time writes to a set of tables (rule 8).
 
 The lease is the one row of the table ``job_lease``. It is written by delta-rs, so that a heartbeat costs milliseconds
 and waits for no Spark job. Of two competing updates Delta lets one win; the other sees that it has lost.

@@ -1,4 +1,4 @@
-"""History retention (design, rule 9): days beyond the horizon are thinned to the last row of each cell.
+"""History retention (rule 9): days beyond the horizon are thinned to the last row of each cell.
 
 Whatever is asked of an instant within the horizon has the same answer afterwards: a row that goes has a newer one of
 its cell that is beyond the horizon too, or is a tombstone, which says what no row says.

@@ -1,4 +1,4 @@
-"""Writes that can be repeated: Delta's application transactions, one per table and step (design, rule 8).
+"""Writes that can be repeated: Delta's application transactions, one per table and step (rule 8).
 
 Delta skips a write whose (app id, version) it has seen. An append takes them as options; MERGE takes them from its
 session only, so each table's merges run in a session of their own, and in a thread of their own beside the others.

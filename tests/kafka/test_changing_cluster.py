@@ -1,4 +1,4 @@
-"""The job while its cluster changes: away, compacted, cut, made anew, another one (design, rule 5; reference 10)."""
+"""The job while its cluster changes: away, compacted, cut, made anew, another one (rule 5; reference 10)."""
 
 from collections.abc import Iterator
 from datetime import timedelta

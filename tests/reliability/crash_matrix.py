@@ -1,4 +1,4 @@
-"""The crash matrix: the job is killed at the n-th file that it makes, and started again (design, rule 8).
+"""The crash matrix: the job is killed at the n-th file that it makes, and started again (rule 8).
 
 By command, with every n or a part of them: ``python -m tests.reliability.crash_matrix --help``; a seeded sample runs in
 the suite (tests/kafka/test_crash_matrix.py). The killed job is a process as users start it. What starts again is the

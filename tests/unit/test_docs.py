@@ -1,0 +1,74 @@
+"""The documents stand alone: every section and rule that code, tests and documents cite is there."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+# "reference 5.9 rows 3 and 4" names rows of 5.9; "reference 1.4-1.6, 5.7" the sections 1.4, 1.6 and 5.7.
+NUMBERS = r"\d+(?:\.\d+)?(?: (?:rows?|items?|records?) \d+)?(?:(?:, | and |-)\d+(?:\.\d+)?(?: (?:rows?|items?) \d+)?)*"
+CITATION = re.compile(rf"\b(reference|rules?) ({NUMBERS})", re.IGNORECASE)
+BEYOND_SECTIONS = re.compile(r" (?:rows?|items?|records?) \d+(?:(?:, | and )\d+(?!\.|\d))*")
+LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)|`(docs/[\w./-]+\.md)`")
+
+
+def files() -> Iterator[Path]:
+    """Everything that is read by people, but for the tools' own folders."""
+    for folder in ("offsetstream", "streaming_jobs", "tests", "benchmarks", "scripts", "docs"):
+        yield from (f for f in sorted((ROOT / folder).rglob("*")) if f.suffix in {".py", ".json", ".md", ".sql"})
+    yield ROOT / "README.md"
+
+
+def numbered_headings(*pages: Path) -> set[str]:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    return set(re.findall(r"^#+ (\d+(?:\.\d+)?)\.? ", text, re.MULTILINE))
+
+
+def cited(text: str) -> Iterator[tuple[str, str]]:
+    """What is cited: (``reference`` or ``rule``, number)."""
+    on_one_line = re.sub(r"\s*\n[\s#]*", " ", text)
+    for kind, numbers in CITATION.findall(on_one_line):
+        for number in re.findall(r"\d+(?:\.\d+)?", BEYOND_SECTIONS.sub("", numbers)):
+            yield kind.lower().removesuffix("s"), number
+
+
+def test_every_citation_is_a_section_that_is_there() -> None:
+    sections = {
+        "reference": numbered_headings(*(DOCS / "reference").glob("*.md")),
+        "rule": numbered_headings(DOCS / "rules.md"),
+    }
+    found = [(file, *each) for file in files() for each in cited(file.read_text(encoding="utf-8"))]
+    assert len(found) > 150
+    lacking = [
+        (str(file.relative_to(ROOT)), kind, number) for file, kind, number in found if number not in sections[kind]
+    ]
+    assert lacking == []
+
+
+def test_a_citation_of_many_sections_is_understood() -> None:
+    text = "(reference 4.10, 5.9 rows 3 and 4; rule 4), reference 5.10 item 5), (rules 5\n    # and 8)"
+    assert list(cited(text)) == [
+        ("reference", "4.10"), ("reference", "5.9"), ("rule", "4"), ("reference", "5.10"), ("rule", "5"), ("rule", "8"),
+    ]  # fmt: skip
+
+
+def test_every_link_to_a_file_leads_to_one() -> None:
+    # The reference names files of Kafka's own.
+    pages = [*DOCS.glob("*.md"), DOCS / "reference" / "README.md", *ROOT.glob("*.md")]
+    broken = []
+    for page in pages:
+        for linked, _anchor, named in LINK.findall(page.read_text(encoding="utf-8")):
+            target = ROOT / named if named else page.parent / linked
+            if linked.startswith("http") or target.exists():
+                continue
+            broken.append((str(page.relative_to(ROOT)), linked or named))
+    assert broken == []
+
+
+def test_the_page_of_the_tables_is_current() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "tables_doc.py"))
+    assert script["PAGE"].read_text(encoding="utf-8") == script["tables_page"](), "run 'make docs'"
