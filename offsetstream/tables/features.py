@@ -64,7 +64,7 @@ def refuse_features(table: DeltaTable) -> None:
 
 def constraints(table: DeltaTable) -> dict[str, str]:
     """Return the table's CHECK constraints, none of which is ours, by name."""
-    found = table.metadata().configuration.items()
+    found = sorted(table.metadata().configuration.items())  # delta-rs gives them in any order
     return {key.removeprefix(_CONSTRAINT): check for key, check in found if key.startswith(_CONSTRAINT)}
 
 
@@ -72,7 +72,7 @@ def explained(error: DeltaError, table: DeltaTable) -> TablesError | None:
     """Return what an error of a write means for whoever has changed the table; None if it is another one's."""
     if "failed validation check" in str(error) and (checks := constraints(table)):
         named = ", ".join(f"{name} ({check})" for name, check in checks.items())
-        drop = "; ".join(f"ALTER TABLE {_sql_name(table)} DROP CONSTRAINT {name}" for name in checks)
+        drop = ", or by ".join(f"ALTER TABLE {_sql_name(table)} DROP CONSTRAINT {name}" for name in checks)
         return TablesError(
             f"rows of the job violate a CHECK constraint of the table {table.table_uri}, of which there are {named}: "
             f"drop it in Spark SQL by {drop}"

@@ -78,7 +78,7 @@ def test_a_users_columns_and_checks(job: CheckedJob) -> None:
     history = job.runner.tables.table("offset_commits")
     DeltaTable(history).alter.add_constraint({"bad": f"record_offset <= {_greatest(history)}"})
     job.commit()
-    with pytest.raises(TablesError, match=r"violate a CHECK constraint .*DROP CONSTRAINT bad$") as told:
+    with pytest.raises(TablesError, match=r"violate a CHECK constraint .*DROP CONSTRAINT bad, or by .* mine$") as told:
         job.run()
     assert "\n" not in str(told.value)
     DeltaTable(history).alter.drop_constraint("bad")
