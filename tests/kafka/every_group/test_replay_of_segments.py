@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +47,21 @@ def after_restart(every_group: AllGroups) -> Restarted:
     kafka.restart()
     with java_clients(kafka.bootstrap_server, client_release(kafka.version)) as clients:
         admin = JavaAdmin(clients)
+        await_coordinators(admin)
         before = segment_sizes(kafka.folder)
         answers = admin.answers()
         names = admin.topic_names()
     assert segment_sizes(kafka.folder) == before  # no session had ended: what was asked is what is in the log
     kafka.stop_broker(1)
     return Restarted(kafka.version, answers, names, kafka.folder)
+
+
+def await_coordinators(admin: JavaAdmin) -> None:
+    """A broker that has just started lists no groups before it is told that it coordinates some."""
+    deadline = time.monotonic() + 60
+    while not admin.list_groups():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def segment_sizes(folder: Path) -> dict[str, int]:
