@@ -1,1 +1,55 @@
-"""Kafka's consumer-group state, replayed from __consumer_offsets into Delta tables."""
+"""Kafka's consumer-group state, replayed from __consumer_offsets into Delta tables.
+
+``__all__`` is what is public. Each name is imported when it is first used: ``import offsetstream`` starts nothing,
+and who wants the codec only needs neither Spark nor a Kafka client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offsetstream.codec.udf import decode_udf
+    from offsetstream.coordinator.cache import GroupMetadataCache
+    from offsetstream.coordinator.partitioning import partition_for
+    from offsetstream.errors import OffsetstreamError
+    from offsetstream.frames import decode
+    from offsetstream.tables.reader import Tables, open_tables
+
+    __version__: str
+
+__all__ = [
+    "GroupMetadataCache",
+    "OffsetstreamError",
+    "Tables",
+    "__version__",
+    "decode",
+    "decode_udf",
+    "open_tables",
+    "partition_for",
+]
+
+_MODULES = {
+    "GroupMetadataCache": "coordinator.cache",
+    "OffsetstreamError": "errors",
+    "Tables": "tables.reader",
+    "decode": "frames",
+    "decode_udf": "codec.udf",
+    "open_tables": "tables.reader",
+    "partition_for": "coordinator.partitioning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom wanted
+
+        return version("offsetstream")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.errors import EnvironmentNotReadyError, first_line
 
-# The connectors that go with each minor version of PySpark (design, section 5).
+# The connectors that go with each minor version of PySpark.
 CONNECTORS = {
     "4.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0", "io.delta:delta-spark_4.0_2.13:4.4.0"),
     "4.1": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0", "io.delta:delta-spark_4.1_2.13:4.4.0"),
@@ -38,7 +38,7 @@ CONNECTORS = {
 }
 # Without these the job would be wrong; they are set whatever the user says.
 REQUIRED = {
-    # Spark's newer offset fetching reads nothing, silently, from an internal topic (design, section 5).
+    # Spark's newer offset fetching reads nothing, silently, from an internal topic.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.session.timeZone": "UTC",
 }

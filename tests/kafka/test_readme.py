@@ -44,9 +44,9 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
         assert " run " in command or shows in shown.stdout + shown.stderr, command
 
 
-def test_the_python_example_works(folder: Path) -> None:
-    assert len(PYTHON) == 1
-    shown = subprocess.run([sys.executable, "-c", PYTHON[0]], cwd=folder, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("example", PYTHON, ids=["SQL", "Arrow"])
+def test_the_python_examples_work(folder: Path, example: str) -> None:
+    shown = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "billing" in shown.stdout
 

@@ -1,0 +1,74 @@
+"""The tables for Python: rows as Arrow, from which pandas, Polars and DuckDB make their own without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.lookup import Lookup, Where
+from offsetstream.tables.schema import all_schemas
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Wanted = str | Collection[str] | None
+_INSIDE = "in_coordinator_partition"
+
+
+def open_tables(path: str | PathLike[str]) -> Tables:
+    """Return the tables at a folder, or a URI; each is opened when it is first read. UsageError for an unfit name."""
+    return Tables(TablesLocation.parse(fspath(path)))
+
+
+class Tables:
+    """The tables of one cluster, each as of the moment at which it is first read.
+
+    Rows of state tables are those of the groups' own offsets partitions, as coordinators answer; :meth:`read` gives
+    those left behind by a change of the partition count, too. All methods raise TablesError where a table cannot be
+    read. ``docs/tables.md`` has the columns.
+    """
+
+    def __init__(self, location: TablesLocation) -> None:
+        self.location = location
+        self._lookup = Lookup(location)
+
+    def committed_offsets(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
+        """Return the committed offsets of the groups and topics, or of all."""
+        return self._of_groups("committed_offsets", group_id=group, topic=topic)
+
+    def groups(self, *, group: Wanted = None) -> pa.Table:
+        """Return the groups."""
+        return self._of_groups("groups", group_id=group)
+
+    def group_members(self, *, group: Wanted = None) -> pa.Table:
+        """Return the members of the groups."""
+        return self._of_groups("group_members", group_id=group)
+
+    def member_assignments(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
+        """Return the partitions that members have, are to get, or are to give up."""
+        return self._of_groups("member_assignments", group_id=group, topic=topic)
+
+    def member_subscriptions(self, *, group: Wanted = None) -> pa.Table:
+        """Return what members subscribe to."""
+        return self._of_groups("member_subscriptions", group_id=group)
+
+    def offset_commits(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
+        """Return the history of the groups' commits and offset tombstones."""
+        return self.read("offset_commits", group_id=group, topic=topic)
+
+    def read(self, table: str, **wanted: Wanted | Collection[int]) -> pa.Table:
+        """Return the rows of any table whose columns have one of the values that are wanted, None being all.
+
+        KeyError for a table or a column that there is not.
+        """
+        columns = all_schemas()[table].column_names
+        for column in wanted:
+            if column not in columns:
+                raise KeyError(f"{table} has no column {column}")
+        where: Where = {name: [each] if isinstance(each, str) else each for name, each in wanted.items()}
+        return self._lookup.arrow(table, where)
+
+    def _of_groups(self, table: str, **wanted: Wanted) -> pa.Table:
+        return self.read(table, **wanted, **{_INSIDE: [True]})
