@@ -10,7 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.brokers import BrokerUnderTest, broker_for_tests, origin
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
-TIERS = ("unit", "oracle", "kafka", "spark")
+TIERS = ("unit", "oracle", "kafka", "spark", "release")
 # Folders whose tests share what takes long to come about.
 IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/")
 

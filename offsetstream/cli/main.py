@@ -37,6 +37,11 @@ SUBCOMMANDS = {
     "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
 }
 
+# What is installed with which extra (pyproject.toml).
+_EXTRAS = dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster") | dict.fromkeys(
+    ("delta", "pandas", "py4j", "pyspark"), "spark"
+)
+
 
 class OneLineErrors(click.Command):
     """A command whose errors of ours become one line on stderr and their exit code."""
@@ -58,6 +63,12 @@ class OneLineErrors(click.Command):
         except OffsetstreamError as error:
             tell(f"Error: {' '.join(str(error).splitlines())}")
             ctx.exit(error.exit_code)
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get((error.name or "").partition(".")[0])
+            if extra is None:
+                raise
+            tell(f"Error: this needs the package {error.name}: pip install 'offsetstream[{extra}]'")
+            ctx.exit(OffsetstreamError.exit_code)
         except Exception as error:
             if not _is_of_storage(error):
                 raise

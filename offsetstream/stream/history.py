@@ -20,8 +20,9 @@ from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.files import FileWriter, append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries
 from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES, UNDECODABLE, as_rows_of, is_of
+from offsetstream.tables.spark_sessions import in_parallel
 from offsetstream.tables.tally import Entry, Log, Tally
-from offsetstream.tables.transaction import BatchId, in_parallel
+from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
 

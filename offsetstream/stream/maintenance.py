@@ -23,7 +23,7 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small import Row, read_rows, sql_timestamp, update_rows
-from offsetstream.tables.transaction import alike
+from offsetstream.tables.spark_sessions import alike
 from offsetstream.tables.upkeep import Crowd, clear, compact, crowds, lost_files, removable, stored
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 

@@ -13,7 +13,8 @@ from offsetstream.stream.derive import derived_groups
 from offsetstream.stream.positions import number_of
 from offsetstream.tables.merge import DELETED, of_partitions
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.transaction import BatchId, in_parallel
+from offsetstream.tables.spark_sessions import in_parallel
+from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
 GROUP = ["offsets_partition", "group_id"]

@@ -15,7 +15,7 @@ from offsetstream.stream.progress import Progress
 from offsetstream.tables.ledger import LEDGER
 from offsetstream.tables.ledger_days import sum_up
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.transaction import alike
+from offsetstream.tables.spark_sessions import alike
 from offsetstream.tables.upkeep import Crowd, clear, compact, crowds
 from offsetstream.tables.write import TableWriter
 

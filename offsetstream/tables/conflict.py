@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from delta.exceptions import DeltaConcurrentModificationException
 from deltalake.exceptions import CommitFailedError, DeltaError
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+# By name, so that a write by delta-rs alone needs no Spark.
+_SPARKS, _OF_DELTA = {"PySparkException", "Py4JJavaError"}, "DeltaConcurrentModificationException"
 
 
 def is_conflict(error: BaseException) -> bool:
     """Tell whether a write failed since another one was quicker, in the words of delta-rs or of Spark."""
-    if isinstance(error, (CommitFailedError, DeltaConcurrentModificationException)) or _is_vacuumed(error):
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, CommitFailedError) or _OF_DELTA in kinds or _is_vacuumed(error):
         return True
     # Delta's Python package knows its own conflicts by their class, and not all of them have the one that it knows.
     said = str(error)
-    return isinstance(error, (PySparkException, Py4JJavaError)) and ("DELTA_CONCURRENT" in said or "Concurrent" in said)
+    return bool(kinds & _SPARKS) and ("DELTA_CONCURRENT" in said or "Concurrent" in said)
 
 
 def _is_vacuumed(error: BaseException) -> bool:

@@ -18,7 +18,8 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import transaction_of
-from offsetstream.tables.transaction import BatchId, WriterSessions
+from offsetstream.tables.spark_sessions import WriterSessions
+from offsetstream.tables.transaction import BatchId
 
 # Up to so many rows and bytes of a merge delta-rs takes a tenth of the time of Spark.
 SMALL_ROWS, SMALL_BYTES = 200_000, 64 << 20

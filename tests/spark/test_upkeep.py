@@ -26,7 +26,8 @@ from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows
-from offsetstream.tables.transaction import BatchId, alike, app_id
+from offsetstream.tables.spark_sessions import alike
+from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.upkeep import CLOSED_FILE_BYTES, Crowd, compact
 from offsetstream.tables.write import TableWriter
 from tests.delta import append_rows as append_any

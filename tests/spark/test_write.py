@@ -14,7 +14,8 @@ from offsetstream.tables import write
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small import read_rows, transaction_of
-from offsetstream.tables.transaction import BatchId, WriterSessions, app_id, in_parallel
+from offsetstream.tables.spark_sessions import WriterSessions, in_parallel
+from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import StateWrites, TableWriter
 
 TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")

@@ -1,0 +1,59 @@
+"""Sessions and threads for Spark's writes to several tables at once.
+
+An append takes its application transaction as options; MERGE takes it from its session only, so each table's merges run
+in a session of their own, and in a thread of their own beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import SparkSession
+
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+
+
+class WriterSessions:
+    """Sessions for merges, one per table, alike in their settings to the session they come from."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._sessions: dict[str, SparkSession] = {}
+
+    @contextmanager
+    def transaction(self, table: str, app: str, version: int) -> Iterator[SparkSession]:
+        """Give the table's session, in which a merge is done once, however often it is repeated."""
+        session = self._sessions.get(table) or self._sessions.setdefault(table, alike(self._spark))
+        session.conf.set(_APP_ID, app)
+        session.conf.set(_VERSION, str(version))
+        try:
+            yield session
+        finally:
+            session.conf.unset(_APP_ID)
+            session.conf.unset(_VERSION)
+
+
+def alike(spark: SparkSession) -> SparkSession:
+    """Return a new session with the settings of the given one."""
+    # newSession() has the settings of the start, not those set since, the time zone among them.
+    session = spark.newSession()
+    for name, value in spark.conf.getAll.items():
+        if spark.conf.isModifiable(name) and session.conf.get(name, None) != value:
+            session.conf.set(name, value)
+    return session
+
+
+def in_parallel(spark: SparkSession, steps: Sequence[Callable[[], None]]) -> None:
+    """Run the steps side by side and wait for all of them; the first error is raised once all have ended."""
+    if len(steps) < 2:  # noqa: PLR2004
+        for step in steps:
+            step()
+        return
+    with ThreadPoolExecutor(len(steps)) as pool:
+        futures = [pool.submit(inheritable_thread_target(spark)(step)) for step in steps]
+    for future in futures:
+        future.result()

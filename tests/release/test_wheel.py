@@ -1,0 +1,77 @@
+"""What is released: a wheel that works by itself, in an environment that has nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+ROOT = Path(__file__).parents[2]
+OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(folder, "uv", "build", "--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder), str(ROOT))
+    return folder
+
+
+def run(folder: Path, *command: str, code: int = 0) -> str:
+    """Run a program of this environment; returns what it said."""
+    own = Path(sys.executable).parent / command[0]
+    program = str(own) if own.exists() else command[0]
+    done = subprocess.run([program, *command[1:]], cwd=folder, env=OUTSIDE, capture_output=True, text=True, check=False)
+    assert done.returncode == code, (command, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def environment(folder: Path, built: Path, extra: str) -> str:
+    """Make an empty environment, install the wheel with locked versions, and return its Python."""
+    python = str(folder / "bin" / "python")
+    run(folder, sys.executable, "-m", "venv", str(folder))
+    versions = re.findall(r"^[\w.-]+==\S+(?: ; [^\\\n]+)?", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    (folder / "versions.txt").write_text("\n".join(versions))
+    (wheel,) = built.glob("*.whl")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(folder, *pip, "--constraint", str(folder / "versions.txt"), f"{wheel}{extra}")
+    return python
+
+
+def test_what_is_in_it(built: Path) -> None:
+    (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    names = zipfile.ZipFile(wheel).namelist()
+    package = {str(file.relative_to(ROOT)) for file in (ROOT / "offsetstream").rglob("*") if file.is_file()}
+    expected = {name for name in package if "__pycache__" not in name}
+    assert expected <= set(names)
+    assert {name.partition("/")[0] for name in names} == {"offsetstream", f"{wheel.name.split('-py3')[0]}.dist-info"}
+    with tarfile.open(source) as archive:
+        assert any(name.endswith("/pyproject.toml") for name in archive.getnames())
+
+
+def test_without_extras_it_has_the_codec_and_look_ups(built: Path, tmp_path: Path) -> None:
+    python = environment(tmp_path, built, "")
+    code = "import offsetstream as o; print(o.partition_for('billing', 50), o.GroupMetadataCache, o.decode)"
+    assert re.match(r"\d+ .*GroupMetadataCache", run(tmp_path, python, "-c", code))
+    command = (python, "-m", "offsetstream")
+    assert "there is no table" in run(tmp_path, *command, "groups", "list", "--tables", str(tmp_path), code=1)
+    assert "there are no tables" in run(tmp_path, *command, "stop", "--tables", str(tmp_path), code=1)
+    lacks = run(tmp_path, *command, "run", "--bootstrap-server", "localhost:1", code=1)
+    assert lacks.splitlines()[-1].endswith("pip install 'offsetstream[spark]'")
+    assert len(lacks.splitlines()) == 1
+    lacks = run(tmp_path, *command, "dump", "--bootstrap-server", "localhost:1", code=1)
+    assert lacks.splitlines()[-1].endswith("pip install 'offsetstream[cluster]'")
+
+
+def test_the_demo_runs_from_the_wheel_alone(built: Path, tmp_path: Path) -> None:
+    python = environment(tmp_path, built, "[all]")
+    said = run(tmp_path, python, "-m", "offsetstream", "demo", "--groups", "10")
+    assert "billing" in said
+    assert DeltaTable(tmp_path / "demo-tables" / "committed_offsets").to_pyarrow_dataset().count_rows() > 10
