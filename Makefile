@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check unit lock format docs bench crash-matrix chaos clean
+.PHONY: help install demo test test-long test-nightly check unit lock format docs bench crash-matrix chaos clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -15,8 +15,15 @@ install: ## Make the environment in .venv
 demo: install ## Run the job on an embedded, real Kafka with real clients
 	@$(BIN)/offsetstream demo
 
-test: check ## Run the checks and every test tier
-	@$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder
+test: check ## Run the checks, and every test that must hold at each change (12 minutes)
+	@$(BIN)/pytest -m "not long" --numprocesses 2 --no-loadscope-reorder
+
+test-long: install ## Run the tests that are long by nature (half an hour)
+	@$(BIN)/pytest -m long --numprocesses 2 --no-loadscope-reorder
+
+test-nightly: crash-matrix ## Run what takes hours: the whole crash matrix, and chaos of both kinds
+	@$(BIN)/python -m tests.reliability.chaos --minutes 30
+	@$(BIN)/python -m tests.reliability.chaos --minutes 30 --compaction
 
 check: install ## Run the checks alone: lint, format, types, import contracts
 	@$(BIN)/ruff check .

@@ -1,0 +1,30 @@
+"""The tiers of tests: every line of long.txt means some test, and not all of them are long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import is_of, long_tests
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_line_of_the_long_tests_means_some() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "--disable-warnings",
+        "tests/kafka",
+        "tests/spark",
+    ]
+    found = subprocess.run([*command, "tests/release"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    ids = [line for line in found.splitlines() if "::" in line]
+    assert len(ids) > 100
+    assert [line for line in long_tests() if not any(is_of(each, line) for each in ids)] == []
+    short = [each for each in ids if not any(is_of(each, line) for line in long_tests())]
+    assert {each.split("/")[1] for each in short} == {"kafka", "spark"}
