@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from offsetstream.cluster.client import Cluster
+from offsetstream.spark.session import local_session
+from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.decode import as_few_tasks, decode
-from offsetstream.stream.session import local_session
-from offsetstream.stream.source import KafkaSource
 
 
 def main(bootstrap_server: str, rounds: int) -> None:

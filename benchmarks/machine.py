@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
-from offsetstream.stream.session import connectors
+from offsetstream.spark.session import connectors
 
 
 def describe_machine() -> dict[str, str]:

@@ -8,7 +8,7 @@ import click
 
 from offsetstream.cli.main import SETTINGS, OneLineErrors
 from offsetstream.cli.maintain import maintain_options, run_maintenance
-from offsetstream.stream.session import submitted_session
+from offsetstream.spark.session import submitted_session
 
 
 @click.command(cls=OneLineErrors, context_settings=SETTINGS)

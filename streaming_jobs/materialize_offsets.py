@@ -8,7 +8,7 @@ import click
 
 from offsetstream.cli.main import SETTINGS, OneLineErrors
 from offsetstream.cli.run import job_options, run_job
-from offsetstream.stream.session import submitted_session
+from offsetstream.spark.session import submitted_session
 
 
 @click.command(cls=OneLineErrors, context_settings=SETTINGS)

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.cluster.client import TopicSeen
-from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.tables import replace
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.files import FileWriter, append_files

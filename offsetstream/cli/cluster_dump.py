@@ -7,12 +7,12 @@ from typing import BinaryIO
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions
 from offsetstream.cluster.properties import read_properties
+from offsetstream.dump.formats import Unprintable
+from offsetstream.dump.topic import SESSION, Range, dump
 from offsetstream.errors import UsageError
-from offsetstream.stream.dump import SESSION, Range, dump
-from offsetstream.stream.failures import explain_failure
-from offsetstream.stream.record_text import Unprintable
-from offsetstream.stream.session import local_session
-from offsetstream.stream.source import KafkaSource
+from offsetstream.spark.failures import explain_failure
+from offsetstream.spark.session import local_session
+from offsetstream.spark.source import KafkaSource
 
 
 class ClusterDump:

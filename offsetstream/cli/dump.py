@@ -8,8 +8,8 @@ from offsetstream.cli.line_files import file_option, open_output
 from offsetstream.cli.options import BROKERS
 from offsetstream.cli.output import tell
 from offsetstream.cli.segments import open_partitions, warn
+from offsetstream.dump.formats import LINE_FORMATS, Unprintable
 from offsetstream.errors import UsageError
-from offsetstream.stream.record_text import LINE_FORMATS, Unprintable
 
 _MASTER = "local[*]"
 
@@ -78,7 +78,7 @@ def dump(
 def _dump_files(
     files: tuple[str, ...], wanted: tuple[int, ...], line_format: str, output_file: str | None
 ) -> Unprintable | None:
-    from offsetstream.stream.segment_dump import dump_segments  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.dump.segments import dump_segments  # noqa: PLC0415 - only what is asked is imported
 
     partitions = open_partitions(files, wanted)
     with open_output(output_file) as target:

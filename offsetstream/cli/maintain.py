@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import SECONDS, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
-from offsetstream.stream.maintenance import Maintenance
-from offsetstream.stream.session import local_session
+from offsetstream.maintenance.command import Maintenance
+from offsetstream.spark.session import local_session
 from offsetstream.tables.location import TablesLocation
 
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cli.options import BROKERS
 from offsetstream.cluster.properties import read_properties
-from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
+from offsetstream.progress import Progress
+from offsetstream.spark.session import ending, local_session
+from offsetstream.stream.apply.load import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.job import Job
-from offsetstream.stream.load import MAX_OFFSETS_AT_ONCE
-from offsetstream.stream.progress import Progress
-from offsetstream.stream.session import ending, local_session
+from offsetstream.stream.monitor.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
 from offsetstream.stream.settings import DEFAULT_MAX_SILENCE, JobSettings
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.write import StateWrites

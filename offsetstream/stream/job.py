@@ -16,14 +16,14 @@ from offsetstream.cluster.permissions import readable_partitions, sees_all_topic
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
-from offsetstream.stream.attempt import Attempt
-from offsetstream.stream.failures import explain_lost_java
-from offsetstream.stream.heartbeat import Heartbeat
-from offsetstream.stream.leaders import LeadersChangedError, Leadership, in_words
-from offsetstream.stream.live import Signals
-from offsetstream.stream.observer import PartitionsChangedError
-from offsetstream.stream.patience import Patience
-from offsetstream.stream.progress import Progress
+from offsetstream.progress import Progress
+from offsetstream.spark.failures import explain_lost_java
+from offsetstream.stream.lifecycle.attempt import Attempt
+from offsetstream.stream.lifecycle.heartbeat import Heartbeat
+from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, in_words
+from offsetstream.stream.lifecycle.live import Signals
+from offsetstream.stream.lifecycle.patience import Patience
+from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE as LEASE_TABLE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from offsetstream.stream.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
-from offsetstream.stream.load import MAX_OFFSETS_AT_ONCE
+from offsetstream.stream.apply.load import MAX_OFFSETS_AT_ONCE
+from offsetstream.stream.monitor.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.write import StateWrites
 

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from offsetstream.progress import Progress
 from offsetstream.stream.job import Job
-from offsetstream.stream.progress import Progress
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup

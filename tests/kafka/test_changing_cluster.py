@@ -18,9 +18,9 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import OtherClusterError, UnreachableError
-from offsetstream.stream import live, patience
-from offsetstream.stream.live import LiveStream
-from offsetstream.stream.observer import Observer
+from offsetstream.stream.lifecycle import live, patience
+from offsetstream.stream.lifecycle.live import LiveStream
+from offsetstream.stream.monitor.observer import Observer
 from offsetstream.tables.lease import request_reload
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import all_at, await_, commit, commits, is_loaded, load_ids, set_topic_config

@@ -16,8 +16,8 @@ from offsetstream.cluster.consumers import close
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_in_transaction
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import load
-from offsetstream.stream.log_pass import pass_over
+from offsetstream.stream.apply import load
+from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.topic import TopicReader
 from tests.kafka.jobs import JobRunner

@@ -14,7 +14,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import live
+from offsetstream.stream.lifecycle import live
 from tests.kafka.jobs import JobRunner
 
 SECONDS = 120.0  # no assertion on time: only so that a failing test ends

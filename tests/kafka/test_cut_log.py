@@ -12,9 +12,9 @@ from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import live
-from offsetstream.stream.live import LiveStream
-from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.lifecycle import live
+from offsetstream.stream.lifecycle.live import LiveStream
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import GROUPS, await_, commit, commits, cut_the_log
 

@@ -11,7 +11,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import size
+from offsetstream.stream.state import size
 from offsetstream.verify.records import disagreements, read_records
 from tests.conformance.builder import classic, classic_member, commit
 from tests.kafka.jobs import JobRunner

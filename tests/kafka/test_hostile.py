@@ -26,7 +26,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import UnreadableRecordError
-from offsetstream.stream import live
+from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.small import read_rows
 from offsetstream.verify.records import disagreements, read_records

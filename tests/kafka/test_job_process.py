@@ -23,7 +23,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream.session import connectors
+from offsetstream.spark.session import connectors
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from tests.conformance.builder import classic, classic_member

@@ -16,7 +16,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import leaders, live
+from offsetstream.stream.lifecycle import leaders, live
 from offsetstream.tables.lease import read_lease, request_reload
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import await_, is_loaded, load_ids

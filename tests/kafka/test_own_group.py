@@ -17,8 +17,8 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import source
-from offsetstream.stream.source import KafkaSource
+from offsetstream.spark import source
+from offsetstream.spark.source import KafkaSource
 from tests.kafka.partition_seven import SECONDS
 
 BEFORE, NOW = 50, 60

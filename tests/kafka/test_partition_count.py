@@ -15,8 +15,8 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import live
-from offsetstream.stream.derive import STATE_TABLES
+from offsetstream.stream.lifecycle import live
+from offsetstream.stream.state.spark_derive import STATE_TABLES
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import await_, is_loaded
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import live
-from offsetstream.stream.batch import BatchWriter
+from offsetstream.stream.apply.batch import BatchWriter
+from offsetstream.stream.lifecycle import live
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from tests.kafka.jobs import JobRunner

@@ -17,9 +17,9 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.gateway import java_gateway
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import SegmentError, UnreachableError, UsageError
-from offsetstream.stream import raw_log
-from offsetstream.stream.broker_channel import BrokerTooOldError, Leaders, broker_channel
-from offsetstream.stream.raw_log import RawLog
+from offsetstream.stream.monitor import raw_log
+from offsetstream.stream.monitor.broker_channel import BrokerTooOldError, Leaders, broker_channel
+from offsetstream.stream.monitor.raw_log import RawLog
 from tests.kafka.partition_seven import GROUPS, SECONDS, commit, set_topic_config
 
 

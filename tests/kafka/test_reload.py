@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream import live
-from offsetstream.stream.small_state import SmallState
+from offsetstream.stream.lifecycle import live
+from offsetstream.stream.state.driver_state import SmallState
 from offsetstream.tables.lookup import Lookup
 from tests.delta import append_rows
 from tests.kafka.jobs import JobRunner

@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.start import last_checkpoint, next_checkpoint
+from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.start import last_checkpoint, next_checkpoint
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import is_done

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.stream.cells import with_own_offsets
 from offsetstream.stream.decode import decode
-from offsetstream.stream.size import collect
-from offsetstream.stream.small_state import SmallState
+from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.size import collect
+from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows
 from offsetstream.tables.transaction import BatchId

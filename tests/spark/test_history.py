@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.codec import decode_records
+from offsetstream.stream.apply.history import History, history_positions
+from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
-from offsetstream.stream.history import History, history_positions
-from offsetstream.stream.log_pass import pass_over
-from offsetstream.stream.size import collect
+from offsetstream.stream.state.size import collect
 from offsetstream.tables.ledger import LEDGER, greatest_offsets
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES

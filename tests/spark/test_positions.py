@@ -1,6 +1,6 @@
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.positions import number_of
+from offsetstream.stream.state.positions import number_of
 
 
 def test_the_number_of_each_partition(spark: SparkSession) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.stream.session import PREFERRED, connectors
+from offsetstream.spark.session import PREFERRED, connectors
 
 SHOWN = (
     "spark.sql.shuffle.partitions",
@@ -22,7 +22,7 @@ SHOWN = (
 )
 SHOW = """
 import json
-from offsetstream.stream import session
+from offsetstream.spark import session
 spark = %s
 print(json.dumps({name: spark.conf.get(name, None) for name in %r}))
 """

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.stream.decode import decode
-from offsetstream.stream.size import SMALL_BYTES, Share, by_partition, measure
+from offsetstream.stream.state.size import SMALL_BYTES, Share, by_partition, measure
 from tests.spark.log import PARTITIONS, RAW
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

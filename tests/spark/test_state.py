@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.stream import small_state
-from offsetstream.stream.cells import with_own_offsets
+from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
-from offsetstream.stream.log_pass import pass_over
-from offsetstream.stream.size import collect, measure
-from offsetstream.stream.small_state import SmallState
-from offsetstream.stream.state import State
+from offsetstream.stream.state import driver_state as small_state
+from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.size import collect, measure
+from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.stream.state.spark_state import State
 from offsetstream.tables import write
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.location import TablesLocation

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from benchmarks.day import SimulatedJob, contents, hurry
-from offsetstream.stream import upkeep
-from offsetstream.stream.maintenance import Maintenance
-from offsetstream.stream.progress import Progress
-from offsetstream.stream.upkeep import Upkeep
+from offsetstream.maintenance import upkeep
+from offsetstream.maintenance.command import Maintenance
+from offsetstream.maintenance.upkeep import Upkeep
+from offsetstream.progress import Progress
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.errors import LeaseError
-from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.tables import write
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema

@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import UnauthorisedError, UsageError
-from offsetstream.stream.broker_channel import Leaders
-from offsetstream.stream.epoch_ends import EpochEnd, EpochEnds
-from offsetstream.stream.raw_log import RawLog
-from offsetstream.stream.source import KafkaSource
+from offsetstream.spark.source import KafkaSource
+from offsetstream.stream.monitor.broker_channel import Leaders
+from offsetstream.stream.monitor.epoch_ends import EpochEnd, EpochEnds
+from offsetstream.stream.monitor.raw_log import RawLog
 from tests.certificates import sign
 from tests.kafka.security.broker import SECRETS, Secured, write_properties
 from tests.kafka.security.commands import offsetstream

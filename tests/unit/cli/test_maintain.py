@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 
 from offsetstream.cli import maintain as maintain_command
 from offsetstream.errors import EnvironmentNotReadyError
-from offsetstream.stream import heartbeat
-from offsetstream.stream.heartbeat import Heartbeat
-from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.lifecycle import heartbeat
+from offsetstream.stream.lifecycle.heartbeat import Heartbeat
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease

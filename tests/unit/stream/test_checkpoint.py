@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.stream.checkpoint import LAST_WRITTEN, Checkpoint
-from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.partitions.checkpoint import LAST_WRITTEN, Checkpoint
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas

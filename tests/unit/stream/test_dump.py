@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from offsetstream.codec.encode import encode_record
-from offsetstream.stream.dump import cut, text_writer
-from offsetstream.stream.record_text import RAW_SCHEMA
+from offsetstream.dump.formats import RAW_SCHEMA
+from offsetstream.dump.topic import cut, text_writer
 
 
 @pytest.mark.parametrize("seed", range(20))

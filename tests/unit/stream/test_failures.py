@@ -16,8 +16,8 @@ from offsetstream.errors import (
     UnreachableError,
     UnreadableRecordError,
 )
-from offsetstream.stream import failures
-from offsetstream.stream.failures import explain_failure, explain_lost_java
+from offsetstream.spark import failures
+from offsetstream.spark.failures import explain_failure, explain_lost_java
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.errors import UnreachableError
-from offsetstream.stream.gaps import Gaps, Ranges
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.size import Share
-from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.stream.apply.gaps import Gaps, Ranges
+from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.state.size import Share
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 

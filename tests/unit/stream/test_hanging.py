@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from offsetstream.stream.hanging import HangingTransactions
+from offsetstream.stream.monitor.hanging import HangingTransactions
 
 FIFTEEN = timedelta(minutes=15)
 

@@ -6,8 +6,8 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from offsetstream.errors import LeaseError
-from offsetstream.stream import heartbeat
-from offsetstream.stream.heartbeat import Heartbeat
+from offsetstream.stream.lifecycle import heartbeat
+from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
 from offsetstream.tables.location import TablesLocation

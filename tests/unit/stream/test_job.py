@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from offsetstream.progress import Progress
 from offsetstream.stream import job as module
 from offsetstream.stream.job import Job
-from offsetstream.stream.observer import PartitionsChangedError
-from offsetstream.stream.progress import Progress
+from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.location import TablesLocation
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from offsetstream.errors import UnreachableError
-from offsetstream.stream.leaders import (
+from offsetstream.stream.lifecycle.leaders import (
     ASK_SECONDS,
     ELECTION_SECONDS,
     LEFT_OUT_SECONDS,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import TablesError
-from offsetstream.stream import log_pass
-from offsetstream.stream.log_pass import CommitHistory, reduce_log
+from offsetstream.stream.apply import log_pass
+from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import FileWriter, NewFile, append_files
 from offsetstream.tables.location import TablesLocation

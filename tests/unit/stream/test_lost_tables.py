@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.lost_tables import is_ledger_lost, last_checkpoint_id, mend_lost_tables
-from offsetstream.stream.partition_book import OWNED, UNLOADED, PartitionBook
+from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_checkpoint_id, mend_lost_tables
+from offsetstream.stream.partitions.partition_book import OWNED, UNLOADED, PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import LEDGER, count_open, last_offsets
 from offsetstream.tables.location import TablesLocation

@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offsetstream.stream.marks import Clocks, Mark, Marks
-from offsetstream.stream.size import Share
+from offsetstream.stream.partitions.marks import Clocks, Mark, Marks
+from offsetstream.stream.state.size import Share
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -7,13 +7,13 @@ from rich.console import Console
 
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
-from offsetstream.stream.hanging import HangingTransactions
-from offsetstream.stream.observer import Observer
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.progress import Progress
-from offsetstream.stream.rewritten import RewrittenLogs
-from offsetstream.stream.topic_book import TopicBook
-from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.progress import Progress
+from offsetstream.stream.monitor.hanging import HangingTransactions
+from offsetstream.stream.monitor.observer import Observer
+from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.transaction import BatchId

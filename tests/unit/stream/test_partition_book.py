@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.cluster.client import PartitionEnds
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.size import Share
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.state.size import Share
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema

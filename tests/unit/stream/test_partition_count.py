@@ -8,11 +8,11 @@ from deltalake import DeltaTable
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import LeaseError
-from offsetstream.stream import partition_count
-from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.derive import STATE_TABLES
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
+from offsetstream.stream.partitions import partition_count
+from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.partition_count import is_recounted, note_count, place_groups
+from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema

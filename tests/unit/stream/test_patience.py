@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from offsetstream.errors import UnauthorisedError, UnreachableError
-from offsetstream.stream import patience
-from offsetstream.stream.patience import Patience
+from offsetstream.stream.lifecycle import patience
+from offsetstream.stream.lifecycle.patience import Patience
 
 SILENCE = UnreachableError("no broker answers at a:1")
 

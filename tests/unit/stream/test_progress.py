@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from offsetstream.stream.progress import Progress
+from offsetstream.progress import Progress
 from offsetstream.tables.write import StateWrites
 
 

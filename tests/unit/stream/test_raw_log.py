@@ -10,9 +10,9 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.batch_format import HEADER_BYTES, MAGIC, read_batch
 from offsetstream.codec.message_format import read_message
 from offsetstream.errors import UnreachableError
-from offsetstream.stream import raw_log
-from offsetstream.stream.broker_channel import text
-from offsetstream.stream.raw_log import RawLog
+from offsetstream.stream.monitor import raw_log
+from offsetstream.stream.monitor.broker_channel import text
+from offsetstream.stream.monitor.raw_log import RawLog
 from tests.segments import ABORT, CONTROL, TRANSACTIONAL, batch, marker, message
 
 KEY = (b"key", b"value")

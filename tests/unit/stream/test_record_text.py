@@ -11,7 +11,7 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line
 from offsetstream.codec.wire import Malformed
-from offsetstream.stream.record_text import LINE_FORMATS, RAW_SCHEMA, format_batch
+from offsetstream.dump.formats import LINE_FORMATS, RAW_SCHEMA, format_batch
 from tests.codec_records import older_layouts, present_layouts
 
 Record = tuple[bytes | None, bytes | None]

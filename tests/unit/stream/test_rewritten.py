@@ -6,10 +6,10 @@ import pytest
 
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.errors import UnreachableError
-from offsetstream.stream.applied_epochs import EpochStart
-from offsetstream.stream.epoch_ends import UNKNOWN, EpochEnd
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.rewritten import RewrittenLogs
+from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
+from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.partitions.applied_epochs import EpochStart
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.transaction import BatchId

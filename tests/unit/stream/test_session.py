@@ -7,7 +7,7 @@ from types import FrameType
 
 import pytest
 
-from offsetstream.stream import session
+from offsetstream.spark import session
 
 
 @pytest.mark.parametrize(("starts_java", "ends"), [(False, True), (True, False)])

@@ -11,8 +11,9 @@ import pytest
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
-from offsetstream.stream import derive, small_derive
-from offsetstream.stream.small_derive import derived_tables
+from offsetstream.stream.state import driver_derive as small_derive
+from offsetstream.stream.state import spark_derive as derive
+from offsetstream.stream.state.driver_derive import derived_tables
 from offsetstream.tables.derived import DERIVED_TABLES, Rows, rows_of_group
 from offsetstream.tables.schema import load_schema
 from tests.unit.coordinator.cells import classic, classic_member

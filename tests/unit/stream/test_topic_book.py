@@ -6,8 +6,8 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.cluster.client import TopicSeen
-from offsetstream.stream import topic_book
-from offsetstream.stream.topic_book import ASSIGNMENTS, TABLE, TopicBook
+from offsetstream.stream.monitor import topic_book
+from offsetstream.stream.monitor.topic_book import ASSIGNMENTS, TABLE, TopicBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import read_rows

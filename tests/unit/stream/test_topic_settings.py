@@ -5,7 +5,7 @@ import pytest
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
-from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.stream.monitor.topic_settings import TopicSettings
 
 
 class Told(Cluster):

@@ -9,8 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.cluster.client import TopicSeen
 from offsetstream.errors import DoubledRowsError
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.doubled import require_no_doubled_rows
 from offsetstream.tables.lease import Lease

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from offsetstream.errors import DoubledRowsError, LeaseError
-from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs

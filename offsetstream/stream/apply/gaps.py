@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from offsetstream.errors import ClusterError
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.size import Share
-from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.state.size import Share
 
 Ranges = Mapping[int, tuple[int, int]]  # the first offset and the end (exclusive), by offsets partition
 LostOffsets = Callable[[Ranges], Mapping[int, int]]

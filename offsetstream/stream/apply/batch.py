@@ -11,18 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.stream.cells import with_own_offsets
-from offsetstream.stream.checkpoint import Checkpoint
+from offsetstream.stream.apply.gaps import Gaps
+from offsetstream.stream.apply.history import History
 from offsetstream.stream.decode import decode
-from offsetstream.stream.derive import STATE_TABLES
-from offsetstream.stream.gaps import Gaps
-from offsetstream.stream.history import History
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.positions import number_of
-from offsetstream.stream.size import ON_DISK, BatchSize, by_partition, collect, measure
-from offsetstream.stream.small_state import SmallState
-from offsetstream.stream.state import State
-from offsetstream.stream.topic_book import TopicBook
+from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.positions import number_of
+from offsetstream.stream.state.size import ON_DISK, BatchSize, by_partition, collect, measure
+from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.stream.state.spark_derive import STATE_TABLES
+from offsetstream.stream.state.spark_state import State
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 

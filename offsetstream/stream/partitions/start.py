@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import PartitionEnds
-from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.lost_tables import last_checkpoint_id
-from offsetstream.stream.marks import Mark
-from offsetstream.stream.partition_book import OWNED
+from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
+from offsetstream.stream.partitions.marks import Mark
+from offsetstream.stream.partitions.partition_book import OWNED
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small import as_utc

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.stream.partition_book import EVENTS, TABLE, UNLOADED, PartitionBook
+from offsetstream.stream.partitions.partition_book import EVENTS, TABLE, UNLOADED, PartitionBook
 from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.ledger import LEDGER, forget
 from offsetstream.tables.location import TablesLocation

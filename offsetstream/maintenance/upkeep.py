@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from offsetstream.errors import first_line
-from offsetstream.stream.progress import Progress
+from offsetstream.progress import Progress
 from offsetstream.tables.ledger import LEDGER
 from offsetstream.tables.ledger_days import sum_up
 from offsetstream.tables.schema import TableSchema, all_schemas

@@ -16,17 +16,17 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.errors import DoubledRowsError, TablesError, UnreachableError
-from offsetstream.stream.batch import BatchWriter
-from offsetstream.stream.leaders import LeadersChangedError, Leadership, in_words
-from offsetstream.stream.load import Loader
-from offsetstream.stream.observer import Observer
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.progress import Progress
-from offsetstream.stream.refusals import REFUSALS, LedAnewError, StopRequestedError
-from offsetstream.stream.start import has_lost_records, partitions_to_load
-from offsetstream.stream.topic_settings import TopicSettings
-from offsetstream.stream.turns import POLL_SECONDS, Turns
-from offsetstream.stream.upkeep import Upkeep
+from offsetstream.maintenance.upkeep import Upkeep
+from offsetstream.progress import Progress
+from offsetstream.stream.apply.batch import BatchWriter
+from offsetstream.stream.apply.load import Loader
+from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, in_words
+from offsetstream.stream.lifecycle.refusals import REFUSALS, LedAnewError, StopRequestedError
+from offsetstream.stream.lifecycle.turns import POLL_SECONDS, Turns
+from offsetstream.stream.monitor.observer import Observer
+from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.start import has_lost_records, partitions_to_load
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
 

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.stream.apply.log_pass import CommitHistory, LogPass
 from offsetstream.stream.decode import is_commit
-from offsetstream.stream.log_pass import CommitHistory, LogPass
-from offsetstream.stream.positions import number_of
-from offsetstream.stream.size import by_partition
+from offsetstream.stream.state.positions import number_of
+from offsetstream.stream.state.size import by_partition
 from offsetstream.tables.arrow_rows import append_rows, side_by_side
 from offsetstream.tables.arrow_rows import number_of as number_of_arrow
 from offsetstream.tables.files import FileWriter, append_files

@@ -11,33 +11,33 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import DoubledRowsError, UnreachableError
-from offsetstream.stream.batch import BatchWriter
-from offsetstream.stream.broker_channel import Leaders
-from offsetstream.stream.checkpoint import Checkpoint
-from offsetstream.stream.derive import STATE_TABLES
-from offsetstream.stream.epoch_ends import EpochEnds
-from offsetstream.stream.failures import explain_failure
-from offsetstream.stream.gaps import Gaps
-from offsetstream.stream.hanging import HangingTransactions
-from offsetstream.stream.history import History
-from offsetstream.stream.leaders import Leadership, in_words
-from offsetstream.stream.live import LiveStream, Signals
-from offsetstream.stream.load import Loader
-from offsetstream.stream.lost_tables import is_ledger_lost, mend_lost_tables
-from offsetstream.stream.observer import Observer
-from offsetstream.stream.partition_book import OWNED, PartitionBook
-from offsetstream.stream.partition_count import is_recounted, note_count, place_groups
-from offsetstream.stream.progress import Progress
-from offsetstream.stream.raw_log import RawLog
-from offsetstream.stream.refusals import LedAnewError
-from offsetstream.stream.rewritten import RewrittenLogs
-from offsetstream.stream.session import keep_few_consumers
+from offsetstream.maintenance.upkeep import Upkeep
+from offsetstream.progress import Progress
+from offsetstream.spark.failures import explain_failure
+from offsetstream.spark.session import keep_few_consumers
+from offsetstream.spark.source import KafkaSource
+from offsetstream.stream.apply.batch import BatchWriter
+from offsetstream.stream.apply.gaps import Gaps
+from offsetstream.stream.apply.history import History
+from offsetstream.stream.apply.load import Loader
+from offsetstream.stream.lifecycle.leaders import Leadership, in_words
+from offsetstream.stream.lifecycle.live import LiveStream, Signals
+from offsetstream.stream.lifecycle.refusals import LedAnewError
+from offsetstream.stream.monitor.broker_channel import Leaders
+from offsetstream.stream.monitor.epoch_ends import EpochEnds
+from offsetstream.stream.monitor.hanging import HangingTransactions
+from offsetstream.stream.monitor.observer import Observer
+from offsetstream.stream.monitor.raw_log import RawLog
+from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
+from offsetstream.stream.partitions.partition_book import OWNED, PartitionBook
+from offsetstream.stream.partitions.partition_count import is_recounted, note_count, place_groups
+from offsetstream.stream.partitions.start import last_checkpoint, next_checkpoint, partitions_to_load
 from offsetstream.stream.settings import JobSettings
-from offsetstream.stream.source import KafkaSource
-from offsetstream.stream.start import last_checkpoint, next_checkpoint, partitions_to_load
-from offsetstream.stream.topic_book import TopicBook
-from offsetstream.stream.topic_settings import TopicSettings
-from offsetstream.stream.upkeep import Upkeep
+from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.doubled import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId

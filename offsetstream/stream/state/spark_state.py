@@ -8,9 +8,9 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from offsetstream.stream.cells import group_facts, last_of_cell
-from offsetstream.stream.derive import derived_groups
-from offsetstream.stream.positions import number_of
+from offsetstream.stream.state.positions import number_of
+from offsetstream.stream.state.spark_cells import group_facts, last_of_cell
+from offsetstream.stream.state.spark_derive import derived_groups
 from offsetstream.tables.merge import DELETED, of_partitions
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.spark_sessions import in_parallel

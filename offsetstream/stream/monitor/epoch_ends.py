@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT
 from offsetstream.cluster.rights import OFFSETS_TOPIC, READ_OFFSETS
 from offsetstream.errors import ClusterError
-from offsetstream.stream.broker_channel import BrokerChannel, BrokerTooOldError, Leaders, text
+from offsetstream.stream.monitor.broker_channel import BrokerChannel, BrokerTooOldError, Leaders, text
 
 _OFFSET_FOR_LEADER_EPOCH = (23, 3)  # key and version
 _CONSUMER = -1

@@ -10,8 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from offsetstream.stream.decode import in_coordinator_partition
-from offsetstream.stream.derive import STATE_TABLES
-from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import EVERY_ROW, replace_rows, stored_rows

@@ -20,7 +20,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.properties import spark_options
 from offsetstream.codec.wire import read_int16
 from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError, first_line
-from offsetstream.stream.source import tell_java
+from offsetstream.spark.source import tell_java
 
 _CLIENT = b"offsetstream"
 _API_VERSIONS = (18, 0)  # key and version

@@ -17,7 +17,7 @@ from offsetstream.codec.batch_format import MAGIC, read_batch, record_count
 from offsetstream.codec.message_format import SMALLEST_SIZE, read_message
 from offsetstream.codec.wire import Malformed
 from offsetstream.errors import ClusterError
-from offsetstream.stream.broker_channel import BrokerChannel, Leaders, text
+from offsetstream.stream.monitor.broker_channel import BrokerChannel, Leaders, text
 
 MOST_BYTES = 64 << 20  # of the log, for one question
 _FETCH_BYTES = 4 << 20

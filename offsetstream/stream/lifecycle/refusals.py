@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetstream.stream.observer import PartitionsChangedError
+from offsetstream.stream.monitor.observer import PartitionsChangedError
 
 
 class StopRequestedError(Exception):

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.stream.record_text import Unprintable, first_of, format_batch, shown
-from offsetstream.stream.source import KafkaSource
+from offsetstream.dump.formats import Unprintable, first_of, format_batch, shown
+from offsetstream.spark.source import KafkaSource
 
 SESSION = {
     # A batch with its text, in each Python worker: what bounds the memory.

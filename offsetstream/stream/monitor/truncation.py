@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from offsetstream.stream.applied_epochs import EpochStart
-from offsetstream.stream.epoch_ends import UNKNOWN, EpochEnd
-from offsetstream.stream.partition_book import PartitionBook
+from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
+from offsetstream.stream.partitions.applied_epochs import EpochStart
+from offsetstream.stream.partitions.partition_book import PartitionBook
 
 TopicId = Callable[[], str]
 EndsOfEpochs = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, EpochEnd]]

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.errors import ClusterError, UnreachableError
-from offsetstream.stream.hanging import HangingTransactions
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.progress import Progress
-from offsetstream.stream.rewritten import RewrittenLogs
-from offsetstream.stream.topic_book import TopicBook
-from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.progress import Progress
+from offsetstream.stream.monitor.hanging import HangingTransactions
+from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.transaction import BatchId
 
 Answer = TypeVar("Answer")

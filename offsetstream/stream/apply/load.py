@@ -9,20 +9,20 @@ from pyspark.sql import DataFrame
 
 from offsetstream.cluster.client import Cluster, PartitionEnds
 from offsetstream.errors import first_line
-from offsetstream.stream.derive import STATE_TABLES
-from offsetstream.stream.failures import explain_failure
-from offsetstream.stream.history import History
-from offsetstream.stream.log_pass import pass_over
-from offsetstream.stream.partition_book import PartitionBook
-from offsetstream.stream.progress import Progress
-from offsetstream.stream.rewritten import RewrittenLogs
-from offsetstream.stream.size import Share
-from offsetstream.stream.small_state import SmallState
-from offsetstream.stream.source import KafkaSource
-from offsetstream.stream.start import is_other_log
-from offsetstream.stream.state import State
-from offsetstream.stream.topic_book import TopicBook
-from offsetstream.stream.topic_settings import TopicSettings
+from offsetstream.progress import Progress
+from offsetstream.spark.failures import explain_failure
+from offsetstream.spark.source import KafkaSource
+from offsetstream.stream.apply.history import History
+from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.start import is_other_log
+from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.size import Share
+from offsetstream.stream.state.spark_derive import STATE_TABLES
+from offsetstream.stream.state.spark_state import State
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
 from offsetstream.tables.merge import of_partitions

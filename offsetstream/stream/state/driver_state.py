@@ -1,6 +1,6 @@
 """The state tables after a small batch: reduced, derived and merged on the driver, in tenths of the time of Spark jobs.
 
-It does what :class:`~offsetstream.stream.state.State` does for batches of any size.
+It does what :class:`~offsetstream.stream.state.spark_state.State` does for batches of any size.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_of_cells
-from offsetstream.stream.small_derive import derived_tables
+from offsetstream.stream.state.driver_derive import derived_tables
 from offsetstream.tables.arrow_rows import (
     merge_rows,
     number_of,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from offsetstream.stream.size import Share
+from offsetstream.stream.state.size import Share
 
 # By how much clocks may differ, and no more: of the job's machine, of an earlier one's, and of the brokers'.
 SKEW = timedelta(hours=1)

@@ -13,8 +13,8 @@ from offsetstream.codec.log_segments import Report, read_segments
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.text import jackson
+from offsetstream.dump.formats import RAW_SCHEMA, Unprintable, first_of, format_batch, shown
 from offsetstream.errors import SegmentError
-from offsetstream.stream.record_text import RAW_SCHEMA, Unprintable, first_of, format_batch, shown
 
 _RECORDS_AT_ONCE, _BYTES_AT_ONCE = 32_768, 32 << 20
 _SCHEMA = RAW_SCHEMA.append(pa.field("more", pa.string()))

@@ -21,8 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.stream import size
 from offsetstream.stream.decode import as_few_tasks, in_coordinator_partition
+from offsetstream.stream.state import size
 from offsetstream.tables.arrow_rows import number_of
 from offsetstream.tables.files import FileWriter, NewFile
 from offsetstream.tables.record_rows import COMMITS, as_rows_of, decode_here

@@ -1,0 +1,1 @@
+"""The records of a topic, or of log segments, as text."""

@@ -1,0 +1,1 @@
+"""What keeps the tables small: the command, and what the job does between two batches."""

@@ -1,0 +1,1 @@
+"""Spark: its session, its errors in our words, and its Kafka source."""
