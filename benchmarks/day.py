@@ -32,7 +32,7 @@ from offsetstream.progress import Progress
 from offsetstream.spark.session import local_session
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.arrow_rows import timestamps
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
@@ -60,7 +60,7 @@ class SimulatedJob:
         self._book = PartitionBook(tables, range(PARTITIONS))
         writer = TableWriter(spark, tables)
         self._history = History(writer, self._book.log_ids, {})
-        self._state = SmallState(tables, "new", self._book.log_ids, {})
+        self._state = DriverStateWriter(tables, "new", self._book.log_ids, {})
         self._upkeep = Upkeep(writer)
         self._progress = Progress(Console(stderr=True))
         self._next = dict.fromkeys(range(PARTITIONS), 0)

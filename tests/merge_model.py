@@ -28,9 +28,9 @@ class Step:
     batch: BatchId
     only: tuple[int, ...] = ()
 
-    def merge(self, schema: TableSchema, *, in_log_order: bool) -> Merge:
+    def merge(self, schema: TableSchema, *, newer_only: bool) -> Merge:
         condition = f"offsets_partition IN ({', '.join(map(str, self.only))})" if self.only else None
-        return Merge(schema, in_log_order=in_log_order, only=condition)
+        return Merge(schema, newer_only=newer_only, replace_where=condition)
 
 
 @dataclass
@@ -38,7 +38,7 @@ class MergeModel:
     """A table as a dictionary, and the version of the last batch that was merged into it."""
 
     schema: TableSchema
-    in_log_order: bool = False
+    newer_only: bool = False
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     done: int = -1
 
@@ -54,7 +54,7 @@ class MergeModel:
     def _merge_row(self, row: Row) -> None:
         key = self._key(row)
         present = self.rows.get(key)
-        if present is not None and self.in_log_order and _position(row) < _position(present):
+        if present is not None and self.newer_only and _position(row) < _position(present):
             return
         if row[DELETED]:
             self.rows.pop(key, None)

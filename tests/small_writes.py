@@ -68,9 +68,9 @@ def _rows(table: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=load_schema(table).arrow)
 
 
-def _merge(numbers: Sequence[int], state: str, batch: BatchId, only: str | None = None) -> Write:
+def _merge(numbers: Sequence[int], state: str, batch: BatchId, replace_where: str | None = None) -> Write:
     rows = [{"offsets_partition": number, "group_id": "g", "state": state} for number in numbers]
-    return lambda tables: merge_rows(tables, "groups", _rows("groups", rows), batch, only=only)
+    return lambda tables: merge_rows(tables, "groups", _rows("groups", rows), batch, replace_where=replace_where)
 
 
 def _commit(number: int, day: date) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from offsetstream.cli.line_files import convert_lines, file_option, input_argume
 from offsetstream.cli.output import tell
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line, parse_raw_line
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 _FORMATTERS: dict[str, tuple[Callable[[bytes | None, bytes | None], str | None], str]] = {
     "kafka": (kafka_json, "\n"),
@@ -66,7 +66,7 @@ class _Formatter:
         try:
             key, value, _ = parse_raw_line(line)
             printed = self._print_record(key, value)
-        except (Malformed, RecursionError) as reason:
+        except (DecodeError, RecursionError) as reason:
             self.failed = True
             tell(f"Error: line {self._number}: {reason}")
             return None

@@ -8,11 +8,11 @@ from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
 from offsetstream.codec.encode import encode_record, encode_value
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.releases import encode_as_release
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 __all__ = [
     "DECODED_SCHEMA",
-    "Malformed",
+    "DecodeError",
     "decode_key",
     "decode_records",
     "decode_value",

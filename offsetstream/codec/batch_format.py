@@ -6,7 +6,7 @@ import struct
 
 from offsetstream.codec.compression import decompress
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
-from offsetstream.codec.wire import Malformed, placed
+from offsetstream.codec.wire import DecodeError, placed
 
 MAGIC = 2
 HEADER_BYTES = 61
@@ -36,17 +36,17 @@ def record_count(data: bytes) -> int:
 
 
 def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:
-    """Read a batch, from its base offset to its end; its checksum is the caller's business. Raises Malformed.
+    """Read a batch, from its base offset to its end; its checksum is the caller's business. Raises DecodeError.
 
     Without ``with_data`` the records of data batches are left out, so that only control batches have any. Where the
     cleaner has set a delete horizon, it stands in the place of the base timestamp, and the records' timestamps count
     from there all the same (KAFKA-8522).
     """
     if len(data) < HEADER_BYTES:
-        raise Malformed(f"a batch of {len(data)} bytes has no room for its header")
+        raise DecodeError(f"a batch of {len(data)} bytes has no room for its header")
     base, _, _, _, _, attributes, last_delta, base_ms, max_ms, producer, epoch, _, count = _HEADER.unpack_from(data)
     if last_delta < 0 or count < 0:
-        raise Malformed(f"negative count of records or of offsets ({count}, {last_delta})")
+        raise DecodeError(f"negative count of records or of offsets ({count}, {last_delta})")
     is_control = bool(attributes & _CONTROL)
     records: tuple[LogRecord, ...] = ()
     if count and (with_data or is_control):
@@ -77,24 +77,24 @@ def _records(body: bytes, count: int, base: int, base_ms: int, append_ms: int | 
             value, at = _bytes(body, at)
             at = _after_headers(body, at)
             if at != end:
-                raise Malformed(f"a record of {length} bytes takes {length + at - end}")
+                raise DecodeError(f"a record of {length} bytes takes {length + at - end}")
             timestamp = base_ms + delta_ms if append_ms is None else append_ms
             records.append(LogRecord(base + delta, None if timestamp == _NO_TIMESTAMP else timestamp, key, value))
     except IndexError:
-        raise Malformed(placed("truncated", f"record {len(records)} of {count}")) from None
+        raise DecodeError(placed("truncated", f"record {len(records)} of {count}")) from None
     if at != len(body):
-        raise Malformed(f"{len(body) - at} bytes are left after its {count} records")
+        raise DecodeError(f"{len(body) - at} bytes are left after its {count} records")
     return tuple(records)
 
 
 def _after_headers(body: bytes, at: int) -> int:
     count, at = _varint(body, at)
     if count < 0:
-        raise Malformed("negative count of headers")
+        raise DecodeError("negative count of headers")
     for _ in range(count):
         key, at = _bytes(body, at)
         if key is None:
-            raise Malformed("a header without a key")
+            raise DecodeError("a header without a key")
         _, at = _bytes(body, at)
     return at
 
@@ -117,7 +117,7 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     number, shift = byte & 0x7F, 7
     while byte & 0x80:
         if shift > _MAX_VARINT_BITS:
-            raise Malformed("varint over ten bytes")
+            raise DecodeError("varint over ten bytes")
         at += 1
         byte = body[at]
         number |= (byte & 0x7F) << shift

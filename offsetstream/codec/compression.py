@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from offsetstream.codec.wire import Malformed, read_uvarint
+from offsetstream.codec.wire import DecodeError, read_uvarint
 
 NONE = 0
 _SNAPPY = 2
@@ -19,15 +19,15 @@ _LZ4_HEADER, _LZ4_CHECKSUM = b"\x04\x22\x4d\x18\x60\x40", b"\x82"
 
 
 def decompress(kind: int, data: bytes) -> bytes:
-    """Decompress what a batch of this compression type holds. Raises Malformed."""
+    """Decompress what a batch of this compression type holds. Raises DecodeError."""
     if kind == NONE:
         return data
     if kind not in _NAMES:
-        raise Malformed(f"unknown compression type {kind}")
+        raise DecodeError(f"unknown compression type {kind}")
     try:
         return _snappy(data) if kind == _SNAPPY else _stream(_STREAMS[kind], data)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise Malformed(f"cannot be decompressed ({_NAMES[kind]}): {' '.join(str(error).split())}") from error
+        raise DecodeError(f"cannot be decompressed ({_NAMES[kind]}): {' '.join(str(error).split())}") from error
 
 
 def mend_lz4(kind: int, data: bytes) -> bytes:

@@ -13,7 +13,7 @@ def decode_subscription(data: bytes) -> JsonObject:
     """Decode a subscription: `topics`, `userData` (bytes or None), `ownedPartitions`, `generationId`, `rackId`.
 
     The third field is there from version 1, the fourth from 2, the fifth from 3. Later versions are read as version 3.
-    Raises Malformed with the reason, also for zero bytes.
+    Raises DecodeError with the reason, also for zero bytes.
     """
     return decode_embedded(_SUBSCRIPTION, data)
 
@@ -21,17 +21,17 @@ def decode_subscription(data: bytes) -> JsonObject:
 def decode_assignment(data: bytes) -> JsonObject:
     """Decode an assignment: `assignedPartitions`, a list of `topic` and `partitions`, and `userData` (bytes or None).
 
-    Later versions are read as version 3. Raises Malformed with the reason, also for zero bytes, which is what a member
-    has to whom the leader gave nothing.
+    Later versions are read as version 3. Raises DecodeError with the reason, also for zero bytes, which is what a
+    member has to whom the leader gave nothing.
     """
     return decode_embedded(_ASSIGNMENT, data)
 
 
 def encode_subscription(data: Any, version: int = LATEST_VERSION) -> bytes:
-    """Encode a subscription of a version 0-3, the inverse of `decode_subscription`; raises Malformed."""
+    """Encode a subscription of a version 0-3, the inverse of `decode_subscription`; raises DecodeError."""
     return encode_embedded(_SUBSCRIPTION, version, data)
 
 
 def encode_assignment(data: Any, version: int = LATEST_VERSION) -> bytes:
-    """Encode an assignment of a version 0-3, the inverse of `decode_assignment`; raises Malformed."""
+    """Encode an assignment of a version 0-3, the inverse of `decode_assignment`; raises DecodeError."""
     return encode_embedded(_ASSIGNMENT, version, data)

@@ -13,7 +13,7 @@ from offsetstream.codec.columns import EXCLUDED, Bools, Cursor, Numbers, read_in
 from offsetstream.codec.findings import Findings
 from offsetstream.codec.group_records import JSON_COLUMNS, decode_group_records
 from offsetstream.codec.shapes import record_types
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 BinaryColumn: TypeAlias = pa.Array | pa.ChunkedArray | Iterable[bytes | None]
 
@@ -170,7 +170,7 @@ class _Batch:
     def _commit_by_record(self, row: int) -> dict[str, object] | None:
         try:
             _, data = records.decode_value(int(self.key_type[row]), self.values[row].as_py())
-        except Malformed as reason:
+        except DecodeError as reason:
             self.findings.add_each([row], [str(reason)])
             return None
         commit = {name: data.get(field) for name, field in _COMMIT_FIELDS.items()}

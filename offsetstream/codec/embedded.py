@@ -10,7 +10,7 @@ from typing import Any
 from offsetstream.codec import wire
 from offsetstream.codec.readers import JsonObject, Reader, message_reader
 from offsetstream.codec.shapes import embedded_shape
-from offsetstream.codec.wire import Malformed, placed
+from offsetstream.codec.wire import DecodeError, placed
 from offsetstream.codec.writers import Writer, message_writer
 
 _PREFIX = struct.Struct(">h")
@@ -27,22 +27,22 @@ def _writer(name: str, version: int) -> Writer:
 
 
 def decode_embedded(name: str, data: bytes) -> JsonObject:
-    """Decode a message by the name of its file in `schemas/embedded`; raises Malformed with the reason."""
+    """Decode a message by the name of its file in `schemas/embedded`; raises DecodeError with the reason."""
     try:
         version, at = wire.read_int16(data, 0)
         last = embedded_shape(name).versions.last
         result: JsonObject = _reader(name, min(version, last))(data, at)[0] if version >= 0 else {}
-    except Malformed as reason:
-        raise Malformed(placed(str(reason), name)) from None
+    except DecodeError as reason:
+        raise DecodeError(placed(str(reason), name)) from None
     if version < 0:
-        raise Malformed(f"negative version {version} of {name}")
+        raise DecodeError(f"negative version {version} of {name}")
     return result
 
 
 def encode_embedded(name: str, version: int, data: Any) -> bytes:
-    """Encode a message by the name of its file; raises Malformed for a version or data that do not fit it."""
+    """Encode a message by the name of its file; raises DecodeError for a version or data that do not fit it."""
     if version not in embedded_shape(name).versions:
-        raise Malformed(f"unsupported version {version} of {name}")
+        raise DecodeError(f"unsupported version {version} of {name}")
     out = bytearray(_PREFIX.pack(version))
     _writer(name, version)(out, data)
     return bytes(out)

@@ -6,7 +6,7 @@ from typing import Any
 
 from offsetstream.codec.records import known_type, unsupported_version
 from offsetstream.codec.shapes import Shape, record_types
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.codec.writers import Writer, message_writer
 
 CURRENT = -1
@@ -17,41 +17,41 @@ def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
     """Encode a record: `key` is `{"type": …, "data": {…}}`, `value` `{"version": …, "data": {…}}` or None.
 
     A value in a layout that an older release wrote under the same version is recognised by its fields. Raises
-    Malformed, with what is wrong and where.
+    DecodeError, with what is wrong and where.
     """
     key_type, _ = open_document(key, "key", "type")
     return encode_key(key), encode_value(key_type, value)
 
 
 def encode_key(key: Any) -> bytes:
-    """Encode the key of a record, `{"type": …, "data": {…}}`. Raises Malformed."""
+    """Encode the key of a record, `{"type": …, "data": {…}}`. Raises DecodeError."""
     key_type, data = open_document(key, "key", "type")
     known_type(key_type)
     return _encode(_key_writer(key_type), key_type, data, "key")
 
 
 def encode_value(key_type: int, value: Any) -> bytes | None:
-    """Encode the value of a key type; None, a tombstone, stays None. Raises Malformed."""
+    """Encode the value of a key type; None, a tombstone, stays None. Raises DecodeError."""
     if value is None:
         return None
     version, data = open_document(value, "value", "version")
     record = known_type(key_type)
     if version not in record.value.versions:
-        raise Malformed(unsupported_version(key_type, version))
+        raise DecodeError(unsupported_version(key_type, version))
     fitting = [index for index, shape in enumerate(record.older_values) if _has_fields_of(data, shape, version)]
     current = not fitting or _has_fields_of(data, record.value, version)
     return encode_layout(key_type, version, CURRENT if current else fitting[0], data)
 
 
 def encode_layout(key_type: int, version: int, older: int, data: Any) -> bytes:
-    """Encode a value in one layout of its version: CURRENT, or a number among the older ones. Raises Malformed."""
+    """Encode a value in one layout of its version: CURRENT, or a number among the older ones. Raises DecodeError."""
     return _encode(_value_writer(key_type, version, older), version, data, "value")
 
 
 def open_document(document: Any, name: str, number: str) -> tuple[int, Any]:
-    """Open one half of a record into its number and its data; raises Malformed if it has another form."""
+    """Open one half of a record into its number and its data; raises DecodeError if it has another form."""
     if not isinstance(document, dict) or document.keys() != {number, "data"} or type(document[number]) is not int:
-        raise Malformed(f'{name} is not {{"{number}": a number, "data": {{…}}}}: {document!r}')
+        raise DecodeError(f'{name} is not {{"{number}": a number, "data": {{…}}}}: {document!r}')
     return document[number], document["data"]
 
 
@@ -76,6 +76,6 @@ def _encode(writer: Writer, prefix: int, data: Any, where: str) -> bytes:
     out = bytearray(_PREFIX.pack(prefix))
     try:
         writer(out, data)
-    except Malformed as reason:
-        raise Malformed(f"{where}: {reason}") from None
+    except DecodeError as reason:
+        raise DecodeError(f"{where}: {reason}") from None
     return bytes(out)

@@ -10,7 +10,7 @@ from offsetstream.codec.connect_protocol import decode_connect_assignment, decod
 from offsetstream.codec.consumer_protocol import decode_assignment, decode_subscription
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 _Decoder: TypeAlias = Callable[[bytes], JsonObject]
 
@@ -41,13 +41,13 @@ def decode_group_records(keys: Sequence[bytes], values: Sequence[bytes | None]) 
         texts: tuple[str | None, ...] = (None, None, None)
         try:
             key_type, key_data = records.decode_key(key)
-        except Malformed as reason:
+        except DecodeError as reason:
             result.bad_keys.append(index)
             result.reasons[index] = str(reason)
         else:
             try:
                 texts = (jackson({"type": key_type, "data": key_data}), *_value_texts(key_type, value))
-            except Malformed as reason:
+            except DecodeError as reason:
                 result.reasons[index] = str(reason)
         result.key_json.append(texts[0])
         result.value_json.append(texts[1])
@@ -94,7 +94,7 @@ def _try(decoder: _Decoder, data: bytes) -> Any:
 def _or_bytes(decoder: _Decoder, data: bytes) -> Any:
     try:
         return decoder(data)
-    except Malformed:
+    except DecodeError:
         return data
 
 

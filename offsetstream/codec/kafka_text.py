@@ -9,7 +9,7 @@ from offsetstream.codec.records import decode_key
 from offsetstream.codec.scala_text import in_hash_map_order, option
 from offsetstream.codec.shapes import record_types
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 OFFSETS_FORMATTER = frozenset({0, 1})
 GROUP_METADATA_FORMATTER = frozenset({2})
@@ -21,7 +21,7 @@ _NONE = -1
 def kafka_json(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
     """Print a record as the formatters of Kafka 4.x that show the key types in `types`: JSON without a newline.
 
-    None for a record that they skip: a null key, an unknown type, another type. Raises Malformed where those of 4.1
+    None for a record that they skip: a null key, an unknown type, another type. Raises DecodeError where those of 4.1
     and later stop, also at a broken record of another known type, since they decode it first.
     """
     if key is None or _key_type(key) not in record_types():
@@ -33,7 +33,7 @@ def kafka_json(key: bytes | None, value: bytes | None, types: AbstractSet[int] =
 def kafka_text(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
     """Print a record as the formatters of Kafka 2.1 to 3.9 do: a line with its newline, nothing escaped.
 
-    None for a record that they skip: a null key or another type. Raises Malformed where they stop, also at a broken
+    None for a record that they skip: a null key or another type. Raises DecodeError where they stop, also at a broken
     key of the other formatter.
     """
     if key is None or _key_type(key) not in BOTH_FORMATTERS or decode_key(key)[0] not in types:
@@ -48,8 +48,8 @@ def kafka_text(key: bytes | None, value: bytes | None, types: AbstractSet[int] =
 def _key_type(key: bytes) -> int:
     try:
         return wire.read_int16(key, 0)[0]
-    except Malformed:
-        raise Malformed("truncated key") from None
+    except DecodeError:
+        raise DecodeError("truncated key") from None
 
 
 def _offset_text(content: JsonObject) -> str:
@@ -79,7 +79,7 @@ def _group_text(group: str, content: JsonObject) -> str:
 def _check_static_members(group: str, members: list[JsonObject]) -> None:
     instances = [member["groupInstanceId"] for member in members if member.get("groupInstanceId") is not None]
     for instance in {instance for instance in instances if instances.count(instance) > 1}:
-        raise Malformed(f"two members of group {group} have the group instance id {instance}")
+        raise DecodeError(f"two members of group {group} have the group instance id {instance}")
 
 
 def _member_text(member: JsonObject, protocol: str | None) -> str:

@@ -15,7 +15,7 @@ from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.releases import encode_as_release
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 
 def decode_line(line: str) -> str:
@@ -36,15 +36,15 @@ def encode_line(line: str, release: str | None = None) -> str:
 
 
 def parse_raw_line(line: str) -> tuple[bytes | None, bytes | None, JsonObject]:
-    """Read a raw line: the bytes of key and value, and the line's object. Raises Malformed."""
+    """Read a raw line: the bytes of key and value, and the line's object. Raises DecodeError."""
     record = _parse(line)
     return _bytes(record, "key"), _bytes(record, "value"), record
 
 
 def decode_pair(key: bytes | None, value: bytes | None) -> tuple[JsonObject, JsonObject | None]:
-    """Decode a record into `{"type", "data"}` and `{"version", "data"}`, or None for a tombstone. Raises Malformed."""
+    """Decode a record into `{"type", "data"}` and `{"version", "data"}` (None: a tombstone). Raises DecodeError."""
     if key is None:
-        raise Malformed("null key")
+        raise DecodeError("null key")
     key_type, key_data = decode_key(key)
     document: JsonObject = {"type": key_type, "data": key_data}
     if value is None:
@@ -58,29 +58,29 @@ def _converted(line: str, convert: Callable[[JsonObject], JsonObject]) -> str:
     try:
         record = _parse(line)
         return jackson(convert(record))
-    except Malformed as reason:
+    except DecodeError as reason:
         return jackson({"error": str(reason)} | {name: cell for name, cell in record.items() if name != "error"})
 
 
 def _parse(line: str) -> JsonObject:
     try:
         record = json.loads(line, parse_float=_finite, parse_constant=_finite)
-    except Malformed:
+    except DecodeError:
         raise
     except ValueError:
-        raise Malformed("the line is not JSON") from None
+        raise DecodeError("the line is not JSON") from None
     except RecursionError:
-        raise Malformed("the line is nested too deeply") from None
+        raise DecodeError("the line is nested too deeply") from None
     if not isinstance(record, dict) or not {"key", "value"} <= record.keys():
-        raise Malformed('the line is not an object with "key" and "value"')
+        raise DecodeError('the line is not an object with "key" and "value"')
     return record
 
 
 def _finite(number: str) -> float:
-    """Return the number; Malformed for one that JSON could not hold again: 1e999, NaN, Infinity."""
+    """Return the number; DecodeError for one that JSON could not hold again: 1e999, NaN, Infinity."""
     found = float(number)
     if not math.isfinite(found):
-        raise Malformed(f"the number {number} of the line is out of range")
+        raise DecodeError(f"the number {number} of the line is out of range")
     return found
 
 
@@ -91,7 +91,7 @@ def _bytes(record: JsonObject, name: str) -> bytes | None:
     try:
         return b64decode(text, validate=True)
     except (TypeError, ValueError):
-        raise Malformed(f"{name} is not base64") from None
+        raise DecodeError(f"{name} is not base64") from None
 
 
 def _decoded(record: JsonObject) -> JsonObject:

@@ -20,7 +20,7 @@ from offsetstream.codec.batch_format import (
 from offsetstream.codec.crc32c import crc32c
 from offsetstream.codec.message_format import SMALLEST_SIZE, read_message
 from offsetstream.codec.record_batches import RecordBatch
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import SegmentError
 
 WINDOW_BYTES = 4 << 20  # read, and checked, at once; more where a batch is larger
@@ -179,7 +179,7 @@ def _batch(path: Path, frame: _Frame, fits: bool, *, with_data: bool) -> RecordB
         return (
             read_batch(frame.data, with_data=with_data) if frame.data[_MAGIC_AT] == MAGIC else read_message(frame.data)
         )
-    except Malformed as reason:
+    except DecodeError as reason:
         raise _damaged(path, frame, str(reason)) from reason
 
 

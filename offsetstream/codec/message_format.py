@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from offsetstream.codec.compression import NONE, decompress, mend_lz4
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 SMALLEST_SIZE = 14  # of what follows offset and size: a message of format 0 without key and value
 _PLACE = struct.Struct(">qi")  # offset, size
@@ -37,10 +37,10 @@ class _Message:
 
 
 def read_message(data: bytes) -> RecordBatch:
-    """Read a message, from its offset to its end, or all that are in it. Raises Malformed."""
+    """Read a message, from its offset to its end, or all that are in it. Raises DecodeError."""
     checksum = int.from_bytes(data[_PLACE.size : _CHECKED_FROM], "big")
     if checksum != zlib.crc32(data[_CHECKED_FROM:]):
-        raise Malformed("its bytes do not fit their checksum (CRC-32)")
+        raise DecodeError("its bytes do not fit their checksum (CRC-32)")
     outer = _message(data, 0, len(data))
     messages = [outer] if outer.compression == NONE else _unwrapped(outer)
     records = tuple(LogRecord(each.offset, each.timestamp_ms, each.key, each.value) for each in messages)
@@ -58,9 +58,9 @@ def _message(data: bytes, start: int, end: int) -> _Message:
         key, at = _bytes(data, at, end)
         value, at = _bytes(data, at, end)
     except struct.error:
-        raise Malformed("a message that is cut off") from None
+        raise DecodeError("a message that is cut off") from None
     if at != end:
-        raise Malformed(f"{end - at} bytes are left after a message's value")
+        raise DecodeError(f"{end - at} bytes are left after a message's value")
     return _Message(offset, magic, attributes, None if timestamp == _NO_TIMESTAMP else timestamp, key, value)
 
 
@@ -70,26 +70,26 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, at
     if at + length > end:
-        raise Malformed("a key or value longer than its message")
+        raise DecodeError("a key or value longer than its message")
     return data[at : at + length], at + length
 
 
 def _unwrapped(outer: _Message) -> list[_Message]:
     """Return the messages in a compressed one: in format 1 their offsets count from the first (KIP-31)."""
     if outer.value is None:
-        raise Malformed("a compressed message without a value")
+        raise DecodeError("a compressed message without a value")
     if outer.compression > _LAST_COMPRESSION:
-        raise Malformed(f"unknown compression type {outer.compression}")
+        raise DecodeError(f"unknown compression type {outer.compression}")
     content = mend_lz4(outer.compression, outer.value) if outer.magic == 0 else outer.value
     inner = _message_set(decompress(outer.compression, content))
     if not inner or any(each.compression or each.magic != outer.magic for each in inner):
-        raise Malformed("a compressed message that is empty, or holds compressed ones or those of another format")
+        raise DecodeError("a compressed message that is empty, or holds compressed ones or those of another format")
     if outer.magic == 0:
         return inner
     # Some producers left the outer offset 0; the inner ones then count from 0 (Kafka's DeepRecordsIterator).
     base = outer.offset - inner[-1].offset if outer.offset else 0
     if base < 0:
-        raise Malformed("a compressed message whose last offset is below those in it")
+        raise DecodeError("a compressed message whose last offset is below those in it")
     appended = outer.timestamp_ms if outer.attributes & _LOG_APPEND_TIME else None
     times = [each.timestamp_ms if appended is None else appended for each in inner]
     return [
@@ -102,11 +102,11 @@ def _message_set(content: bytes) -> list[_Message]:
     messages, at = [], 0
     while at < len(content):
         if at + _PLACE.size > len(content):
-            raise Malformed("a compressed set of messages that is cut off")
+            raise DecodeError("a compressed set of messages that is cut off")
         _, size = _PLACE.unpack_from(content, at)
         end = at + _PLACE.size + size
         if size < SMALLEST_SIZE or end > len(content):
-            raise Malformed("a compressed set of messages that is cut off")
+            raise DecodeError("a compressed set of messages that is cut off")
         messages.append(_message(content, at, end))
         at = end
     return messages

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from offsetstream.codec import wire
 from offsetstream.codec.shapes import Field, Shape
-from offsetstream.codec.wire import NEGATIVE_LENGTH, TRUNCATED, Malformed
+from offsetstream.codec.wire import NEGATIVE_LENGTH, TRUNCATED, DecodeError
 
 JsonObject: TypeAlias = dict[str, Any]
 Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
@@ -51,7 +51,7 @@ def _sized_reader(kind: str, flexible: bool, nullable: bool) -> Reader:
         if length < 0:
             if nullable:
                 return None, at
-            raise Malformed(NEGATIVE_LENGTH)
+            raise DecodeError(NEGATIVE_LENGTH)
         return take(buffer, at, length), at + length
 
     return read
@@ -65,9 +65,9 @@ def _array_reader(element: Reader, flexible: bool, nullable: bool) -> Reader:
         if count < 0:
             if nullable:
                 return None, at
-            raise Malformed(NEGATIVE_LENGTH)
+            raise DecodeError(NEGATIVE_LENGTH)
         if count > len(buffer) - at:
-            raise Malformed(TRUNCATED)
+            raise DecodeError(TRUNCATED)
         items = []
         for _ in range(count):
             item, at = element(buffer, at)
@@ -88,10 +88,10 @@ def _number_array_reader(kind: str, flexible: bool, nullable: bool) -> Reader:
         if count < 0:
             if nullable:
                 return None, at
-            raise Malformed(NEGATIVE_LENGTH)
+            raise DecodeError(NEGATIVE_LENGTH)
         end = at + count * size
         if end > len(buffer):
-            raise Malformed(TRUNCATED)
+            raise DecodeError(TRUNCATED)
         return list(struct.unpack_from(f">{count}{layout}", buffer, at)), end
 
     return read
@@ -158,7 +158,7 @@ def _tag_section_reader(
                 found[name], at = reader(buffer, at)
                 continue
             if size < 0:
-                raise Malformed(NEGATIVE_LENGTH)
+                raise DecodeError(NEGATIVE_LENGTH)
             unknown.append((tag, wire.read_slice(buffer, at, size)))
             at += size
         return found, unknown, at

@@ -14,7 +14,7 @@ from typing import Any
 from offsetstream.codec.lines import parse_raw_line
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import LineError
 
 _NO_TIMESTAMP = -1
@@ -26,19 +26,19 @@ Partitions = dict[int | None, list[RecordBatch]]
 
 
 def parse_record_line(line: str) -> tuple[int | None, RecordBatch]:
-    """Read a raw line: its partition, None if it has none, and its record as a batch. Raises Malformed."""
+    """Read a raw line: its partition, None if it has none, and its record as a batch. Raises DecodeError."""
     key, value, fields = parse_raw_line(line)
     offset = _number(fields, "offset", None)
     if offset is None or not 0 <= offset <= _LAST_OFFSET:
-        raise Malformed("offset is not a number of 0 or more")
+        raise DecodeError("offset is not a number of 0 or more")
     timestamp = _number(fields, "timestamp", None)
     producer_id = _number(fields, "producer_id", NO_PRODUCER)
     transactional = fields.get("transactional") or False
     if not isinstance(transactional, bool):
-        raise Malformed("transactional is not true or false")
+        raise DecodeError("transactional is not true or false")
     kind = fields.get("control_type", _ABSENT)
     if producer_id in (None, NO_PRODUCER) and (transactional or kind is not _ABSENT):
-        raise Malformed("a transactional or control record has no producer_id")
+        raise DecodeError("a transactional or control record has no producer_id")
     record = LogRecord(
         offset,
         None if timestamp == _NO_TIMESTAMP else timestamp,
@@ -65,7 +65,7 @@ def read_record_lines(lines: Iterable[bytes], name: str) -> Partitions:
     for number, line in enumerate(lines, 1):
         try:
             partition, batch = parse_record_line(line.decode("utf-8", "surrogateescape"))
-        except Malformed as reason:
+        except DecodeError as reason:
             raise LineError(f"{name}, line {number}: {reason}") from reason
         before, present = found.setdefault(partition, {}).setdefault(batch.base_offset, (number, batch))
         if present != batch:
@@ -80,7 +80,7 @@ def _number(fields: JsonObject, name: str, default: int | None) -> int | None:
     number = fields.get(name, default)
     if number is None or (isinstance(number, int) and not isinstance(number, bool)):
         return number
-    raise Malformed(f"{name} is not a whole number")
+    raise DecodeError(f"{name} is not a whole number")
 
 
 def _control_number(kind: Any) -> int:
@@ -88,4 +88,4 @@ def _control_number(kind: Any) -> int:
         return ControlType[kind]
     if isinstance(kind, int) and not isinstance(kind, bool) and -0x8000 <= kind < 0x8000:  # noqa: PLR2004 - 16 bits
         return kind
-    raise Malformed("control_type is not COMMIT, ABORT or a number of 16 bits")
+    raise DecodeError("control_type is not COMMIT, ABORT or a number of 16 bits")

@@ -6,7 +6,7 @@ from typing import Any
 from offsetstream.codec import wire
 from offsetstream.codec.readers import JsonObject, Reader, message_reader
 from offsetstream.codec.shapes import RecordType, record_types
-from offsetstream.codec.wire import Malformed, placed
+from offsetstream.codec.wire import DecodeError, placed
 
 
 @cache
@@ -27,48 +27,48 @@ def unsupported_version(key_type: int, version: int) -> str:
 
 
 def known_type(key_type: int) -> RecordType:
-    """Look up the record type of an id; raises Malformed for an unknown one."""
+    """Look up the record type of an id; raises DecodeError for an unknown one."""
     record = record_types().get(key_type)
     if record is None:
-        raise Malformed(f"unknown key type {key_type}")
+        raise DecodeError(f"unknown key type {key_type}")
     return record
 
 
 def decode_key(key: bytes) -> tuple[int, JsonObject]:
-    """Decode a record's key into its type and its fields; raises Malformed with the reason."""
+    """Decode a record's key into its type and its fields; raises DecodeError with the reason."""
     key_type, at = _placing("key", wire.read_int16, key, 0)
     known_type(key_type)
     return key_type, _placing("key", _key_reader(key_type), key, at)[0]
 
 
 def decode_value(key_type: int, value: bytes) -> tuple[int, JsonObject]:
-    """Decode the value of a known key type into its version and its fields; raises Malformed with the reason.
+    """Decode the value of a known key type into its version and its fields; raises DecodeError with the reason.
 
     What Kafka 4.3.1 reads is read as it reads it, trailing bytes and all. What it rejects is tried in the layouts
     that older releases wrote under the same version, and taken if one fits to the last byte.
     """
     version, at = _placing("value", wire.read_int16, value, 0)
     if version not in known_type(key_type).value.versions:
-        raise Malformed(unsupported_version(key_type, version))
+        raise DecodeError(unsupported_version(key_type, version))
     reader, older = _value_readers(key_type, version)
     try:
         return version, _placing("value", reader, value, at)[0]
-    except Malformed as reason:
+    except DecodeError as reason:
         return version, _decode_older(older, value, at, reason)
 
 
 def _placing(where: str, reader: Reader, data: bytes, at: int) -> tuple[Any, int]:
     try:
         return reader(data, at)
-    except Malformed as reason:
-        raise Malformed(placed(str(reason), where)) from None
+    except DecodeError as reason:
+        raise DecodeError(placed(str(reason), where)) from None
 
 
-def _decode_older(readers: tuple[Reader, ...], value: bytes, at: int, reason: Malformed) -> JsonObject:
+def _decode_older(readers: tuple[Reader, ...], value: bytes, at: int, reason: DecodeError) -> JsonObject:
     for reader in readers:
         try:
             result, end = reader(value, at)
-        except Malformed:
+        except DecodeError:
             continue
         if end == len(value):
             found: JsonObject = result

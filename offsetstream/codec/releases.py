@@ -7,7 +7,7 @@ from offsetstream.codec.encode import CURRENT, encode_key, encode_layout, open_d
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.records import known_type
 from offsetstream.codec.shapes import Field, RecordType
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import UsageError
 
 FIRST_RELEASE, LAST_RELEASE = "0.8.2", "4.4"
@@ -51,7 +51,7 @@ def encode_as_release(key: Any, value: Any, release: str) -> tuple[bytes, bytes 
     """Encode a record as a broker of `release` would write it, whatever version `key` and `value` are in.
 
     Fields that the release did not have are dropped, those it would add take Kafka's defaults. Raises UsageError for
-    a bad release, Malformed for a record that the release never wrote or refuses to write.
+    a bad release, DecodeError for a record that the release never wrote or refuses to write.
     """
     number = parse_release(release)
     key_type, key_data = open_document(key, "key", "type")
@@ -73,9 +73,9 @@ def encode_as_release(key: Any, value: Any, release: str) -> tuple[bytes, bytes 
 def _check_written(record: RecordType, tombstone: bool, number: Release, release: str) -> None:
     name = f"type {record.type} ({record.name})"
     if number < _threshold(record.written_since):
-        raise Malformed(f"Kafka {release} writes no record of {name}: {record.written_since} was the first that did")
+        raise DecodeError(f"Kafka {release} writes no record of {name}: {record.written_since} was the first that did")
     if record.written_until and not tombstone and number[:3] > _threshold(record.written_until)[:3]:
-        raise Malformed(f"Kafka {release} writes no record of {name}: {record.written_until} was the last that did")
+        raise DecodeError(f"Kafka {release} writes no record of {name}: {record.written_until} was the last that did")
 
 
 def _version(record: RecordType, data: Any, number: Release) -> int:
@@ -116,16 +116,18 @@ def _project_cell(cell: Any, field: Field, version: int, number: Release) -> Any
 
 
 def _group_as_held(key: Any, data: Any) -> Any:
-    """Complete a classic group as the coordinator does before writing; raises Malformed with Kafka's refusals."""
+    """Complete a classic group as the coordinator does before writing; raises DecodeError with Kafka's refusals."""
     if not isinstance(data, dict) or not isinstance(data.get("members"), list) or not data["members"]:
         return data
     if data.get("protocol") is None:
-        raise Malformed("Attempted to write non-empty group metadata with no defined protocol.")
+        raise DecodeError("Attempted to write non-empty group metadata with no defined protocol.")
     members = [dict(member) for member in data["members"]]
     for member in members:
         if member.get("assignment") is None:
             group = key.get("group") if isinstance(key, dict) else None
-            raise Malformed(f"Attempted to write member {member.get('memberId')} of group {group} with no assignment.")
+            raise DecodeError(
+                f"Attempted to write member {member.get('memberId')} of group {group} with no assignment."
+            )
         # A version 0 value has no rebalance timeout; the coordinator takes the session timeout for it.
         member.setdefault("rebalanceTimeout", member.get("sessionTimeout"))
     return {**data, "members": members}

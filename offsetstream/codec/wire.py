@@ -19,7 +19,7 @@ _MAX_INT32 = 0x7FFFFFFF
 _MAX_VARINT_BYTES = 5
 
 
-class Malformed(OffsetstreamError, ValueError):  # noqa: N818 - a finding about a record, mostly reported as a value
+class DecodeError(OffsetstreamError, ValueError):
     """Bytes, or the JSON to encode, are not what their schema says; the text is the reason."""
 
 
@@ -41,12 +41,12 @@ def read_uvarint(buffer: bytes, at: int) -> tuple[int, int]:
     value = 0
     for index in range(_MAX_VARINT_BYTES):
         if at + index >= end:
-            raise Malformed(TRUNCATED)
+            raise DecodeError(TRUNCATED)
         byte = buffer[at + index]
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:  # noqa: PLR2004 - the continuation bit
             return as_int32(value), at + index + 1
-    raise Malformed(BAD_VARINT)
+    raise DecodeError(BAD_VARINT)
 
 
 def read_compact_length(buffer: bytes, at: int) -> tuple[int, int]:
@@ -63,7 +63,7 @@ def _number_reader(layout: str, name: str) -> Callable[[bytes, int], tuple[int, 
         try:
             return unpack(buffer, at)[0], at + size
         except struct.error:
-            raise Malformed(TRUNCATED) from None
+            raise DecodeError(TRUNCATED) from None
 
     read.__doc__ = f"Read {name}."
     return read
@@ -88,12 +88,12 @@ def read_slice(buffer: bytes, at: int, length: int) -> bytes:
     """Take `length` bytes, all of which must be there."""
     data = buffer[at : at + length]
     if len(data) < length:
-        raise Malformed(TRUNCATED)
+        raise DecodeError(TRUNCATED)
     return data
 
 
 def read_text(buffer: bytes, at: int, length: int) -> str:
     """Take a string of `length` bytes; Kafka refuses more than 32,767 even if all are there."""
     if length > _MAX_STRING:
-        raise Malformed(TOO_LONG)
+        raise DecodeError(TOO_LONG)
     return java_utf8(read_slice(buffer, at, length))

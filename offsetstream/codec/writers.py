@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from offsetstream.codec.readers import JsonObject, WithUnknownTags
 from offsetstream.codec.shapes import Field, Shape
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 Writer: TypeAlias = Callable[[bytearray, Any], None]
 
@@ -48,12 +48,12 @@ def _struct_writer(fields: tuple[Field, ...], version: int, flexible: bool) -> W
 
     def write(out: bytearray, value: Any) -> None:
         if not isinstance(value, dict):
-            raise Malformed(f"expected an object, got {value!r}")
+            raise DecodeError(f"expected an object, got {value!r}")
         for name in value.keys() - names:
-            raise Malformed(f"there is no field {name!r} in version {version}")
+            raise DecodeError(f"there is no field {name!r} in version {version}")
         for name, writer in plain:
             if name not in value:
-                raise Malformed(f"field {name!r} is missing, which is mandatory in version {version}")
+                raise DecodeError(f"field {name!r} is missing, which is mandatory in version {version}")
             writer(out, value[name])
         if flexible:
             write_tags(out, value)
@@ -90,8 +90,8 @@ def _named(field: Field, writer: Writer) -> Writer:
     def write(out: bytearray, value: Any) -> None:
         try:
             writer(out, value)
-        except Malformed as reason:
-            raise Malformed(f"{field.name}: {reason}") from None
+        except DecodeError as reason:
+            raise DecodeError(f"{field.name}: {reason}") from None
 
     return write
 
@@ -135,11 +135,11 @@ def _number_writer(kind: str) -> Writer:
 
     def write(out: bytearray, value: Any) -> None:
         if type(value) is not int:
-            raise Malformed(f"expected a whole number, got {value!r}")
+            raise DecodeError(f"expected a whole number, got {value!r}")
         try:
             out += layout.pack(value)
         except struct.error:
-            raise Malformed(f"{value} does not fit {kind}") from None
+            raise DecodeError(f"{value} does not fit {kind}") from None
 
     return write
 
@@ -150,14 +150,14 @@ def _write_uuid(out: bytearray, value: Any) -> None:
     except (TypeError, ValueError):
         data = b""
     if len(data) != _UUID_BYTES or len(value) != _UUID_TEXT:
-        raise Malformed(f"expected a UUID of {_UUID_TEXT} characters, got {value!r}")
+        raise DecodeError(f"expected a UUID of {_UUID_TEXT} characters, got {value!r}")
     out += data
 
 
 def _array_writer(element: Writer, flexible: bool, nullable: bool) -> Writer:
     def write(out: bytearray, value: Any) -> None:
         if not isinstance(value, list) and not (nullable and value is None):
-            raise Malformed(f"expected a list, got {value!r}")
+            raise DecodeError(f"expected a list, got {value!r}")
         count = -1 if value is None else len(value)
         if flexible:
             write_uvarint(out, count + 1)
@@ -187,10 +187,10 @@ def _sized_writer(kind: str, flexible: bool, nullable: bool) -> Writer:
 
 def _string_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise Malformed(f"expected a string, got {value!r}")
+        raise DecodeError(f"expected a string, got {value!r}")
     data = value.encode("utf-8", "replace")  # Java writes `?` for an unpaired surrogate
     if len(data) > _MAX_STRING:
-        raise Malformed(f"the string is too long to be serialized ({len(data)} bytes, at most {_MAX_STRING})")
+        raise DecodeError(f"the string is too long to be serialized ({len(data)} bytes, at most {_MAX_STRING})")
     return data
 
 
@@ -200,4 +200,4 @@ def _raw_bytes(value: Any) -> bytes:
     try:
         return b64decode(value, validate=True)
     except (TypeError, binascii.Error, ValueError):
-        raise Malformed(f"expected bytes in base64, got {value!r}") from None
+        raise DecodeError(f"expected bytes in base64, got {value!r}") from None

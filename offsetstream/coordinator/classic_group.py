@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from offsetstream.codec.consumer_protocol import decode_assignment
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.rows import (
     GroupRows,
@@ -93,7 +93,7 @@ def _topic_partitions(assignment: bytes) -> Iterator[tuple[str, int]]:
     """Yield what the bytes assign; empty bytes and other protocols are ordinary (reference 5.10)."""
     try:
         decoded = decode_assignment(assignment)
-    except Malformed:
+    except DecodeError:
         return
     for entry in decoded["assignedPartitions"]:
         for partition in entry["partitions"]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from offsetstream.codec.consumer_protocol import decode_subscription
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.rows import Row, subscription_row
 
@@ -59,7 +59,7 @@ def _source_topics(topology: Cell) -> Iterator[str]:
 def _topics(subscription: bytes) -> list[str]:
     try:
         topics: list[str] = decode_subscription(subscription)["topics"]
-    except Malformed:  # empty bytes are ordinary (reference 5.10)
+    except DecodeError:  # empty bytes are ordinary (reference 5.10)
         return []
     return topics
 

@@ -19,7 +19,7 @@ from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORMATTER, kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.controls import for_terminal, without_controls
 
 RAW_SCHEMA = pa.schema(
@@ -181,7 +181,7 @@ def _by_record(raw: pa.RecordBatch, lines: pa.Array, rows: pa.Array, print_recor
     for row, key, value in zip(rows.to_pylist(), taken["key"].to_pylist(), taken["value"].to_pylist(), strict=True):
         try:
             found.append(print_record(key, value))
-        except Malformed as reason:
+        except DecodeError as reason:
             found.append(None)
             broken[row] = str(reason)
     return _replace(lines, rows, found), broken

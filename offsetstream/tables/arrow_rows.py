@@ -50,16 +50,18 @@ def merge_rows(
     rows: pa.Table,
     batch: BatchId,
     *,
-    in_log_order: bool = False,
-    only: str | None = None,
+    newer_only: bool = False,
+    replace_where: str | None = None,
 ) -> None:
     """Merge rows into a state table, as ``TableWriter.merge`` does; without rows nothing is written."""
-    if not rows.num_rows and only is None:
+    if not rows.num_rows and replace_where is None:
         return
     schema = load_schema(name)
     deleted = rows[DELETED] if DELETED in rows.column_names else pa.repeat(pa.scalar(False), rows.num_rows)
     source = conform(rows, schema).append_column(DELETED, deleted)
-    merge_by_delta_rs(tables.table(name), source, Merge(schema, in_log_order=in_log_order, only=only), batch)
+    merge_by_delta_rs(
+        tables.table(name), source, Merge(schema, newer_only=newer_only, replace_where=replace_where), batch
+    )
 
 
 def read_groups(

@@ -50,11 +50,11 @@ def gathered(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def find_changes(
-    stored: Iterable[pa.Table], source: pa.Table, is_deleted: pa.Array, key: Sequence[str], *, in_log_order: bool
+    stored: Iterable[pa.Table], source: pa.Table, is_deleted: pa.Array, key: Sequence[str], *, newer_only: bool
 ) -> Changes:
     """Compare stored rows, which may have more columns, with the rows of a source, whose keys are unique.
 
-    A stored row is updated where it differs, and goes where the source's ``is_deleted`` says so; ``in_log_order``:
+    A stored row is updated where it differs, and goes where the source's ``is_deleted`` says so; ``newer_only``:
     not if it is newer. What the source lacks of its columns it keeps. Rows of the source that are not stored come.
     """
     keys, times = keys_of(source, key), np.zeros(source.num_rows, np.int64)
@@ -65,7 +65,7 @@ def find_changes(
         np.add.at(times, at.to_numpy(), 1)
         new, deleted = source.take(at), is_deleted.take(at)
         changed = pc.or_(deleted, _differ(old, new))
-        if in_log_order:
+        if newer_only:
             changed = pc.and_(changed, _is_newer(new, old))
         gone.append(keys.take(at.filter(changed)))
         updated = pc.and_(changed, pc.invert(deleted))

@@ -43,8 +43,8 @@ class Merge:
     """What a merge does; the conditions are in Spark's SQL."""
 
     schema: TableSchema
-    in_log_order: bool = False  # an older record never overwrites a newer one
-    only: str | None = None  # the source's rows replace all rows of the table that fulfil this, newer ones too
+    newer_only: bool = False  # an older record never overwrites a newer one
+    replace_where: str | None = None  # the source's rows replace all rows of the table that fulfil this, newer ones too
 
     @property
     def same_key(self) -> str:
@@ -54,13 +54,13 @@ class Merge:
     @property
     def deletes(self) -> str:
         """The condition under which a matched row is deleted."""
-        return f"source.{DELETED} AND {_NEWER}" if self.in_log_order else f"source.{DELETED}"
+        return f"source.{DELETED} AND {_NEWER}" if self.newer_only else f"source.{DELETED}"
 
     @property
     def updates(self) -> str:
         """The condition under which a matched row is updated: only where something differs."""
         changed = " OR ".join(f"(target.{name} IS DISTINCT FROM source.{name})" for name in self.schema.column_names)
-        newer = f" AND {_NEWER}" if self.in_log_order else ""
+        newer = f" AND {_NEWER}" if self.newer_only else ""
         return f"NOT source.{DELETED}{newer} AND ({changed})"
 
     @property
@@ -77,8 +77,8 @@ class Merge:
 @again_on_conflict
 def merge_by_spark(session: SparkSession, path: str, source: DataFrame, merge: Merge) -> None:
     """Merge a DataFrame with the columns of the table and ``_deleted``; the session holds the transaction."""
-    if merge.only is not None:
-        _replace_by_spark(session, path, source, merge, merge.only)
+    if merge.replace_where is not None:
+        _replace_by_spark(session, path, source, merge, merge.replace_where)
         return
     target = delta.tables.DeltaTable.forPath(session, path).alias("target")
     merging = target.merge(source.alias("source"), merge.same_key).whenMatchedDelete(merge.deletes)
@@ -96,13 +96,13 @@ def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId)
         return
     commit, key = transaction(table, schema.name, batch), schema.key
     is_deleted, rows = source[DELETED].combine_chunks(), source.select(schema.column_names).cast(schema.arrow)
-    if merge.only is not None:
-        rows = with_users_columns(table, merge.only, rows.filter(pc.invert(is_deleted)), key)
-        replace_rows(table, merge.only, [rows], commit)
+    if merge.replace_where is not None:
+        rows = with_users_columns(table, merge.replace_where, rows.filter(pc.invert(is_deleted)), key)
+        replace_rows(table, merge.replace_where, [rows], commit)
         return
     of_these = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
     stored = held_if_small(table, of_these)
-    changes = find_changes(stored(), rows, is_deleted, key, in_log_order=merge.in_log_order)
+    changes = find_changes(stored(), rows, is_deleted, key, newer_only=merge.newer_only)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
     if not len(changes.gone):
@@ -114,16 +114,16 @@ def merge_by_delta_rs(path: str, source: pa.Table, merge: Merge, batch: BatchId)
     replace_rows(table, of_these, chain(kept, [changes.come]), commit)
 
 
-def _replace_by_spark(session: SparkSession, path: str, source: DataFrame, merge: Merge, only: str) -> None:
+def _replace_by_spark(session: SparkSession, path: str, source: DataFrame, merge: Merge, replace_where: str) -> None:
     rows, key = source.where(f"NOT {DELETED}").drop(DELETED), list(merge.schema.key)
     stored = session.read.format("delta").load(path)
     users = [name for name in stored.columns if name not in merge.schema.column_names]
     if users:
-        kept = stored.where(only).select(*key, *users).dropDuplicates(key).alias("kept")
+        kept = stored.where(replace_where).select(*key, *users).dropDuplicates(key).alias("kept")
         same = [F.col(f"source.{name}").eqNullSafe(F.col(f"kept.{name}")) for name in key]
         columns = [*(f"source.{name}" for name in merge.schema.column_names), *(f"kept.`{name}`" for name in users)]
         rows = rows.alias("source").join(kept, same, "left").select(*columns)
-    writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", only)
+    writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", replace_where)
     for option in ("txnAppId", "txnVersion"):
         writer = writer.option(option, session.conf.get(f"spark.databricks.delta.write.{option}"))
     writer.save(path)

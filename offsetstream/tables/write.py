@@ -77,15 +77,15 @@ class TableWriter:
         writer.option("txnAppId", app).option("txnVersion", version).save(path)
 
     def merge(
-        self, table: str, rows: DataFrame, batch: BatchId, *, in_log_order: bool = False, only: str | None = None
+        self, table: str, rows: DataFrame, batch: BatchId, *, newer_only: bool = False, replace_where: str | None = None
     ) -> None:
         """Merge rows into a state table: insert, update where something differs, delete where ``_deleted``.
 
-        ``in_log_order``: an older record never overwrites a newer one. ``only``: a condition; ``rows`` replace whatever
-        fulfils it, which makes a load one atomic step. Without it, DoubledRowsError is raised for keys that are there
-        twice.
+        ``newer_only``: an older record never overwrites a newer one. ``replace_where``: a condition; ``rows`` replace
+        whatever fulfils it, which makes a load one atomic step. Without it, DoubledRowsError is raised for keys that
+        are there twice.
         """
-        merge = Merge(load_schema(table), in_log_order=in_log_order, only=only)
+        merge = Merge(load_schema(table), newer_only=newer_only, replace_where=replace_where)
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
         source = source.select(*merge.schema.column_names, DELETED)
         path, rows_here = self.tables.table(table), self._collected(source)
@@ -93,7 +93,7 @@ class TableWriter:
         if rows_here is not None:
             merge_by_delta_rs(path, rows_here, merge, batch)
             return
-        if only is None:
+        if replace_where is None:
             require_no_doubled_rows(self.tables, table)
         with self._sessions.transaction(table, *transaction_of(DeltaTable(path), table, batch)) as session:
             merge_by_spark(session, path, source, merge)

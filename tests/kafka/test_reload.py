@@ -18,7 +18,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.lookup import Lookup
 from tests.delta import append_rows
 from tests.kafka.jobs import JobRunner
@@ -154,7 +154,7 @@ def test_a_load_that_failed_is_told_and_done_again(
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SmallState, "apply", fail)
+        patch.setattr(DriverStateWriter, "apply", fail)
         with pytest.raises(OSError, match="No space left"):
             runner.run_once()
     assert dict(runner.rows("offsets_partitions", "offsets_partition", "load_state"))[7] == "FAILED"

@@ -18,7 +18,7 @@ from offsetstream.codec.consumer_protocol import (
 )
 from offsetstream.codec.shapes import embedded_shape
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.embedded.artifacts import resolve
 from tests.codec_records import message
 from tests.oracle.kafka_classes import CLIENT_MESSAGES, FAILED, KafkaClasses
@@ -35,7 +35,7 @@ _KINDS = {
 def _read(decoder: Any, data: bytes) -> str | None:
     try:
         return jackson(decoder(data))
-    except Malformed:
+    except DecodeError:
         return None
 
 
@@ -82,7 +82,7 @@ def test_versions_are_clamped_as_kafka_clamps_them(
         try:
             kafka_4_3.call(_CONSUMER_PROTOCOL, method, buffer)
         except Py4JJavaError:
-            with pytest.raises(Malformed):
+            with pytest.raises(DecodeError):
                 decoder(content)
         else:
             assert decoder(content) in (data, {key: data[key] for key in ("topics", "userData") if key in data})
@@ -154,5 +154,5 @@ def test_connect_versions_1_and_2(sessioned: bool, gateway: JavaGateway, connect
     assert decode_connect_subscription(without[:-4]) == {"url": "w", "configOffset": 9, "allocation": None}
     with pytest.raises(Py4JJavaError):
         connect.call(protocol, "deserializeMetadata", wrap(without[:-3]))
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         decode_connect_subscription(without[:-3])

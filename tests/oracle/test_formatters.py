@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 
 from offsetstream.codec import kafka_text as ours
 from offsetstream.codec.encode import encode_record
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from tests.codec_records import Layout, present_layouts
 from tests.oracle.kafka_classes import KafkaClasses
 
@@ -40,7 +40,7 @@ class Formatter:
 def _ours(function: Any, record: Record, types: frozenset[int]) -> str | None:
     try:
         text: str | None = function(*record, types)
-    except Malformed:
+    except DecodeError:
         return STOPS
     return text
 

@@ -15,7 +15,7 @@ from offsetstream.codec.readers import JsonObject, message_reader
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.shapes import Shape, record_types
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from tests.codec_records import Layout
 from tests.oracle.cases import CASES, EARLY_ACCESS, Case
 from tests.oracle.kafka_classes import FAILED, GROUP_MESSAGES, KafkaClasses
@@ -80,7 +80,7 @@ def damaged(rng: Random, body: bytes) -> bytes:
 def _read_strictly(shape: Shape, version: int, body: bytes) -> str | None:
     try:
         return jackson(message_reader(shape, version)(body, 0)[0])
-    except Malformed:
+    except DecodeError:
         return None
 
 

@@ -64,12 +64,12 @@ def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> Da
     ("only", "left"), [(None, ["new", "new", "old"]), (of_partitions([1, 2]), ["new", "new", "old"])]
 )
 def test_sparks_writes_beside_delta_rs(
-    spark: SparkSession, tables: TablesLocation, only: str | None, left: list[str]
+    spark: SparkSession, tables: TablesLocation, replace_where: str | None, left: list[str]
 ) -> None:
     WRITES[0].prepare(tables)
-    path, batch = tables.table("groups"), BatchId(1, 2 if only is None else -1)
+    path, batch = tables.table("groups"), BatchId(1, 2 if replace_where is None else -1)
     rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
-    TableWriter(spark, tables, StateWrites.SPARK).merge("groups", rows, batch, only=only)
+    TableWriter(spark, tables, StateWrites.SPARK).merge("groups", rows, batch, replace_where=replace_where)
     assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(path).history()]
     assert sorted(row["state"] for row in read_rows(DeltaTable(path))) == ["new", "new", "old"]
 
@@ -122,9 +122,9 @@ def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: TablesLo
     spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
     spark.sql(f"UPDATE {table} SET note = 'mine'")  # noqa: S608 - the test's own
     writer = TableWriter(spark, tables, StateWrites.SPARK)
-    for batch, only in ((BatchId(1, 2), None), (BatchId(1, -1), of_partitions([0, 1, 2]))):
+    for batch, replace_where in ((BatchId(1, 2), None), (BatchId(1, -1), of_partitions([0, 1, 2]))):
         found = [{"offsets_partition": number, "group_id": "g", "state": str(batch.batch_id)} for number in (1, 2)]
         rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
-        writer.merge("groups", rows, batch, only=only)
+        writer.merge("groups", rows, batch, replace_where=replace_where)
         notes = {row["offsets_partition"]: row["note"] for row in read_rows(DeltaTable(tables.table("groups")))}
-        assert notes == ({0: "mine"} if only is None else {}) | {1: "mine", 2: None}
+        assert notes == ({0: "mine"} if replace_where is None else {}) | {1: "mine", 2: None}

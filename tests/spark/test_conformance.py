@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.tables.location import TablesLocation
@@ -59,7 +59,7 @@ def frame(spark: SparkSession, logs: Logs) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=RAW))
 
 
-def apply(spark: SparkSession, state: SmallState, logs: Logs, batch: BatchId) -> None:
+def apply(spark: SparkSession, state: DriverStateWriter, logs: Logs, batch: BatchId) -> None:
     decoded = collect(with_own_offsets(decode(frame(spark, logs), len(logs))))
     state.apply(decoded, batch, loaded=range(len(logs)) if batch.is_load else ())
 
@@ -86,7 +86,7 @@ def states(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
     for coordinator in BOTH:
         for way, parts in (("load", 1), ("batches", BATCHES)):
             tables = new_tables(tmp_path_factory.mktemp(f"{way}-{coordinator}"))
-            state = SmallState(tables, coordinator, {}, {})
+            state = DriverStateWriter(tables, coordinator, {}, {})
             for number, part in enumerate(in_parts(logs, parts)):
                 apply(spark, state, part, BatchId(1, -1 if way == "load" else number))
             found[way, coordinator] = by_partition(tables)
@@ -128,7 +128,7 @@ def test_random_logs_batch_by_batch(spark: SparkSession, tmp_path: Path, coordin
     @given(found=lists, data=st.data())
     def check(found: list[History], data: st.DataObject) -> None:
         tables = new_tables(tmp_path / "tables")
-        state = SmallState(tables, coordinator, {}, {})
+        state = DriverStateWriter(tables, coordinator, {}, {})
         cuts = [_cuts(history, data) for history in found]
         for number in (*range(BATCHES), BATCHES - 1):
             parts = [consumed(h.between(cut[number], cut[number + 1])) for h, cut in zip(found, cuts, strict=True)]

@@ -25,15 +25,15 @@ STEPS = 6
 class Merger:
     """A table, and both ways of merging into it."""
 
-    def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema, *, in_log_order: bool) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema, *, newer_only: bool) -> None:
         self.schema = schema
         self.tables: TablesLocation = new_tables(folder)
-        self._in_log_order = in_log_order
+        self._in_log_order = newer_only
         self._spark = spark
         self._sessions = WriterSessions(spark)
 
     def _merge(self, step: Step) -> tuple[str, Merge]:
-        return self.tables.table(self.schema.name), step.merge(self.schema, in_log_order=self._in_log_order)
+        return self.tables.table(self.schema.name), step.merge(self.schema, newer_only=self._in_log_order)
 
     def by_spark(self, step: Step) -> None:
         path, merge = self._merge(step)
@@ -50,13 +50,13 @@ class Merger:
         return in_order(read_rows(DeltaTable(self.tables.table(self.schema.name))))
 
 
-@pytest.mark.parametrize(("name", "in_log_order"), [("committed_offsets", True), ("member_assignments", False)])
+@pytest.mark.parametrize(("name", "newer_only"), [("committed_offsets", True), ("member_assignments", False)])
 def test_both_ways_merge_as_a_dictionary_and_repeat_each_other(
-    spark: SparkSession, tmp_path: Path, name: str, in_log_order: bool
+    spark: SparkSession, tmp_path: Path, name: str, newer_only: bool
 ) -> None:
     schema = load_schema(name)
-    model, most = MergeModel(schema, in_log_order), 0
-    merger = Merger(spark, tmp_path, schema, in_log_order=in_log_order)
+    model, most = MergeModel(schema, newer_only), 0
+    merger = Merger(spark, tmp_path, schema, newer_only=newer_only)
     for number, step in enumerate(random_steps(Random(name), schema, STEPS)):
         model.apply(step)
         first, second = (merger.by_delta_rs, merger.by_spark) if number % 2 else (merger.by_spark, merger.by_delta_rs)
@@ -69,7 +69,7 @@ def test_both_ways_merge_as_a_dictionary_and_repeat_each_other(
 
 def test_a_batch_is_merged_once_whichever_way_comes_first(spark: SparkSession, tmp_path: Path) -> None:
     schema = load_schema("groups")
-    merger = Merger(spark, tmp_path, schema, in_log_order=False)
+    merger = Merger(spark, tmp_path, schema, newer_only=False)
 
     def state(text: str, number: int) -> Step:
         row = dict.fromkeys(schema.column_names) | {"offsets_partition": 1, "group_id": "g", "state": text}

@@ -16,10 +16,10 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state import driver_state as small_state
-from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect, measure
 from offsetstream.stream.state.spark_cells import with_own_offsets
-from offsetstream.stream.state.spark_state import State
+from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables import write
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.location import TablesLocation
@@ -71,18 +71,20 @@ def load(
     with pass_over(frame(writer.spark, records), None, PARTITIONS) as passed:
         cells = passed.cells.decoded
         if way == "small":
-            SmallState(writer.tables, coordinator, log_ids, {}).apply(cells.toArrow(), LOAD, loaded=sorted(partitions))
+            DriverStateWriter(writer.tables, coordinator, log_ids, {}).apply(
+                cells.toArrow(), LOAD, loaded=sorted(partitions)
+            )
         else:
-            State(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
+            SparkStateWriter(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
 
 
 def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batch: BatchId, way: Way) -> None:
     decoded = with_own_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
     if way == "small":
-        SmallState(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
+        DriverStateWriter(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
     else:
         has_cells = measure(decoded).records["group_records"] > 0
-        State(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
+        SparkStateWriter(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
     decoded.unpersist()
 
 

@@ -69,7 +69,7 @@ def test_merging_few_rows_and_many_is_the_same(
     assert states(tables) == {"a": "Empty", "b": "Empty", "c": "Empty"}
     merge(BatchId(1, 1), {"a": "Stable", "d": "Empty"})
     assert states(tables) == {"a": "Stable", "b": "Empty", "c": "Empty", "d": "Empty"}
-    merge(BatchId(1, -1), {"b": "Stable"}, only=OF_PARTITION_1)
+    merge(BatchId(1, -1), {"b": "Stable"}, replace_where=OF_PARTITION_1)
     assert states(tables) == {"b": "Stable"}
     assert DeltaTable(tables.table("groups")).transaction_version(app_id("groups")) == BatchId(1, 1).version
     assert not writer.is_empty("groups")

@@ -8,7 +8,7 @@ from typing import Any
 
 from offsetstream.codec.consumer_protocol import decode_assignment, decode_subscription
 from offsetstream.codec.readers import JsonObject
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.expiration import ExpirationBase, since_commit
 from offsetstream.coordinator.replay.group_states import CLASSIC_VALID_PREVIOUS_STATES, GroupState
 from offsetstream.errors import IllegalStateError
@@ -32,7 +32,7 @@ class ClassicMember:
     assignment: bytes
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the topics of the subscription; raises Malformed for bytes that are none."""
+        """Return the topics of the subscription; raises DecodeError for bytes that are none."""
         return frozenset(decode_subscription(_READ_AS_VERSION_0 + self.subscription[2:])["topics"])
 
     def assigned(self) -> list[JsonObject]:
@@ -41,7 +41,7 @@ class ClassicMember:
             return []
         try:
             entries = decode_assignment(self.assignment)["assignedPartitions"]
-        except Malformed:
+        except DecodeError:
             return []
         topics: dict[str, set[int]] = {}
         for entry in entries:
@@ -118,7 +118,7 @@ class ClassicGroup:
             return None
         try:
             return frozenset().union(*(member.subscribed_topics() for member in self.members.values()))
-        except Malformed:
+        except DecodeError:
             return None
 
     def is_subscribed_to_topic(self, topic: str) -> bool:

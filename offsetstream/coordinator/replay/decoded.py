@@ -8,7 +8,7 @@ from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.shapes import record_types
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 CLASSIC_TYPES = frozenset({0, 1, 2})
 NEW_TYPES = frozenset(record_types()) - {9}  # 9: unknown to every broker from 4.1 on (reference 1.1)
@@ -35,11 +35,11 @@ class DecodedRecord:
 def decode_record(record: LogRecord, known_types: frozenset[int]) -> DecodedRecord | None:
     """Decode a record; None for a key type that the coordinator does not know and so ignores (reference 4.5, 5.4).
 
-    Raises Malformed for a null or damaged key, a damaged value, or a value version out of range. More is accepted than
-    by any one release: values of version 1-4 under key type 0 (rejected from 4.1 on), and the layouts of 3.7.
+    Raises DecodeError for a null or damaged key, a damaged value, or a value version out of range. More is accepted
+    than by any one release: values of version 1-4 under key type 0 (rejected from 4.1 on), and the layouts of 3.7.
     """
     if record.key is None:
-        raise Malformed("null key")
+        raise DecodeError("null key")
     if len(record.key) >= 2:  # noqa: PLR2004 - the number that is the type
         key_type = int.from_bytes(record.key[:2], "big", signed=True)
         if key_type not in known_types:

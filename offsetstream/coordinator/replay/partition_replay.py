@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
 from offsetstream.coordinator.replay.decoded import DecodedRecord, decode_record
@@ -63,7 +63,7 @@ class PartitionReplay(ABC):
             decoded = decode_record(record, self.known_types)
             if decoded is not None:
                 self.replay_record(decoded, batch)
-        except (Malformed, ReplayError) as reason:
+        except (DecodeError, ReplayError) as reason:
             if skipped is None:
                 raise ReplayError(f"record at offset {record.offset}: {reason}") from None
             skipped[record.offset] = str(reason)

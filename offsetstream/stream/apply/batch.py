@@ -17,12 +17,12 @@ from offsetstream.stream.decode import decode
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.positions import number_of
 from offsetstream.stream.state.size import ON_DISK, BatchSize, by_partition, collect, measure
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.spark_derive import STATE_TABLES
-from offsetstream.stream.state.spark_state import State
+from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 
@@ -57,8 +57,8 @@ class BatchWriter:
         self._topics = topics
         self._history = history
         self._gaps = gaps
-        self._state = State(writer, coordinator, book.log_ids, topics.names)
-        self._small_state = SmallState(writer.tables, coordinator, book.log_ids, topics.names)
+        self._spark_state = SparkStateWriter(writer, coordinator, book.log_ids, topics.names)
+        self._driver_state = DriverStateWriter(writer.tables, coordinator, book.log_ids, topics.names)
         self._checkpoint = checkpoint
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
@@ -99,10 +99,10 @@ class BatchWriter:
     def _apply_small(self, decoded: pa.Table, size: BatchSize, batch: BatchId) -> None:
         self._history.append_small(decoded, batch)
         if size.has_state:
-            self._small_state.apply(decoded, batch)
+            self._driver_state.apply(decoded, batch)
             self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
 
     def _apply_large(self, decoded: DataFrame, size: BatchSize, batch: BatchId) -> None:
         self._history.append(decoded, batch, tuple(table for table, count in size.records.items() if count))
         if size.has_state:
-            self._state.apply(decoded, batch, has_cells=size.records["group_records"] > 0)
+            self._spark_state.apply(decoded, batch, has_cells=size.records["group_records"] > 0)

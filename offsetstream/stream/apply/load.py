@@ -16,13 +16,13 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.start import is_other_log
-from offsetstream.stream.state.driver_state import SmallState
+from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.spark_derive import STATE_TABLES
-from offsetstream.stream.state.spark_state import State
+from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
 from offsetstream.tables.merge import of_partitions
@@ -50,7 +50,7 @@ class Loader:
         cluster: Cluster,
         book: PartitionBook,
         topics: TopicBook,
-        rewritten: RewrittenLogs,
+        truncation: TruncationDetector,
         settings: TopicSettings,
         coordinator: str,
         *,
@@ -61,7 +61,7 @@ class Loader:
         self._cluster = cluster
         self._book = book
         self._topics = topics
-        self._rewritten = rewritten
+        self._truncation = truncation
         self._settings = settings
         self._coordinator = coordinator
         self._keeps_history = keeps_history
@@ -105,9 +105,11 @@ class Loader:
     def unload_gone(self, checkpoint_id: int) -> None:
         """Delete what the state tables have of partitions that the topic has no longer: no broker holds it."""
         if self._book.gone:
-            batch, only = BatchId(checkpoint_id, -1), of_partitions(self._book.gone)
+            batch, replace_where = BatchId(checkpoint_id, -1), of_partitions(self._book.gone)
             for name in STATE_TABLES:
-                merge_rows(self._writer.tables, name, load_schema(name).arrow.empty_table(), batch, only=only)
+                merge_rows(
+                    self._writer.tables, name, load_schema(name).arrow.empty_table(), batch, replace_where=replace_where
+                )
             self._book.unload_gone()
             self._book.write(batch)
 
@@ -140,9 +142,9 @@ class Loader:
         others = {number for number, end in ends.items() if is_other_log(self._book.rows[number], end)}
         for number in others:
             self._book.begin_log(number)
-        others.update(self._rewritten.begin())
+        others.update(self._truncation.begin())
         # What a log that nobody has compared gives cannot be told later from what the one before gave.
-        ends = {number: end for number, end in ends.items() if number not in self._rewritten.unsettled}
+        ends = {number: end for number, end in ends.items() if number not in self._truncation.unsettled}
         self._book.observe({number: end for number, end in ends.items() if number in others})
         self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
         self._book.write(batch)
@@ -180,11 +182,13 @@ class Loader:
                 raise _TooSlowError
             history.append_passed(passed, batch)
             if passed.cells.is_small and self._writer.state_writes is not StateWrites.SPARK:
-                small = SmallState(self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names)
+                small = DriverStateWriter(
+                    self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names
+                )
                 small.apply(passed.cells.decoded.toArrow(), batch, loaded=partitions)
                 self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
             else:
-                state = State(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
+                state = SparkStateWriter(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
                 state.apply(passed.cells.decoded, batch, loaded=partitions)
             return passed.shares
 

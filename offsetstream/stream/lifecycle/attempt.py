@@ -30,7 +30,7 @@ from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.monitor.raw_log import RawLog
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import OWNED, PartitionBook
@@ -78,14 +78,14 @@ class Attempt:
         self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(partitions))
         channels = Leaders(spark, cluster, settings.properties)
         known_id, ends = self._topics.id_of(OFFSETS_TOPIC), EpochEnds(channels).of
-        self._rewritten = RewrittenLogs(self._book, known_id, cluster.topic_id, ends)
+        self._truncation = TruncationDetector(self._book, known_id, cluster.topic_id, ends)
         self._loader = Loader(
             self._writer,
             self._source,
             cluster,
             self._book,
             self._topics,
-            self._rewritten,
+            self._truncation,
             self._topic_settings,
             coordinator,
             keeps_history=settings.keeps_history,
@@ -95,7 +95,7 @@ class Attempt:
         self._upkeep = Upkeep(self._writer)
         hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
         self._observer = Observer(
-            cluster, self._book, self._topics, self._rewritten, progress, hanging, self._topic_settings
+            cluster, self._book, self._topics, self._truncation, progress, hanging, self._topic_settings
         )
 
     @property
@@ -114,7 +114,7 @@ class Attempt:
         readable = self._leaders.readable(self._book.partitions)
         ends = self._cluster.answered_ends(readable)
         self._book.observe(ends)
-        self._rewritten.begin()
+        self._truncation.begin()
         to_load = partitions_to_load(self._book.rows, ends, self._topic_settings.safe_retention)
         if self._book.without_history:
             self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")

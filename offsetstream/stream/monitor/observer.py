@@ -11,7 +11,7 @@ from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.transaction import BatchId
 
@@ -30,7 +30,7 @@ class Observer:
         cluster: Cluster,
         book: PartitionBook,
         topics: TopicBook,
-        rewritten: RewrittenLogs,
+        truncation: TruncationDetector,
         progress: Progress,
         hanging: HangingTransactions,
         settings: TopicSettings,
@@ -38,7 +38,7 @@ class Observer:
         self._cluster = cluster
         self._book = book
         self._topics = topics
-        self._rewritten = rewritten
+        self._truncation = truncation
         self._progress = progress
         self._hanging = hanging
         self._settings = settings
@@ -74,8 +74,8 @@ class Observer:
         self.moving = set(led) - ends.keys()
         self._settings.look()
         self._book.observe(ends)
-        self._rewritten.begin()
-        self.moving |= self._rewritten.unsettled
+        self._truncation.begin()
+        self.moving |= self._truncation.unsettled
         self._hanging.look(self._book.rows.values())
         return ends
 

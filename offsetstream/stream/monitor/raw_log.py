@@ -15,7 +15,7 @@ from offsetstream.cluster import connection
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.batch_format import MAGIC, read_batch, record_count
 from offsetstream.codec.message_format import SMALLEST_SIZE, read_message
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError
 from offsetstream.stream.monitor.broker_channel import BrokerChannel, Leaders, text
 
@@ -73,7 +73,7 @@ class RawLog:
         with suppress(ClusterError, _OverBudget):  # what was counted until then is right
             for channel, numbers in self._leaders.channels(ranges):
                 for number in numbers:
-                    with suppress(Malformed, _Untold):
+                    with suppress(DecodeError, _Untold):
                         place = _Place(number, epochs.get(number))
                         lost[number] = _lost(channel, place, *ranges[number], budget)
         return lost

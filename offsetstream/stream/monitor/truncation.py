@@ -31,7 +31,7 @@ class _Need(NamedTuple):
         return found != UNKNOWN and found.offset >= self.end and found.epoch >= (self.lowest or 0)
 
 
-class RewrittenLogs:
+class TruncationDetector:
     """Finds the logs that were written anew.
 
     ``known_id`` is the id of the topic that the tables are from, where they know it; ``topic_id`` asks for the present

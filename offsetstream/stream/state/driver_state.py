@@ -34,7 +34,7 @@ _GROUP = ("offsets_partition", "group_id")
 _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
 
 
-class SmallState:
+class DriverStateWriter:
     """Applies small batches, as Arrow tables of decoded records, to the state tables."""
 
     def __init__(
@@ -46,10 +46,13 @@ class SmallState:
         self._topic_names = topic_names
 
     def apply(self, decoded: pa.Table, batch: BatchId, *, loaded: Sequence[int] = ()) -> None:
-        """Apply decoded records; ``loaded`` names the partitions of which they are everything (see ``State.apply``)."""
-        only = of_partitions(loaded) if loaded else None
+        """Apply decoded records; ``loaded`` names the partitions of which they are everything.
+
+        See ``SparkStateWriter.apply``.
+        """
+        replace_where = of_partitions(loaded) if loaded else None
         commits, cells = last_of_cells(_placed(decoded, self._log_ids))
-        merge = partial(merge_rows, self._tables, batch=batch, in_log_order=True, only=only)
+        merge = partial(merge_rows, self._tables, batch=batch, newer_only=True, replace_where=replace_where)
         columns = {"value_bytes": "value_size", DELETED: "is_tombstone"}
         committed = renamed(commits, columns | {"key_version": "key_type"})
         side_by_side(
@@ -59,7 +62,7 @@ class SmallState:
             ]
         )
         facts = group_facts(decoded, commits)
-        self._derive(facts, self._exists_after(facts, is_load=bool(loaded)), batch, only)
+        self._derive(facts, self._exists_after(facts, is_load=bool(loaded)), batch, replace_where)
 
     def _exists_after(self, facts: Mapping[GroupKey, GroupFacts], *, is_load: bool) -> dict[GroupKey, bool]:
         """Return, for each group whose rows may change, whether the coordinator holds it even without a cell."""
@@ -75,9 +78,13 @@ class SmallState:
         return set(zip(*(found[name].to_pylist() for name in _GROUP), strict=True))
 
     def _derive(
-        self, facts: Mapping[GroupKey, GroupFacts], exists: Mapping[GroupKey, bool], batch: BatchId, only: str | None
+        self,
+        facts: Mapping[GroupKey, GroupFacts],
+        exists: Mapping[GroupKey, bool],
+        batch: BatchId,
+        replace_where: str | None,
     ) -> None:
-        if not exists and only is None:
+        if not exists and replace_where is None:
             return
         cells = read_groups(self._tables, "group_cells", exists, _CELL)
 
@@ -86,7 +93,9 @@ class SmallState:
             return rows_of_group(own, key[1], self._topic_names, exists=exists[key], place=place)
 
         rows = derived_tables(cells, exists.keys(), derive)
-        side_by_side([partial(self._replace, name, rows[name], exists, batch, only) for name in DERIVED_TABLES])
+        side_by_side(
+            [partial(self._replace, name, rows[name], exists, batch, replace_where) for name in DERIVED_TABLES]
+        )
 
     def _place(self, key: GroupKey, facts: GroupFacts) -> dict[str, Any]:
         return {
@@ -101,16 +110,16 @@ class SmallState:
         derived: pa.Table,
         groups: Collection[GroupKey],
         batch: BatchId,
-        only: str | None,
+        replace_where: str | None,
     ) -> None:
         """Make the derived rows the groups' only ones."""
         schema = load_schema(name)
         rows = with_constants(derived, {DELETED: False})
-        if only is None:
+        if replace_where is None:
             present = read_groups(self._tables, name, groups, schema.key)
             gone = with_constants(without(present, keys_of(rows, schema.key), schema.key), {DELETED: True})
             rows = pa.concat_tables([rows, completed(gone, rows.schema)])
-        merge_rows(self._tables, name, rows, batch, only=only)
+        merge_rows(self._tables, name, rows, batch, replace_where=replace_where)
 
 
 def _placed(decoded: pa.Table, log_ids: Mapping[int, int]) -> pa.Table:

@@ -20,7 +20,7 @@ from offsetstream.tables.write import TableWriter
 GROUP = ["offsets_partition", "group_id"]
 
 
-class State:
+class SparkStateWriter:
     """Applies reduced records to the state tables.
 
     ``coordinator`` is new or classic (reference 5.9); ``topic_names`` has the names of topic ids, and may grow.
@@ -42,26 +42,28 @@ class State:
         ``loaded`` names the partitions of which ``decoded`` has everything: what it does not name there is deleted,
         and all their groups are derived anew. Without it only the groups that the records touch are.
         """
-        only = of_partitions(loaded) if loaded else None
+        replace_where = of_partitions(loaded) if loaded else None
         placed = decoded.drop("key", "value", "key_bytes").withColumn("log_id", number_of(self._log_ids, 0))
         commits, cells = (frame.persist() for frame in last_of_cell(placed))
-        merge = partial(self._writer.merge, batch=batch, in_log_order=True, only=only)
+        merge = partial(self._writer.merge, batch=batch, newer_only=True, replace_where=replace_where)
         steps = [partial(merge, "committed_offsets", _committed_offsets(commits))]
         if has_cells:
             steps.append(partial(merge, "group_cells", _group_cells(cells)))
         in_parallel(self._writer.spark, steps)
-        self._derive(commits, cells, batch, only)
+        self._derive(commits, cells, batch, replace_where)
         commits.unpersist()
         cells.unpersist()
 
-    def _derive(self, commits: DataFrame, cells: DataFrame, batch: BatchId, only: str | None) -> None:
-        touched = self._touched_groups(commits, cells, is_load=only is not None).persist()
-        if only or not touched.isEmpty():
+    def _derive(self, commits: DataFrame, cells: DataFrame, batch: BatchId, replace_where: str | None) -> None:
+        touched = self._touched_groups(commits, cells, is_load=replace_where is not None).persist()
+        if replace_where or not touched.isEmpty():
             here = F.broadcast(touched.select(*GROUP))
             live = self._writer.rows("group_cells").join(here, GROUP, "left_semi")
             placed = touched.withColumn("log_id", number_of(self._log_ids, 0))
             with derived_groups(placed, live, self._topic_names) as derived:
-                steps = [partial(self._replace, table, rows, here, batch, only) for table, rows in derived.items()]
+                steps = [
+                    partial(self._replace, table, rows, here, batch, replace_where) for table, rows in derived.items()
+                ]
                 in_parallel(self._writer.spark, steps)
         touched.unpersist()
 
@@ -78,13 +80,15 @@ class State:
             return touched.join(offsets, GROUP, "left").fillna({"exists": False})
         return touched.withColumn("exists", _new_coordinator_keeps())
 
-    def _replace(self, table: str, rows: DataFrame, groups: DataFrame, batch: BatchId, only: str | None) -> None:
-        if only is None:
+    def _replace(
+        self, table: str, rows: DataFrame, groups: DataFrame, batch: BatchId, replace_where: str | None
+    ) -> None:
+        if replace_where is None:
             present = self._writer.rows(table).join(groups, GROUP, "left_semi").alias("present")
             same = [F.col(f"present.{name}").eqNullSafe(F.col(f"rows.{name}")) for name in load_schema(table).key]
             gone = present.join(rows.alias("rows"), same, "left_anti").withColumn(DELETED, F.lit(True))
             rows = rows.withColumn(DELETED, F.lit(False)).unionByName(gone)
-        self._writer.merge(table, rows, batch, only=only)
+        self._writer.merge(table, rows, batch, replace_where=replace_where)
 
 
 def _committed_offsets(commits: DataFrame) -> DataFrame:

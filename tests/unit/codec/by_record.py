@@ -6,7 +6,7 @@ from offsetstream.codec import DECODED_SCHEMA
 from offsetstream.codec.group_records import with_embedded_decoded
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 Row = dict[str, Any]
 Record = tuple[bytes | None, bytes | None]
@@ -54,7 +54,7 @@ def decode_one(record: Record) -> Row:
         key_type, key = decode_key(key_bytes)
         row["group_id"] = key.get("group", key.get("groupId"))
         decoded = None if value_bytes is None else decode_value(key_type, value_bytes)
-    except Malformed as reason:
+    except DecodeError as reason:
         return row | {"error": str(reason)}
     if key_type in (0, 1):
         return row | _commit(key, decoded and decoded[1])

@@ -15,7 +15,7 @@ from offsetstream.codec.consumer_protocol import (
     encode_subscription,
 )
 from offsetstream.codec.encode import encode_record
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 _SUBSCRIPTION = {
     "topics": ["b", "a", "b"],
@@ -37,7 +37,7 @@ def test_later_versions_are_read_as_the_last(version: int) -> None:
 @pytest.mark.parametrize("decoder", [decode_subscription, decode_assignment, decode_connect_subscription])
 def test_what_is_refused(decoder: Any) -> None:
     for data, reason in ((b"", "truncated"), (b"\0", "truncated"), (b"\xff\xff\0\0\0\0", "negative version -1")):
-        with pytest.raises(Malformed, match=reason):
+        with pytest.raises(DecodeError, match=reason):
             decoder(data)
 
 
@@ -47,7 +47,7 @@ def test_cut_at_every_byte() -> None:
         (decode_assignment, encode_assignment(_ASSIGNMENT)),
     ):
         for length in range(len(data)):
-            with pytest.raises(Malformed):
+            with pytest.raises(DecodeError):
                 decoder(data[:length])
 
 
@@ -74,7 +74,7 @@ def test_connect() -> None:
     assert decode_connect_subscription(state[:13]) == {"url": "w", "configOffset": 9, "allocation": None}
     assert decode_connect_assignment(_CONNECT_ASSIGNMENT[:-4]) == _CONNECT_DECODED | {"delay": 0}
     assert decode_connect_assignment(_CONNECT_ASSIGNMENT[:-12]) == _CONNECT_DECODED | {"delay": 0}
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         decode_connect_assignment(_CONNECT_ASSIGNMENT[:-1])
 
 

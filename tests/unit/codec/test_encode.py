@@ -7,7 +7,7 @@ import pytest
 from offsetstream.codec.consumer_protocol import encode_subscription
 from offsetstream.codec.encode import encode_record, encode_value
 from offsetstream.codec.records import decode_value
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 _KEY = {"type": 1, "data": {"group": "g", "topic": "t", "partition": 0}}
 _COMMIT = {"offset": 1, "leaderEpoch": 2, "metadata": "m", "commitTimestamp": 3}
@@ -46,7 +46,7 @@ def _commit(**changes: object) -> dict[str, object]:
     ],
 )
 def test_what_is_refused(key: Any, value: Any, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason.replace("(", r"\(")):
+    with pytest.raises(DecodeError, match=reason.replace("(", r"\(")):
         encode_record(key, value)
 
 
@@ -59,7 +59,7 @@ def test_bytes_may_be_base64_or_bytes() -> None:
     )
     assert one == other
     for wrong in ("AAE", "?", 5, None):
-        with pytest.raises(Malformed, match="members: subscription: expected bytes in base64"):
+        with pytest.raises(DecodeError, match="members: subscription: expected bytes in base64"):
             encode_value(2, {"version": 0, "data": group | {"members": [member | {"subscription": wrong}]}})
 
 
@@ -80,10 +80,10 @@ def test_unpaired_surrogates_are_written_as_java_does() -> None:
 def test_strings_at_the_limit() -> None:
     value = encode_value(1, _commit(metadata="é" * 16383)) or b""
     assert decode_value(1, value)[1]["metadata"] == "é" * 16383
-    with pytest.raises(Malformed, match="too long"):
+    with pytest.raises(DecodeError, match="too long"):
         encode_value(1, _commit(metadata="é" * 16384))
 
 
 def test_embedded_versions_are_checked() -> None:
-    with pytest.raises(Malformed, match="unsupported version 4"):
+    with pytest.raises(DecodeError, match="unsupported version 4"):
         encode_subscription({"topics": [], "userData": None}, 4)

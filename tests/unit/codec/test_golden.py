@@ -12,7 +12,7 @@ from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORM
 from offsetstream.codec.lines import decode_pair
 from offsetstream.codec.shapes import record_types
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 _FOLDER = Path(__file__).parent / "golden"
 
@@ -49,7 +49,7 @@ def test_text_of_the_old_formatters(line: dict[str, Any]) -> None:
     }
     for name, types in formatters.items():
         if line[name] == "stops":
-            with pytest.raises(Malformed):
+            with pytest.raises(DecodeError):
                 kafka_text(*record, types)
         else:
             assert kafka_text(*record, types) == line[name]

@@ -7,7 +7,7 @@ import pytest
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import OFFSETS_FORMATTER, SHARE_GROUP_FORMATTER, kafka_json, kafka_text
 from offsetstream.codec.scala_text import in_hash_map_order
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 _KEY = {"type": 1, "data": {"group": "g,\n", "topic": "t]", "partition": 0}}
 _DATA = {"offset": 100, "metadata": "me\x1f", "commitTimestamp": 1234}
@@ -51,13 +51,13 @@ def test_what_is_skipped() -> None:
 
 def test_where_they_stop() -> None:
     share, _ = encode_record({"type": 10, "data": {"groupId": "g", "memberId": "m"}}, None)
-    with pytest.raises(Malformed, match="truncated value"):
+    with pytest.raises(DecodeError, match="truncated value"):
         kafka_json(share, b"", OFFSETS_FORMATTER)
     assert kafka_text(share, b"", OFFSETS_FORMATTER) is None
     for printer in (kafka_json, kafka_text):
-        with pytest.raises(Malformed, match="truncated key"):
+        with pytest.raises(DecodeError, match="truncated key"):
             printer(b"\0", None)
-        with pytest.raises(Malformed, match="unsupported value version 9"):
+        with pytest.raises(DecodeError, match="unsupported value version 9"):
             printer(encode_record(_KEY, None)[0], b"\0\x09")
 
 

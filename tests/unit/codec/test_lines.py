@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.lines import decode_line, encode_line, parse_raw_line
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import UsageError
 from tests.codec_records import present_layouts
 
@@ -112,5 +112,5 @@ def test_raw_lines_are_parsed() -> None:
     assert (key or b"")[:2] == b"\0\1"
     assert (value or b"")[:2] == b"\0\3"
     assert record == json.loads(_RAW)
-    with pytest.raises(Malformed, match="value is not base64"):
+    with pytest.raises(DecodeError, match="value is not base64"):
         parse_raw_line(f'{{"key":"{_KEY}","value":3}}')

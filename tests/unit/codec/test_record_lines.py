@@ -9,7 +9,7 @@ import pytest
 
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.codec.record_lines import parse_record_line, read_record_lines
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import LineError
 
 COMMIT_KEY = struct.pack(">hh", 0, 1)
@@ -63,7 +63,7 @@ def test_records_of_transactions(control_type: Any, key: bytes) -> None:
     ],
 )
 def test_lines_that_are_no_records(text: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(DecodeError, match=reason):
         parse_record_line(text)
     with pytest.raises(LineError, match=f"^records.jsonl, line 2: .*{reason}"):
         read_record_lines([line(offset=0).encode(), text.encode()], "records.jsonl")

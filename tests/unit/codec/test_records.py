@@ -13,7 +13,7 @@ from offsetstream.codec.readers import JsonObject, WithUnknownTags, message_read
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.shapes import record_types
 from offsetstream.codec.text import jackson
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from tests.codec_records import Layout, older_layouts, present_layouts
 
 LAYOUTS = [*present_layouts(), *older_layouts()]
@@ -35,10 +35,10 @@ def test_values_cut_at_every_byte(layout: Layout) -> None:
     value = _full(layout)
     reader = message_reader(layout.shape, layout.version)
     for length in range(2, len(value)):
-        with pytest.raises(Malformed, match=r"^truncated|^negative length"):
+        with pytest.raises(DecodeError, match=r"^truncated|^negative length"):
             reader(value[:length], 2)
     for length in (0, 1):
-        with pytest.raises(Malformed, match=r"^truncated value"):
+        with pytest.raises(DecodeError, match=r"^truncated value"):
             decode_value(layout.type, value[:length])
 
 
@@ -52,7 +52,7 @@ def test_trailing_bytes_are_ignored(layout: Layout) -> None:
 def test_keys_cut_at_every_byte(key_type: int) -> None:
     key, _ = encode_record(Layout(key_type, 0).random_key(Random(key_type)), None)
     for length in range(len(key)):
-        with pytest.raises(Malformed, match=r"^truncated key"):
+        with pytest.raises(DecodeError, match=r"^truncated key"):
             decode_key(key[:length])
     assert decode_key(key + b"garbage") == decode_key(key)
 
@@ -177,7 +177,7 @@ def test_what_only_an_older_release_wrote(key_type: int) -> None:
     value = encode_value(key_type, {"version": 0, "data": _EARLY[key_type]}) or b""
     assert decode_value(key_type, value) == (0, _EARLY[key_type])
     for broken in (value + b"\0", value[:-1]):
-        with pytest.raises(Malformed, match=r"in value|truncated value"):
+        with pytest.raises(DecodeError, match=r"in value|truncated value"):
             decode_value(key_type, broken)
 
 
@@ -201,7 +201,7 @@ def test_versions_outside_the_range(key_type: int) -> None:
     last = record_types()[key_type].value.versions.last
     for version in (-32768, -1, last + 1, 32767):
         value = (version & 0xFFFF).to_bytes(2, "big") + b"\0" * 60
-        with pytest.raises(Malformed, match=rf"unsupported value version {version} of key type {key_type}$"):
+        with pytest.raises(DecodeError, match=rf"unsupported value version {version} of key type {key_type}$"):
             decode_value(key_type, value)
 
 
@@ -242,5 +242,5 @@ def test_classic_member_markers(payload: bytes, expected: object) -> None:
 
 def test_numbers_and_arrays_beyond_the_bytes() -> None:
     for key_type, body in ((7, b"\xff\xff\xff\xff\x0f"), (16, b"\x80\x80\x80\x80\x08"), (7, b"\x05")):
-        with pytest.raises(Malformed, match=r"truncated value|negative length in value"):
+        with pytest.raises(DecodeError, match=r"truncated value|negative length in value"):
             decode_value(key_type, b"\0\0" + body)

@@ -6,7 +6,7 @@ import pytest
 
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.releases import encode_as_release, parse_release
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import UsageError
 
 _KEY = {"type": 1, "data": {"group": "g", "topic": "t", "partition": 0}}
@@ -104,10 +104,10 @@ def test_a_group_of_version_0_takes_the_session_timeout_for_the_rebalance_timeou
 
 
 def test_kafkas_refusals() -> None:
-    with pytest.raises(Malformed, match=r"^Attempted to write non-empty group metadata with no defined protocol\.$"):
+    with pytest.raises(DecodeError, match=r"^Attempted to write non-empty group metadata with no defined protocol\.$"):
         _group("3.9", protocol=None)
     for member in (_MEMBER | {"assignment": None}, {name: _MEMBER[name] for name in _MEMBER if name != "assignment"}):
-        with pytest.raises(Malformed, match=r"^Attempted to write member m of group g with no assignment\.$"):
+        with pytest.raises(DecodeError, match=r"^Attempted to write member m of group g with no assignment\.$"):
             _group("3.9", members=[member])
     assert _group("3.9", protocol=None, leader=None, members=[])[1]["protocol"] is None
 
@@ -123,7 +123,7 @@ def test_kafkas_refusals() -> None:
 )
 def test_records_that_a_release_does_not_write(key_type: int, release: str, reason: str) -> None:
     data = {"group": "g"} if key_type == 2 else {"groupId": "g"} | ({"memberId": "m"} if key_type == 10 else {})
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(DecodeError) as refused:
         encode_as_release({"type": key_type, "data": data}, {"version": 0, "data": {}}, release)
     assert str(refused.value) == reason
 
@@ -139,7 +139,7 @@ def test_fields_and_shapes_follow_the_release() -> None:
     key = {"type": 11, "data": {"groupId": "g"}}
     lengths = [len(encode_as_release(key, value, release)[1] or b"") for release in ("4.0", "4.1")]
     assert lengths == [7, 15]
-    with pytest.raises(Malformed, match="field 'metadataHash' is missing"):
+    with pytest.raises(DecodeError, match="field 'metadataHash' is missing"):
         encode_as_release(key, {"version": 0, "data": {"epoch": 1}}, "4.1")
 
 

@@ -7,7 +7,7 @@ import pytest
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.records import decode_value
 from offsetstream.codec.releases import encode_as_release
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.replay.classic_group import classic_group_from_value
 from offsetstream.coordinator.replay.offsets import offset_from_value
@@ -31,7 +31,7 @@ def as_release(release: str, **fields: int) -> tuple[int, dict[str, object]]:
 
 
 def test_should_throw_exception_for_unsupported_group_metadata_version() -> None:
-    with pytest.raises(Malformed, match="-32768"):
+    with pytest.raises(DecodeError, match="-32768"):
         decode_value(2, b"\x80\0" + value_of(classic())[2:])
 
 
@@ -137,5 +137,5 @@ def test_read_message_key_can_read_unknown_message() -> None:
 
 
 def test_an_expiry_is_written_as_version_1_only() -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         encode_record(COMMIT_KEY, {"version": 3, "data": COMMIT | {"expireTimestamp": 1}})

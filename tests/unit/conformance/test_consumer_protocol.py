@@ -10,7 +10,7 @@ from offsetstream.codec.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 
 KAFKA_CLASS = "ConsumerProtocolTest"
 VERSIONS = range(4)
@@ -70,7 +70,7 @@ def test_serialize_deserialize_assignment_all_versions(version: int) -> None:
 def test_deserialize_subscription_throws_schema_exception_for_every_truncation(version: int) -> None:
     whole = encode_subscription(of_version(version), version)
     for end in range(len(whole)):
-        with pytest.raises(Malformed):
+        with pytest.raises(DecodeError):
             decode_subscription(whole[:end])
 
 
@@ -78,14 +78,14 @@ def test_deserialize_subscription_throws_schema_exception_for_every_truncation(v
 def test_deserialize_assignment_throws_schema_exception_for_every_truncation(version: int) -> None:
     whole = encode_assignment({"assignedPartitions": OWNED, "userData": b"\1"}, version)
     for end in range(len(whole)):
-        with pytest.raises(Malformed):
+        with pytest.raises(DecodeError):
             decode_assignment(whole[:end])
 
 
 def test_deserialize_version_throws_schema_exception_for_every_truncation() -> None:
     for decode in (decode_subscription, decode_assignment):
         for cut in (b"", b"\0"):
-            with pytest.raises(Malformed):
+            with pytest.raises(DecodeError):
                 decode(cut)
 
 
@@ -93,5 +93,5 @@ def test_deserialize_consumer_protocol_subscription_throws_schema_exception_for_
     # Read as a version that is yet to come, every field of the latest known one must be there.
     whole = FUTURE + encode_subscription(FULL, 3)[2:]
     for end in range(len(whole)):
-        with pytest.raises(Malformed):
+        with pytest.raises(DecodeError):
             decode_subscription(whole[:end])

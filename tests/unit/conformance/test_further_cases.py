@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.codec.records import decode_value
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
@@ -25,7 +25,7 @@ def test_case_5(version: int) -> None:
         whole = decode_value(key_type, value)
         assert decode_value(key_type, value + b"\0garbage") == whole
         for end in range(len(value)):
-            with pytest.raises(Malformed):
+            with pytest.raises(DecodeError):
                 decode_value(key_type, value[:end])
 
 

@@ -9,7 +9,7 @@ import pytest
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.shapes import record_types
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from tests.codec_records import Layout, present_layouts
 from tests.conformance.builder import new
 
@@ -41,34 +41,34 @@ def test_deserialize_all_record_types(layout: Layout) -> None:
 
 
 def test_deserialize_with_invalid_record_type() -> None:
-    with pytest.raises(Malformed, match="unknown key type 255"):
+    with pytest.raises(DecodeError, match="unknown key type 255"):
         decode_key(b"\0\xff")
 
 
 def test_deserialize_with_key_empty_buffer() -> None:
-    with pytest.raises(Malformed, match="truncated key"):
+    with pytest.raises(DecodeError, match="truncated key"):
         decode_key(b"")
 
 
 def test_deserialize_with_value_empty_buffer() -> None:
-    with pytest.raises(Malformed, match="truncated value"):
+    with pytest.raises(DecodeError, match="truncated value"):
         decode_value(3, b"")
 
 
 def test_deserialize_with_invalid_key_bytes() -> None:
-    with pytest.raises(Malformed, match="truncated key"):
+    with pytest.raises(DecodeError, match="truncated key"):
         decode_key(b"\0\3\0\xff")
 
 
 def test_deserialize_with_invalid_value_bytes() -> None:
-    with pytest.raises(Malformed, match="truncated value"):
+    with pytest.raises(DecodeError, match="truncated value"):
         decode_value(3, b"\0\0\0")
 
 
 @pytest.mark.parametrize("key_type", list(record_types()))
 def test_deserialize_with_invalid_value_version(key_type: int) -> None:
     for version in (-1, 255):
-        with pytest.raises(Malformed, match=f"unsupported value version {version} of key type {key_type}"):
+        with pytest.raises(DecodeError, match=f"unsupported value version {version} of key type {key_type}"):
             decode_value(key_type, version.to_bytes(2, "big", signed=True) + bytes(100))
 
 

@@ -12,7 +12,7 @@ from offsetstream.stream.monitor.hanging import HangingTransactions
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
@@ -28,9 +28,9 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypa
     nobody = Cluster("127.0.0.1:1")
     progress = Progress(Console(file=said, soft_wrap=True))
     hanging = HangingTransactions(timedelta(0), progress.say)
-    rewritten = RewrittenLogs(book, None, nobody.topic_id, lambda _: {})
+    truncation = TruncationDetector(book, None, nobody.topic_id, lambda _: {})
     settings = TopicSettings(nobody, progress.say)
-    observer = Observer(nobody, book, topics, rewritten, progress, hanging, settings)
+    observer = Observer(nobody, book, topics, truncation, progress, hanging, settings)
     for _ in range(2):
         assert observer.look() is None
     observer.look_at_topics(BatchId(1, -1))

@@ -10,7 +10,7 @@ import pytest
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line
-from offsetstream.codec.wire import Malformed
+from offsetstream.codec.wire import DecodeError
 from offsetstream.dump.formats import LINE_FORMATS, RAW_SCHEMA, format_batch
 from tests.codec_records import older_layouts, present_layouts
 
@@ -61,7 +61,7 @@ def expected(line_format: str, number: int, record: Record) -> tuple[str | None,
         return (decode_line(line) if line_format == "json" else line) + "\n", None
     try:
         text = kafka_json(*record) if line_format == "kafka" else kafka_text(*record)
-    except Malformed as reason:
+    except DecodeError as reason:
         return None, str(reason)
     return (text + "\n" if text is not None and line_format == "kafka" else text), None
 

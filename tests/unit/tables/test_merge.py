@@ -92,9 +92,9 @@ def test_rows_that_are_the_same_are_not_written_again(tables: TablesLocation) ->
 def test_in_log_order_only_what_is_newer_counts(
     tables: TablesLocation, log_id: int, record_offset: int, is_newer: bool, deleted: bool
 ) -> None:
-    merge(tables, OFFSETS, commit(1, at=5), in_log_order=True)
+    merge(tables, OFFSETS, commit(1, at=5), newer_only=True)
     later = commit(2, at=record_offset, log_id=log_id) | {DELETED: deleted}
-    merge(tables, OFFSETS, later, in_log_order=True)
+    merge(tables, OFFSETS, later, newer_only=True)
     changed = {} if deleted else {"g": 2}
     assert committed(tables) == (changed if is_newer else {"g": 1})
 
@@ -107,20 +107,20 @@ def test_without_log_order_the_last_merge_counts(tables: TablesLocation) -> None
 
 def test_only_deletes_what_the_source_does_not_name(tables: TablesLocation) -> None:
     merge(tables, OFFSETS, *(commit(1, group, partition=partition) for group in "ab" for partition in (1, 2, 3)))
-    merge(tables, OFFSETS, commit(2, "a"), only="offsets_partition IN (1, 2)")
+    merge(tables, OFFSETS, commit(2, "a"), replace_where="offsets_partition IN (1, 2)")
     found = [(row["offsets_partition"], row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
     assert sorted(found) == [(1, "a", 2), (3, "a", 1), (3, "b", 1)]
 
 
 def test_only_with_an_empty_source_deletes_them_all(tables: TablesLocation) -> None:
     merge(tables, OFFSETS, *(commit(1, partition=partition) for partition in (1, 2)))
-    merge(tables, OFFSETS, only="offsets_partition IN (1)")
+    merge(tables, OFFSETS, replace_where="offsets_partition IN (1)")
     assert [row["offsets_partition"] for row in rows(tables, OFFSETS)] == [2]
 
 
 def test_only_replaces_newer_rows_too(tables: TablesLocation) -> None:
-    merge(tables, OFFSETS, commit(1, at=9), commit(1, at=9, partition=2), in_log_order=True)
-    merge(tables, OFFSETS, commit(2, at=5), in_log_order=True, only="offsets_partition IN (1)")
+    merge(tables, OFFSETS, commit(1, at=9), commit(1, at=9, partition=2), newer_only=True)
+    merge(tables, OFFSETS, commit(2, at=5), newer_only=True, replace_where="offsets_partition IN (1)")
     assert sorted((row["offsets_partition"], row["committed_offset"]) for row in rows(tables, OFFSETS)) == [
         (1, 2),
         (2, 1),
@@ -136,7 +136,7 @@ def test_doubled_rows_are_told_and_replaced(tables: TablesLocation) -> None:
         merge(tables, OFFSETS, commit(2, "a"), commit(2, "d", partition=3))
     assert told.value.partitions == {1}
     merge(tables, OFFSETS, commit(3, "d", partition=3))  # of nothing that is doubled
-    merge(tables, OFFSETS, commit(2, "a"), commit(2, "b"), only="offsets_partition IN (1)")
+    merge(tables, OFFSETS, commit(2, "a"), commit(2, "b"), replace_where="offsets_partition IN (1)")
     found = [(row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
     assert sorted(found) == [("a", 2), ("b", 2), ("c", 1), ("c", 1), ("d", 3)]
 
@@ -212,16 +212,16 @@ def test_null_in_a_key_is_a_value_of_its_own(tables: TablesLocation, column: str
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("name", "in_log_order"), [(OFFSETS, True), ("group_cells", True), (ASSIGNMENTS, False)])
+@pytest.mark.parametrize(("name", "newer_only"), [(OFFSETS, True), ("group_cells", True), (ASSIGNMENTS, False)])
 def test_random_merges_are_those_of_a_dictionary(
-    tables: TablesLocation, name: str, in_log_order: bool, seed: int
+    tables: TablesLocation, name: str, newer_only: bool, seed: int
 ) -> None:
     schema, path = load_schema(name), tables.table(name)
-    model, most = MergeModel(schema, in_log_order), 0
+    model, most = MergeModel(schema, newer_only), 0
     for step in random_steps(Random(seed), schema, 12):
         for _ in range(2):  # each merge is repeated
             merge_by_delta_rs(
-                path, source_table(schema, step.rows), step.merge(schema, in_log_order=in_log_order), step.batch
+                path, source_table(schema, step.rows), step.merge(schema, newer_only=newer_only), step.batch
             )
             model.apply(step)
         assert rows(tables, name) == in_order(model.rows.values())

@@ -76,7 +76,7 @@ def test_transactions_outlive_the_log_that_they_were_written_to(tables: TablesLo
         commit = {"offsets_partition": 1, "record_offset": number, "group_id": "g", "topic": "t", "partition": 0}
         append_rows(tables, "offset_commits", pa.Table.from_pylist([commit], schema=commits), batch)
         state = pa.Table.from_pylist([commit | {"log_id": 0}], schema=load_schema("committed_offsets").arrow)
-        merge_rows(tables, "committed_offsets", state, batch, in_log_order=True)
+        merge_rows(tables, "committed_offsets", state, batch, newer_only=True)
         lease.heartbeat()
     for name in ("offset_commits", "committed_offsets", "job_lease"):
         table = DeltaTable(tables.table(name))

@@ -7,7 +7,7 @@ import pytest
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.errors import UnreachableError
 from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
-from offsetstream.stream.monitor.truncation import RewrittenLogs
+from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.applied_epochs import EpochStart
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
@@ -55,11 +55,11 @@ def seen(book: PartitionBook, epoch: int, end: int = END, partitions: tuple[int,
     book.observe({number: PartitionEnds(0, end, end, 5, epoch, datetime.now(UTC)) for number in partitions})
 
 
-def logs(book: PartitionBook, log: Log) -> RewrittenLogs:
-    return RewrittenLogs(book, None, lambda: "fc7eX-5oQtGa1Yl2yq1bQA", log.ends)
+def logs(book: PartitionBook, log: Log) -> TruncationDetector:
+    return TruncationDetector(book, None, lambda: "fc7eX-5oQtGa1Yl2yq1bQA", log.ends)
 
 
-def loaded(book: PartitionBook, log: Log, epoch: int) -> RewrittenLogs:
+def loaded(book: PartitionBook, log: Log, epoch: int) -> TruncationDetector:
     """A book whose partitions are applied to ``END``, under the epoch."""
     seen(book, epoch)
     found = logs(book, log)
@@ -189,7 +189,7 @@ def test_a_cluster_that_does_not_answer_is_asked_again(book: PartitionBook) -> N
 def test_every_log_of_a_recreated_topic_is_new(book: PartitionBook) -> None:
     log, present = Log((9, 0)), ["old"]
     loaded(book, log, 9)
-    found = RewrittenLogs(book, "old", lambda: present[0], log.ends)
+    found = TruncationDetector(book, "old", lambda: present[0], log.ends)
     assert found.begin() == []
     present[0] = "new"
     assert found.begin() == [0, 1, 2]
