@@ -61,7 +61,7 @@ def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> Da
 
 
 @pytest.mark.parametrize(
-    ("only", "left"), [(None, ["new", "new", "old"]), (of_partitions([1, 2]), ["new", "new", "old"])]
+    ("replace_where", "left"), [(None, ["new", "new", "old"]), (of_partitions([1, 2]), ["new", "new", "old"])]
 )
 def test_sparks_writes_beside_delta_rs(
     spark: SparkSession, tables: TablesLocation, replace_where: str | None, left: list[str]
