@@ -34,12 +34,12 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.arrow_rows import timestamps
+from offsetstream.tables.compaction import Stored, stored
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.upkeep import Stored, stored
 from offsetstream.tables.write import TableWriter
 
 PARTITIONS = 50

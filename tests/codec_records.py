@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.record_layouts import ZERO_UUID, Field, Shape, record_types
 from offsetstream.codec.releases import LAST_RELEASE, parse_release
-from offsetstream.codec.shapes import ZERO_UUID, Field, Shape, record_types
 from offsetstream.codec.text import uuid_text
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import sql_text
+from offsetstream.tables.small_tables import sql_text
 
 Reader = Callable[[str, str, str], int]  # path, column and text: how many rows
 

@@ -21,7 +21,7 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import of_partitions
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
 
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]

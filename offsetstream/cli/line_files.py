@@ -12,7 +12,7 @@ import click
 
 from offsetstream.cli.output import require_stdout
 from offsetstream.codec.text import jackson
-from offsetstream.controls import for_terminal, without_controls
+from offsetstream.control_characters import for_terminal, without_controls
 from offsetstream.errors import UsageError
 
 Command = Callable[..., None]

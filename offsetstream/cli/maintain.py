@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import SECONDS, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
-from offsetstream.maintenance.command import Maintenance
+from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.spark.session import local_session
 from offsetstream.tables.location import TablesLocation
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from offsetstream.controls import without_controls
+from offsetstream.control_characters import without_controls
 from offsetstream.errors import OffsetstreamError, UsageError
 
 Row = Mapping[str, Any]

@@ -17,7 +17,7 @@ from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.record_lines import read_record_lines
-from offsetstream.controls import without_controls
+from offsetstream.control_characters import without_controls
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.log_cut import until
 from offsetstream.errors import UsageError

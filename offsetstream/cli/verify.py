@@ -24,12 +24,12 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.difference import Difference, plain
-from offsetstream.verify.doubled import doubled_rows
+from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.kafka_admin import kafka_admin
 from offsetstream.verify.ledger import ledger_differences, ledger_since
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.settle import Comparison, Found, compare_until_settled
-from offsetstream.verify.standing import ask_standing
+from offsetstream.verify.table_lag import ask_standing
 from offsetstream.verify.tables import read_tables
 from offsetstream.verify.topic import Reconciliation, TopicReader
 

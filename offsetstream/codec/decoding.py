@@ -12,7 +12,7 @@ from offsetstream.codec.arrow_strings import bitmap, numbers
 from offsetstream.codec.columns import EXCLUDED, Bools, Cursor, Numbers, read_int16
 from offsetstream.codec.findings import Findings
 from offsetstream.codec.group_records import JSON_COLUMNS, decode_group_records
-from offsetstream.codec.shapes import record_types
+from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.wire import DecodeError
 
 BinaryColumn: TypeAlias = pa.Array | pa.ChunkedArray | Iterable[bytes | None]

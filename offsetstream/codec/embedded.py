@@ -9,7 +9,7 @@ from typing import Any
 
 from offsetstream.codec import wire
 from offsetstream.codec.readers import JsonObject, Reader, message_reader
-from offsetstream.codec.shapes import embedded_shape
+from offsetstream.codec.record_layouts import embedded_shape
 from offsetstream.codec.wire import DecodeError, placed
 from offsetstream.codec.writers import Writer, message_writer
 

@@ -4,8 +4,8 @@ import struct
 from functools import cache
 from typing import Any
 
+from offsetstream.codec.record_layouts import Shape, record_types
 from offsetstream.codec.records import known_type, unsupported_version
-from offsetstream.codec.shapes import Shape, record_types
 from offsetstream.codec.wire import DecodeError
 from offsetstream.codec.writers import Writer, message_writer
 

@@ -5,9 +5,9 @@ from collections.abc import Set as AbstractSet
 from offsetstream.codec import wire
 from offsetstream.codec.lines import decode_pair
 from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key
 from offsetstream.codec.scala_text import in_hash_map_order, option
-from offsetstream.codec.shapes import record_types
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from offsetstream.codec import wire
-from offsetstream.codec.shapes import Field, Shape
+from offsetstream.codec.record_layouts import Field, Shape
 from offsetstream.codec.wire import NEGATIVE_LENGTH, TRUNCATED, DecodeError
 
 JsonObject: TypeAlias = dict[str, Any]

@@ -5,7 +5,7 @@ from typing import Any
 
 from offsetstream.codec import wire
 from offsetstream.codec.readers import JsonObject, Reader, message_reader
-from offsetstream.codec.shapes import RecordType, record_types
+from offsetstream.codec.record_layouts import RecordType, record_types
 from offsetstream.codec.wire import DecodeError, placed
 
 

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 
 from offsetstream.codec.encode import CURRENT, encode_key, encode_layout, open_document
 from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.record_layouts import Field, RecordType
 from offsetstream.codec.records import known_type
-from offsetstream.codec.shapes import Field, RecordType
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import UsageError
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from offsetstream.codec.readers import JsonObject, WithUnknownTags
-from offsetstream.codec.shapes import Field, Shape
+from offsetstream.codec.record_layouts import Field, Shape
 from offsetstream.codec.wire import DecodeError
 
 Writer: TypeAlias = Callable[[bytearray, Any], None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.record_batches import NO_PRODUCER
-from offsetstream.codec.shapes import ZERO_UUID
+from offsetstream.codec.record_layouts import ZERO_UUID
 from offsetstream.coordinator.client_errors import (
     CLASSIC_COMMIT_ERRORS,
     CLASSIC_GROUP_ERRORS,

@@ -20,7 +20,7 @@ from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORM
 from offsetstream.codec.lines import decode_line
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
-from offsetstream.controls import for_terminal, without_controls
+from offsetstream.control_characters import for_terminal, without_controls
 
 RAW_SCHEMA = pa.schema(
     [

@@ -12,11 +12,11 @@ from pyspark.errors import PySparkException
 
 from offsetstream.errors import first_line
 from offsetstream.progress import Progress
+from offsetstream.tables.compaction import Crowd, clear, compact, crowds
 from offsetstream.tables.ledger import LEDGER
 from offsetstream.tables.ledger_days import sum_up
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.spark_sessions import alike
-from offsetstream.tables.upkeep import Crowd, clear, compact, crowds
 from offsetstream.tables.write import TableWriter
 
 # Versions after which dead files and old log files are looked for: an hour of batches every ten seconds.

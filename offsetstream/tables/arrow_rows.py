@@ -18,7 +18,7 @@ from offsetstream.tables.matching import gathered, keys_of
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
 from offsetstream.tables.replace import add_rows, stored_rows
 from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.small import is_done, sql_text, transaction
+from offsetstream.tables.small_tables import is_done, sql_text, transaction
 from offsetstream.tables.transaction import BatchId
 
 GroupKey = tuple[int, str]  # offsets partition and group id

@@ -30,7 +30,7 @@ from offsetstream.tables.features import constraints
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import add_rows
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
-from offsetstream.tables.small import is_done, transaction
+from offsetstream.tables.small_tables import is_done, transaction
 from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 

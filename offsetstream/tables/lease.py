@@ -26,7 +26,7 @@ from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import add_rows
-from offsetstream.tables.small import Row, read_rows, update_rows
+from offsetstream.tables.small_tables import Row, read_rows, update_rows
 from offsetstream.tables.version import refuse_newer
 
 TABLE = "job_lease"

@@ -21,7 +21,7 @@ from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import add_rows, replace_rows
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
-from offsetstream.tables.small import is_done, sql_text, transaction
+from offsetstream.tables.small_tables import is_done, sql_text, transaction
 from offsetstream.tables.tally import BATCH, DAY, LOG, Entry, Log, Tally, grouped
 from offsetstream.tables.transaction import BatchId
 

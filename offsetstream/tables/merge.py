@@ -23,7 +23,7 @@ from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import find_changes, gathered, without
 from offsetstream.tables.replace import add_rows, held_if_small, replace_rows, with_users_columns
 from offsetstream.tables.schema import TableSchema
-from offsetstream.tables.small import is_done, transaction
+from offsetstream.tables.small_tables import is_done, transaction
 from offsetstream.tables.transaction import BatchId
 
 DELETED = "_deleted"  # a row of a merge's source that says: this key is no more

@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.tables.doubled import require_no_doubled_rows
+from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import transaction_of
+from offsetstream.tables.small_tables import transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions
 from offsetstream.tables.transaction import BatchId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
-from offsetstream.verify.standing import Standing
+from offsetstream.verify.table_lag import Standing
 from offsetstream.verify.tables import TableRows
 
 _NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}

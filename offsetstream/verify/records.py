@@ -18,7 +18,7 @@ from offsetstream.tables.arrow_rows import from_rows
 from offsetstream.tables.derived import DERIVED_TABLES, Rows, cell_of, rows_of_group
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.difference import RECORDS, Difference, row_differences, value_differences
 
 HISTORY = {"committed_offsets": "offset_commits", "group_cells": "group_records"}

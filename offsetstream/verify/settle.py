@@ -10,7 +10,7 @@ from offsetstream.verify.answers import Answers
 from offsetstream.verify.compare import differences, groups_not_compared
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 from offsetstream.verify.explain import Explanations
-from offsetstream.verify.standing import Standing
+from offsetstream.verify.table_lag import Standing
 from offsetstream.verify.tables import TableRows
 
 _PAUSE_SECONDS = 2.0

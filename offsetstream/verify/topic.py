@@ -20,9 +20,9 @@ from offsetstream.tables.ledger import read_in_pieces
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES, as_rows_of, decode_here, is_of
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
-from offsetstream.tables.small import read_rows, rows_per_partition
+from offsetstream.tables.small_tables import read_rows, rows_per_partition
 from offsetstream.verify.difference import ROW, TOPIC, Difference
-from offsetstream.verify.doubled import some_at_a_time
+from offsetstream.verify.doubled_rows import some_at_a_time
 from offsetstream.verify.reconcile import Gathered, Reconciled, Records, reconcile
 
 _NAMES = ("offsets_partition", "log_id", "record_offset")

@@ -11,7 +11,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import TablesError
 from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from tests.kafka.partition_seven import await_
 from tests.reliability.checked_job import CheckedJob
 

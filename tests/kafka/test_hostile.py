@@ -28,7 +28,7 @@ from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import UnreadableRecordError
 from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.records import disagreements, read_records
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients

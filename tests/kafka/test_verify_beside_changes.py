@@ -13,7 +13,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
-from offsetstream.verify.standing import ask_standing
+from offsetstream.verify.table_lag import ask_standing
 from offsetstream.verify.tables import TableRows
 from tests.brokers import BrokerUnderTest
 

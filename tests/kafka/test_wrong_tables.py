@@ -24,7 +24,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.ledger import count_open, forget
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 from tests.kafka.jobs import JobRunner

@@ -9,7 +9,7 @@ from typing import Any
 from py4j.java_collections import JavaList
 from py4j.java_gateway import JavaObject
 
-from offsetstream.codec.shapes import Field, Shape
+from offsetstream.codec.record_layouts import Field, Shape
 from tests.oracle.kafka_classes import KafkaClasses
 
 _TYPES = "org.apache.kafka.common.protocol.types"

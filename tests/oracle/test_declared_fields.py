@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.codec.shapes import Shape, Versions, embedded_shape, record_types
+from offsetstream.codec.record_layouts import Shape, Versions, embedded_shape, record_types
 from tests.oracle.cases import CASES, EARLY_ACCESS, Case
 from tests.oracle.declared import Declarations, ours
 from tests.oracle.kafka_classes import CLIENT_MESSAGES, GROUP_MESSAGES, KafkaClasses

@@ -16,7 +16,7 @@ from offsetstream.codec.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from offsetstream.codec.shapes import embedded_shape
+from offsetstream.codec.record_layouts import embedded_shape
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
 from offsetstream.embedded.artifacts import resolve

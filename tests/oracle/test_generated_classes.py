@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from offsetstream.codec import decode_records
 from offsetstream.codec.encode import encode_record, encode_value
 from offsetstream.codec.readers import JsonObject, message_reader
+from offsetstream.codec.record_layouts import Shape, record_types
 from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.codec.shapes import Shape, record_types
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
 from tests.codec_records import Layout

@@ -15,8 +15,8 @@ from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
-from offsetstream.verify.doubled import doubled_rows
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.topic import TopicReader

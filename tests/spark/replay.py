@@ -15,7 +15,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from tests.spark.log import PARTITIONS, Record
 
 Row = dict[str, Any]

@@ -9,11 +9,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.load_policy import last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.start import last_checkpoint, next_checkpoint
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import is_done
+from offsetstream.tables.small_tables import is_done
 from offsetstream.tables.transaction import BatchId
 from tests.spark.conftest import new_tables
 

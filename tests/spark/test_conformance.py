@@ -21,7 +21,7 @@ from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.conformance.case import BOTH, Case, Coordinator
 from tests.conformance.cases import CASES

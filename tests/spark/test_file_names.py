@@ -6,12 +6,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.partitions.start import next_checkpoint
+from offsetstream.stream.partitions.load_policy import next_checkpoint
+from offsetstream.tables.compaction import compact, crowds
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.upkeep import compact, crowds
 from tests.delta import append_rows
 from tests.unit.tables.test_location import NAMES
 

@@ -21,7 +21,7 @@ from offsetstream.stream.state.size import collect
 from offsetstream.tables.ledger import LEDGER, greatest_offsets
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import RECORD_TABLES
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from offsetstream.verify.ledger import ledger_differences

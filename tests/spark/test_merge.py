@@ -13,7 +13,7 @@ from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
 from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.small import read_rows, transaction_of
+from offsetstream.tables.small_tables import read_rows, transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions
 from offsetstream.tables.transaction import BatchId
 from tests.merge_model import MergeModel, Row, Step, in_order, random_steps, source_table

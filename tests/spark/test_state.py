@@ -23,7 +23,7 @@ from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables import write
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from tests.spark.log import PARTITIONS, Record, frame, random_log

@@ -18,17 +18,17 @@ from rich.console import Console
 
 from benchmarks.day import SimulatedJob, contents, hurry
 from offsetstream.maintenance import upkeep
-from offsetstream.maintenance.command import Maintenance
+from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.tables.arrow_rows import append_rows
+from offsetstream.tables.compaction import CLOSED_FILE_BYTES, Crowd, compact
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.spark_sessions import alike
 from offsetstream.tables.transaction import BatchId, app_id
-from offsetstream.tables.upkeep import CLOSED_FILE_BYTES, Crowd, compact
 from offsetstream.tables.write import TableWriter
 from tests.delta import append_rows as append_any
 from tests.spark.conftest import new_tables

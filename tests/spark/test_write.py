@@ -13,7 +13,7 @@ from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.tables import write
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows, transaction_of
+from offsetstream.tables.small_tables import read_rows, transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions, in_parallel
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import StateWrites, TableWriter

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import LogRecord
+from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.codec.shapes import record_types
 from offsetstream.codec.wire import DecodeError
 
 CLASSIC_TYPES = frozenset({0, 1, 2})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from offsetstream.codec.readers import JsonObject
-from offsetstream.codec.shapes import ZERO_UUID
+from offsetstream.codec.record_layouts import ZERO_UUID
 from offsetstream.errors import IllegalStateError
 
 

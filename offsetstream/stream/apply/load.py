@@ -17,8 +17,8 @@ from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
+from offsetstream.stream.partitions.load_policy import is_other_log
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.start import is_other_log
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.spark_derive import STATE_TABLES
@@ -27,7 +27,7 @@ from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
 from offsetstream.tables.merge import of_partitions
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import rows_per_partition
+from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 

@@ -32,13 +32,13 @@ from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.load_policy import last_checkpoint, next_checkpoint, partitions_to_load
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import OWNED, PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, note_count, place_groups
-from offsetstream.stream.partitions.start import last_checkpoint, next_checkpoint, partitions_to_load
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.state.spark_derive import STATE_TABLES
-from offsetstream.tables.doubled import require_no_doubled_rows
+from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter

@@ -25,8 +25,8 @@ from offsetstream.stream.lifecycle.refusals import REFUSALS, LedAnewError, StopR
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS, Turns
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.monitor.topic_settings import TopicSettings
+from offsetstream.stream.partitions.load_policy import has_lost_records, partitions_to_load
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.start import has_lost_records, partitions_to_load
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from offsetstream.tables.small import as_utc
+from offsetstream.tables.small_tables import as_utc
 
 # As long as a broker lets a transaction be open, transaction.max.timeout.ms, where nobody has changed it.
 DEFAULT_MAX_TRANSACTION_TIMEOUT = timedelta(minutes=15)

@@ -18,7 +18,7 @@ from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import overwrite_rows, read_rows
+from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
 
 TABLE = "topics"

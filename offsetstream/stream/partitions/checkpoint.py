@@ -17,7 +17,7 @@ from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import shut_out
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
 LAST_WRITTEN = "offsets_partitions"  # its transaction is the last of a batch

@@ -14,12 +14,12 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.partitions.applied_epochs import AppliedEpochs
+from offsetstream.stream.partitions.caught_up_marks import SKEW, Clocks, Mark, Marks
 from offsetstream.stream.partitions.log_ids import LogIds
-from offsetstream.stream.partitions.marks import SKEW, Clocks, Mark, Marks
 from offsetstream.stream.partitions.written import WrittenOffsets
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import as_utc, insert_rows, overwrite_rows, read_rows, rows_per_partition
+from offsetstream.tables.small_tables import as_utc, insert_rows, overwrite_rows, read_rows, rows_per_partition
 from offsetstream.tables.transaction import BatchId
 
 TABLE = "offsets_partitions"

@@ -15,7 +15,7 @@ from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import EVERY_ROW, replace_rows, stored_rows
-from offsetstream.tables.small import transaction
+from offsetstream.tables.small_tables import transaction
 from offsetstream.tables.transaction import BatchId
 
 _TOLD = "in_coordinator_partition"

@@ -20,14 +20,14 @@ from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.compare import COLUMNS, KEYS, differences
 from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
 from offsetstream.verify.difference import ROW, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.records import disagreements, read_records
-from offsetstream.verify.standing import Standing, ask_standing
+from offsetstream.verify.table_lag import Standing, ask_standing
 from offsetstream.verify.tables import TableRows, read_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.every_group.all_groups import AllGroups

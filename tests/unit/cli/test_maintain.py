@@ -25,7 +25,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.version import PROPERTY
 from tests.delta import append_rows

@@ -10,7 +10,7 @@ import pytest
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORMATTER, kafka_text
 from offsetstream.codec.lines import decode_pair
-from offsetstream.codec.shapes import record_types
+from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.codec.shapes import ZERO_UUID
+from offsetstream.codec.record_layouts import ZERO_UUID
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata, offset_from_value
 from offsetstream.errors import IllegalStateError
 from tests.conformance.builder import T1

@@ -10,7 +10,7 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.small import is_done, read_rows
+from offsetstream.tables.small_tables import is_done, read_rows
 from offsetstream.tables.transaction import BatchId
 
 

@@ -23,7 +23,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import FileWriter, NewFile, append_files
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import COMMITS
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.spark.log import PARTITIONS, Record, random_log, raw_rows
 

@@ -15,7 +15,7 @@ from offsetstream.tables.ledger import LEDGER, count_open, last_offsets
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.small import insert_rows
+from offsetstream.tables.small_tables import insert_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 

@@ -13,7 +13,7 @@ from offsetstream.stream.state.size import Share
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import insert_rows, read_rows
+from offsetstream.tables.small_tables import insert_rows, read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 

@@ -16,7 +16,7 @@ from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 

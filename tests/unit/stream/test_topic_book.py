@@ -10,7 +10,7 @@ from offsetstream.stream.monitor import topic_book
 from offsetstream.stream.monitor.topic_book import ASSIGNMENTS, TABLE, TopicBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 

@@ -33,7 +33,7 @@ from offsetstream.tables.lease import (
 )
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, Life
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 
 TAKEN_OVER = "another job has taken over the lease"
 

@@ -6,15 +6,15 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import UsageError
+from offsetstream.tables.compaction import lost_files, stored
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import FileWriter, append_files
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.upkeep import lost_files, stored
 from tests.delta import append_rows
 
 SIGNATURE = {"checkpoint_id", "batch_id", "written_day"}

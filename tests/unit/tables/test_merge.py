@@ -14,7 +14,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows, transaction
+from offsetstream.tables.small_tables import read_rows, transaction
 from offsetstream.tables.transaction import BatchId, app_id
 from tests.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.string_views import rewrite_string_views
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import PROPERTY

@@ -17,7 +17,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from tests.small_writes import Between
 
 Row = dict[str, Any]

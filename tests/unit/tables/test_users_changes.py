@@ -16,7 +16,7 @@ from deltalake.schema import ArrayType, PrimitiveType, StructType
 from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from tests.small_writes import WRITES, SmallWrite
 
 EVERY_WRITE = pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)

@@ -19,7 +19,7 @@ from offsetstream.tables.lease import Lease, note_history_kept_from, read_lease,
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import all_schemas, load_schema
-from offsetstream.tables.small import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION

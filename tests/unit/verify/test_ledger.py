@@ -20,10 +20,10 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
-from offsetstream.verify.doubled import doubled_rows
+from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.ledger import ledger_differences
 
 SCHEMA = load_schema(COMMITS)

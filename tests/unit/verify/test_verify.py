@@ -17,7 +17,7 @@ from offsetstream.verify.compare import KEYS, differences, groups_not_compared
 from offsetstream.verify.difference import ROW, ROWS, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.settle import compare_until_settled
-from offsetstream.verify.standing import Standing
+from offsetstream.verify.table_lag import Standing
 from offsetstream.verify.tables import TableRows
 
 OWNED = {"load_state": "OWNED", "coordinator_id": 1, "next_offset": 9}

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, TablesError
+from offsetstream.tables.compaction import Crowd, clear, compact, crowds, lost_files, removable, stored
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
@@ -22,9 +23,8 @@ from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.small import Row, read_rows, sql_timestamp, update_rows
+from offsetstream.tables.small_tables import Row, read_rows, sql_timestamp, update_rows
 from offsetstream.tables.spark_sessions import alike
-from offsetstream.tables.upkeep import Crowd, clear, compact, crowds, lost_files, removable, stored
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
 _POLL_SECONDS = 0.5

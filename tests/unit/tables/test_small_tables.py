@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import insert_rows, is_done, overwrite_rows, read_rows
+from offsetstream.tables.small_tables import insert_rows, is_done, overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId, app_id
 
 BOOK, EVENTS = "offsets_partitions", "partition_events"

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, QueryBuilder
 from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.small import rows_per_partition
+from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 
 _PLACE = ("offsets_partition", "log_id", "record_offset")

@@ -13,11 +13,11 @@ from offsetstream.tables import arrow_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small import overwrite_rows, read_rows
+from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
-from offsetstream.verify import doubled
+from offsetstream.verify import doubled_rows
 from offsetstream.verify.difference import ROWS
-from offsetstream.verify.doubled import doubled_rows
+from offsetstream.verify.doubled_rows import doubled_rows
 
 BATCH = BatchId(1, 0)
 SIGNED = {"checkpoint_id", "batch_id", "written_day"}

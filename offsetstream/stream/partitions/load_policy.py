@@ -9,13 +9,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream.partitions.caught_up_marks import Mark
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
-from offsetstream.stream.partitions.marks import Mark
 from offsetstream.stream.partitions.partition_book import OWNED
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import as_utc
+from offsetstream.tables.small_tables import as_utc
 
 
 def partitions_to_load(

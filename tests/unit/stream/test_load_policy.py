@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from offsetstream.cluster.client import PartitionEnds
-from offsetstream.stream.partitions.start import is_other_log, partitions_to_load
+from offsetstream.stream.partitions.load_policy import is_other_log, partitions_to_load
 
 RETENTION = timedelta(hours=24)
 SAFE = 0.9 * RETENTION

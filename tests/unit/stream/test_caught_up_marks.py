@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offsetstream.stream.partitions.marks import Clocks, Mark, Marks
+from offsetstream.stream.partitions.caught_up_marks import Clocks, Mark, Marks
 from offsetstream.stream.state.size import Share
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,10 +12,10 @@ from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.doubled import require_no_doubled_rows
+from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
-from offsetstream.tables.small import read_rows
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 from tests.merge_model import HOSTILE

@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
+from offsetstream.tables.compaction import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, clear, crowds, stored
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.transaction import BatchId, app_id
-from offsetstream.tables.upkeep import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, clear, crowds, stored
 from tests.delta import append_rows as append_any
 
 TODAY = datetime.now(UTC).date()
