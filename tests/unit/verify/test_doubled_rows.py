@@ -15,7 +15,7 @@ from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
-from offsetstream.verify import doubled_rows
+from offsetstream.verify import doubled_rows as module
 from offsetstream.verify.difference import ROWS
 from offsetstream.verify.doubled_rows import doubled_rows
 
@@ -68,7 +68,7 @@ def test_a_doubled_state_table(tables: TablesLocation) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 1000])
 def test_doubled_records(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(doubled, "_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
     double(tables, "offset_commits", "offsets_partition = 2 AND record_offset > 4")
     double(tables, "offset_commits", "offsets_partition = 0")
     assert [str(each) for each in doubled_rows(tables)] == [
