@@ -25,7 +25,7 @@ class ClusterDump:
         self._ranges = _ranges(self._cluster, wanted)
 
     def write(self, line_format: str, master: str, target: BinaryIO) -> Unprintable | None:
-        """Write the lines, by Spark; see ``stream.dump``."""
+        """Write the lines, by Spark; see ``dump.topic``."""
         source = KafkaSource(self._bootstrap_server, self._properties)
         spark = local_session(master, SESSION)
         try:

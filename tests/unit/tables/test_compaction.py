@@ -62,7 +62,7 @@ def test_a_file_that_is_large_enough_is_left_alone(tables: TablesLocation, monke
     for _ in range(2):
         append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     sizes = pa.table(DeltaTable(tables.table("groups")).get_add_actions())["size_bytes"].to_pylist()
-    monkeypatch.setattr("offsetstream.tables.upkeep.CLOSED_FILE_BYTES", 2 * max(sizes))
+    monkeypatch.setattr("offsetstream.tables.compaction.CLOSED_FILE_BYTES", 2 * max(sizes))
     assert found(tables, "groups") == []
 
 
