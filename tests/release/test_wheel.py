@@ -72,6 +72,6 @@ def test_without_extras_it_has_the_codec_and_look_ups(built: Path, tmp_path: Pat
 
 def test_the_demo_runs_from_the_wheel_alone(built: Path, tmp_path: Path) -> None:
     python = environment(tmp_path, built, "[all]")
-    said = run(tmp_path, python, "-m", "offsetstream", "demo", "--groups", "10")
+    said = run(tmp_path, python, "-m", "offsetstream", "demo", "--groups", "20")
     assert "billing" in said
-    assert DeltaTable(tmp_path / "demo-tables" / "committed_offsets").to_pyarrow_dataset().count_rows() > 10
+    assert DeltaTable(tmp_path / "demo-tables" / "tables" / "committed_offsets").to_pyarrow_dataset().count_rows() > 10
