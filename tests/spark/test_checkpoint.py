@@ -8,8 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.load_policy import last_checkpoint, next_checkpoint
+from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.partitions.load_policy import next_checkpoint
+from offsetstream.stream.partitions.checkpoint import next_checkpoint
 from offsetstream.tables.compaction import compact, crowds
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease

@@ -28,12 +28,12 @@ class Merger:
     def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema, *, newer_only: bool) -> None:
         self.schema = schema
         self.tables: TablesLocation = new_tables(folder)
-        self._in_log_order = newer_only
+        self._newer_only = newer_only
         self._spark = spark
         self._sessions = WriterSessions(spark)
 
     def _merge(self, step: Step) -> tuple[str, Merge]:
-        return self.tables.table(self.schema.name), step.merge(self.schema, newer_only=self._in_log_order)
+        return self.tables.table(self.schema.name), step.merge(self.schema, newer_only=self._newer_only)
 
     def by_spark(self, step: Step) -> None:
         path, merge = self._merge(step)

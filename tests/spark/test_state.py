@@ -15,7 +15,7 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state import driver_state as small_state
+from offsetstream.stream.state import driver_state
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect, measure
 from offsetstream.stream.state.spark_cells import with_own_offsets
@@ -46,7 +46,7 @@ def crash_at(table: str | None) -> Iterator[None]:
     """Let both ways of writing die when they come to the table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TableWriter, "merge", _dying(TableWriter.merge, table))
-        patch.setattr(small_state, "merge_rows", _dying(merge_rows, table))
+        patch.setattr(driver_state, "merge_rows", _dying(merge_rows, table))
         with nullcontext() if table is None else pytest.raises(CrashError):
             yield
 

@@ -31,8 +31,8 @@ from offsetstream.stream.monitor.raw_log import RawLog
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
-from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.load_policy import last_checkpoint, next_checkpoint, partitions_to_load
+from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
+from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import OWNED, PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, note_count, place_groups

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import TablesError, first_line
+from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
+from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.replace import shut_out
 from offsetstream.tables.schema import all_schemas
@@ -130,3 +132,21 @@ class Checkpoint:
 
     def _jvm(self) -> Any:
         return self.spark.sparkContext._jvm
+
+
+def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint | None:
+    """Return the checkpoint to go on with: that of the last job, if it ended cleanly and fits the tables."""
+    checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id)
+    ended_cleanly = lease.found.owner is None and lease.found.checkpoint_location == checkpoint.location
+    return checkpoint if ended_cleanly and checkpoint.fits(tables) else None
+
+
+def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint:
+    """Claim a new checkpoint, which no other job ever used, and shut out those of the older ones."""
+    checkpoint = Checkpoint(spark, root, max(lease.found.checkpoint_id, last_checkpoint_id(tables)) + 1)
+    while checkpoint.exists():
+        checkpoint = Checkpoint(spark, root, checkpoint.checkpoint_id + 1)
+    lease.use_checkpoint(checkpoint.checkpoint_id, checkpoint.location)
+    checkpoint.sign(tables)
+    checkpoint.shut_out_older(tables)
+    return checkpoint

@@ -1,4 +1,4 @@
-"""How a job starts: which partitions it must load, and from which checkpoint it goes on (rules 5 and 8)."""
+"""Which partitions must be loaded before a job can go on with them (rule 5)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.partitions.caught_up_marks import Mark
-from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.stream.partitions.partition_book import OWNED
-from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.small_tables import as_utc
 
 
@@ -44,21 +38,3 @@ def _must_load(row: Mapping[str, Any], ends: PartitionEnds, safe_retention: time
         return True
     caught_up = Mark(as_utc(row["caught_up_at"]), None, row["next_offset"])
     return row["next_offset"] < ends.last_stable_offset and caught_up.age(datetime.now(UTC), None) > safe_retention
-
-
-def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint | None:
-    """Return the checkpoint to go on with: that of the last job, if it ended cleanly and fits the tables."""
-    checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id)
-    ended_cleanly = lease.found.owner is None and lease.found.checkpoint_location == checkpoint.location
-    return checkpoint if ended_cleanly and checkpoint.fits(tables) else None
-
-
-def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint:
-    """Claim a new checkpoint, which no other job ever used, and shut out those of the older ones."""
-    checkpoint = Checkpoint(spark, root, max(lease.found.checkpoint_id, last_checkpoint_id(tables)) + 1)
-    while checkpoint.exists():
-        checkpoint = Checkpoint(spark, root, checkpoint.checkpoint_id + 1)
-    lease.use_checkpoint(checkpoint.checkpoint_id, checkpoint.location)
-    checkpoint.sign(tables)
-    checkpoint.shut_out_older(tables)
-    return checkpoint

@@ -148,8 +148,10 @@ class PartitionBook:
     @property
     def known_epochs(self) -> dict[int, int | None]:
         """The leader epochs of the partitions whose logs are known to be those of the tables; they are written so."""
-        known = {number: row | self.epochs_raised.get(number, {}) for number, row in self.rows.items()}
-        return {number: row["coordinator_epoch"] for number, row in known.items()}
+        return {number: row["coordinator_epoch"] for number, row in self._known_rows().items()}
+
+    def _known_rows(self) -> dict[int, dict[str, Any]]:
+        return {number: row | self.epochs_raised.get(number, {}) for number, row in self.rows.items()}
 
     def lose_coordinators(self, partitions: Iterable[int]) -> None:
         """Note that no broker leads the partitions at present."""
@@ -273,8 +275,7 @@ class PartitionBook:
             insert_rows(self._tables, EVENTS, self._events, batch)
             self._events.clear()
         self.epochs.note()
-        known = [row | self.epochs_raised.get(number, {}) for number, row in self.rows.items()]
-        overwrite_rows(self._tables, TABLE, [*known, *self.gone.values()], batch)
+        overwrite_rows(self._tables, TABLE, [*self._known_rows().values(), *self.gone.values()], batch)
         self.has_news = False
 
 

@@ -1,6 +1,6 @@
 """The state tables after a small batch: reduced, derived and merged on the driver, in tenths of the time of Spark jobs.
 
-It does what :class:`~offsetstream.stream.state.spark_state.State` does for batches of any size.
+It does what :class:`~offsetstream.stream.state.spark_state.SparkStateWriter` does for batches of any size.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_rows_that_are_the_same_are_not_written_again(tables: TablesLocation) ->
     ("log_id", "record_offset", "is_newer"), [(0, 4, False), (0, 5, True), (0, 6, True), (1, 0, True), (-1, 9, False)]
 )
 @pytest.mark.parametrize("deleted", [False, True])
-def test_in_log_order_only_what_is_newer_counts(
+def test_with_newer_only_what_is_newer_counts(
     tables: TablesLocation, log_id: int, record_offset: int, is_newer: bool, deleted: bool
 ) -> None:
     merge(tables, OFFSETS, commit(1, at=5), newer_only=True)
