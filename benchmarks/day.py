@@ -37,7 +37,7 @@ from offsetstream.tables.arrow_rows import timestamps
 from offsetstream.tables.compaction import Stored, stored
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -52,7 +52,7 @@ Raw = tuple[bytes | None, bytes | None]
 class SimulatedJob:
     """Writes batch after batch as the job does, of commits of some cells and, now and then, of everything else."""
 
-    def __init__(self, spark: SparkSession, tables: TablesLocation, cells: int, commits: int) -> None:
+    def __init__(self, spark: SparkSession, tables: PathStore, cells: int, commits: int) -> None:
         create_tables(tables, "simulated", "new")
         self.tables = tables
         self._rng, self._cells, self._commits = Random(7), cells, commits
@@ -120,7 +120,7 @@ class SimulatedJob:
         return self._next[partition] - 1
 
 
-def hurry(tables: TablesLocation, batch_seconds: float, scale: int = 1) -> None:
+def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
     """Have the tables keep dead files and their logs for as many batches as of ten seconds, divided by ``scale``."""
     for name, schema in all_schemas().items():
         hurried = {"delta.checkpointInterval": str(max(10, 100 // scale))}
@@ -131,7 +131,7 @@ def hurry(tables: TablesLocation, batch_seconds: float, scale: int = 1) -> None:
         DeltaTable(tables.table(name)).alter.set_table_properties(hurried)
 
 
-def contents(tables: TablesLocation) -> dict[str, Stored]:
+def contents(tables: PathStore) -> dict[str, Stored]:
     """Return what lies in each table's folder."""
     return {name: stored(DeltaTable(tables.table(name))) for name in all_schemas()}
 
@@ -150,7 +150,7 @@ def main() -> None:
     upkeep.CLEAR_EVERY //= arguments.scale
     upkeep.CROWDED = {kind: max(8, files // arguments.scale) for kind, files in upkeep.CROWDED.items()}
     with tempfile.TemporaryDirectory(prefix="offsetstream-day-") as folder:
-        tables = TablesLocation(str(Path(folder) / "tables"))
+        tables = PathStore(str(Path(folder) / "tables"))
         job = SimulatedJob(local_session("local[2]"), tables, arguments.cells, arguments.commits)
         hurry(tables, arguments.batch_seconds, arguments.scale)
         _live_through(job, BATCHES // arguments.scale, arguments.batch_seconds)

@@ -24,7 +24,7 @@ from benchmarks.garbage import produce
 from benchmarks.process_tree import PeakMemory
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 
 _COMMAND = (sys.executable, "-m", "offsetstream")
@@ -68,7 +68,7 @@ def _batch(name: str, records: Records) -> None:
 
 def _describe(count: int) -> None:
     with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder:
-        _write_groups(TablesLocation(f"{folder}/tables"), count)
+        _write_groups(PathStore(f"{folder}/tables"), count)
         for output in ("text", "json", "csv"):
             command = [*_COMMAND, "groups", "describe", "--all-groups", "--tables", f"{folder}/tables"]
             _measured(
@@ -78,7 +78,7 @@ def _describe(count: int) -> None:
             )
 
 
-def _write_groups(tables: TablesLocation, count: int) -> None:
+def _write_groups(tables: PathStore, count: int) -> None:
     """Write groups with a committed offset each, of which every third has a member with a partition."""
     create_tables(tables, "bench", "new")
     for first in range(0, count, _AT_ONCE):
@@ -99,7 +99,7 @@ def _write_groups(tables: TablesLocation, count: int) -> None:
         _append(tables, "member_assignments", [row | assigned for row in owned])
 
 
-def _append(tables: TablesLocation, name: str, rows: list[dict[str, object]]) -> None:
+def _append(tables: PathStore, name: str, rows: list[dict[str, object]]) -> None:
     write_deltalake(
         tables.table(name), pa.Table.from_pylist(rows, load_schema(name).arrow), mode="append", schema_mode="merge"
     )

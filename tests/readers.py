@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import sql_text
 
@@ -43,13 +43,13 @@ def by_delta_rs(path: str, column: str, text: str) -> int:
 def by_look_up(path: str, column: str, text: str) -> int:
     """Our own commands, of tables that are named by a URI."""
     root, table = path.rsplit("/", 1)
-    return len(Lookup(TablesLocation(Path(root).as_uri())).rows(table, [column], {column: [text]}))
+    return len(Lookup(PathStore(Path(root).as_uri())).rows(table, [column], {column: [text]}))
 
 
 READERS: tuple[Reader, ...] = (by_duckdb, by_pyarrow, by_polars, by_delta_rs, by_look_up)
 
 
-def require_that_all_read(tables: TablesLocation, table: str, *others: Reader) -> int:
+def require_that_all_read(tables: PathStore, table: str, *others: Reader) -> int:
     """Filter each text column by each of its values, in each engine; returns how many rows the table has."""
     path = tables.table(table)
     rows = pa.table(QueryBuilder().register("rows", DeltaTable(path)).execute("SELECT * FROM rows")).to_pylist()

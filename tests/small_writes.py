@@ -17,8 +17,8 @@ from offsetstream.tables import replace
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.files import FileWriter, append_files
 from offsetstream.tables.lease import Lease, note_history_kept_from, request_reload, request_stop
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import of_partitions
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
@@ -27,7 +27,7 @@ from offsetstream.tables.transaction import BatchId
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 OLD_DAY = datetime.now(UTC).date() - timedelta(days=9)
-Write = Callable[[TablesLocation], object]
+Write = Callable[[PathStore], object]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SmallWrite:
     column: str
     expected: list[Any]
 
-    def found(self, tables: TablesLocation) -> list[Any]:
+    def found(self, tables: PathStore) -> list[Any]:
         return sorted(row[self.column] for row in read_rows(DeltaTable(tables.table(self.table))))
 
 
@@ -83,13 +83,13 @@ def _append(number: int) -> Write:
     return lambda tables: append_rows(tables, "offset_commits", commit, BatchId(1, number))
 
 
-def _append_old(tables: TablesLocation) -> None:
+def _append_old(tables: PathStore) -> None:
     for number in range(2):
         rows = _rows("offset_commits", [_commit(number, OLD_DAY)])
         replace.add_rows(DeltaTable(tables.table("offset_commits")), [rows])
 
 
-def _append_file(tables: TablesLocation) -> None:
+def _append_file(tables: PathStore) -> None:
     writer = FileWriter(tables, "offset_commits", BatchId(1, -1), datetime.now(UTC).date())
     writer.write(_rows("offset_commits", [_commit(7, OLD_DAY)]).drop_columns(SIGNATURE))
     new = writer.close()
@@ -97,7 +97,7 @@ def _append_file(tables: TablesLocation) -> None:
     append_files(tables, "offset_commits", [new], BatchId(1, -1))
 
 
-def _thin(tables: TablesLocation) -> None:
+def _thin(tables: PathStore) -> None:
     thin_history(tables, load_schema("offset_commits"), datetime.now(UTC).date())
 
 
@@ -116,7 +116,7 @@ def _topics(*names: str) -> Write:
     return lambda tables: TopicBook(tables).observe(seen, BatchId(1, -1))
 
 
-def _assign(tables: TablesLocation) -> None:
+def _assign(tables: PathStore) -> None:
     for member in ("m", "n"):
         row = {"offsets_partition": 0, "group_id": "g", "member_id": member, "topic_id": f"0{TOPIC_ID[1:]}"}
         rows = _rows("member_assignments", [row | {"topic": row["topic_id"]}])
@@ -137,15 +137,15 @@ _COMMITS = _both(_append(0), _append(1))
 _NEXT = BatchId(1, 2)
 
 
-def _load(tables: TablesLocation) -> None:
+def _load(tables: PathStore) -> None:
     _merge([1], "new", BatchId(1, -1), of_partitions([1]))(tables)
 
 
-def _ask_for_5(tables: TablesLocation) -> None:
+def _ask_for_5(tables: PathStore) -> None:
     request_reload(tables, [5])
 
 
-def _note(tables: TablesLocation) -> None:
+def _note(tables: PathStore) -> None:
     note_history_kept_from(tables, _INSTANT)
 
 

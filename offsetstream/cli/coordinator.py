@@ -13,8 +13,9 @@ from offsetstream.cli.options import cluster_options, output_of, output_options,
 from offsetstream.cli.output import Column, tell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UsageError
-from offsetstream.tables.location import TablesLocation, is_utf8
+from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.lookup import Lookup, Row
+from offsetstream.tables.path_store import PathStore
 
 _TABLES = (
     Column("group", "GROUP", 15),
@@ -54,7 +55,7 @@ def coordinator(
     From the tables, as the job last saw them; with --bootstrap-server also what the cluster answers now.
     """
     output = output_of(options)
-    lookup = Lookup(TablesLocation.parse(tables))
+    lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     rows = [_of_tables(group_id, partitions) for group_id in group]
@@ -71,7 +72,7 @@ def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
     return found | {"group": group_id, "coordinator": broker_text(found["coordinator_id"], {})}
 
 
-def _add_answers(rows: list[Row], location: TablesLocation, bootstrap_server: str, command_config: str | None) -> None:
+def _add_answers(rows: list[Row], location: PathStore, bootstrap_server: str, command_config: str | None) -> None:
     """Add to each row what the cluster answers, and the addresses of the brokers that it has.
 
     UsageError for an id that is not UTF-8, which a command line may hold, but no group can have.

@@ -12,8 +12,9 @@ from offsetstream.cli.group_state import Group, read_groups
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, ReadAnew, tell
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 
 if TYPE_CHECKING:
     from offsetstream.cluster.coordinators import CoordinatorLookup
@@ -68,7 +69,7 @@ Examples:
 def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str, **options: Any) -> None:
     """List the groups, with their type and state."""
     output = output_of(options)
-    lookup = Lookup(TablesLocation.parse(tables))
+    lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -137,7 +138,7 @@ def describe_groups(
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
     output = output_of(options)
-    lookup = Lookup(TablesLocation.parse(tables))
+    lookup = Lookup(store_at(tables))
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
     found = read_groups(lookup, wanted, members=True, offsets=view == "offsets")
@@ -194,7 +195,7 @@ def _noted(found: Iterator[tuple[Group, Rows]], missing: set[str]) -> Iterator[t
 
 
 def _cluster_of(
-    location: TablesLocation, bootstrap_server: str | None, command_config: str | None
+    location: PathStore, bootstrap_server: str | None, command_config: str | None
 ) -> CoordinatorLookup | None:
     if bootstrap_server is None:
         return None

@@ -16,7 +16,7 @@ from offsetstream.cli.options import SECONDS, output_of, output_options, tables_
 from offsetstream.cli.output import Column, tell
 from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.spark.session import local_session
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 _COLUMNS = (
@@ -73,7 +73,7 @@ def run_maintenance(options: dict[str, Any], session: Callable[[], AbstractConte
     output = output_of(options)
     keep: timedelta | None = options["keep_history"]
     horizon = None if keep is None else datetime.now(UTC).date() - keep
-    maintenance = Maintenance(TablesLocation.parse(options["tables"]), session, tell, dry_run=options["dry_run"])
+    maintenance = Maintenance(store_at(options["tables"]), session, tell, dry_run=options["dry_run"])
     output.table(_COLUMNS, [vars(done) for done in maintenance.run(horizon, options["timeout"])])
 
 

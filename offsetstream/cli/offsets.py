@@ -13,7 +13,7 @@ from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import output_of, output_options, tables_option
 from offsetstream.cli.output import Column, ReadAnew, tell
 from offsetstream.cli.times import time_text
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 
 # METADATA is last, since it may be long.
@@ -79,7 +79,7 @@ def list_offsets(
 ) -> None:
     """List committed offsets, with the time of the commit and what the client wrote beside it."""
     output = output_of(options)
-    lookup = Lookup(TablesLocation.parse(tables))
+    lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
     where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
     missing = set(group)

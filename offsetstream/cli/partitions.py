@@ -10,7 +10,7 @@ from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
 from offsetstream.cli.times import time_text
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup, Row
 
 _PARTITIONS = (
@@ -93,7 +93,7 @@ Exit code 1 where a partition is not there."""
 def partitions(*, wanted: tuple[int, ...], events: bool, tables: str, **options: Any) -> None:
     """Show how far each partition of __consumer_offsets is replayed, who coordinates it, and what happened to it."""
     output = output_of(options)
-    lookup = Lookup(TablesLocation.parse(tables))
+    lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
     found = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)
     if events:

@@ -12,8 +12,9 @@ from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import read_lease, request_reload, requested_partitions
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 
 _POLL_SECONDS = 0.5
 
@@ -43,7 +44,7 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: float) -> None:
     The job does it between two batches; readers see the old rows of a partition until the new ones are whole. Without
     a running job the next one does it when it starts.
     """
-    location = TablesLocation.parse(tables)
+    location = store_at(tables)
     existing = {row["offsets_partition"] for row in Lookup(location).rows("offsets_partitions", ["offsets_partition"])}
     unknown = sorted(set(wanted) - existing)
     if unknown:
@@ -60,7 +61,7 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: float) -> None:
     click.echo("Loaded", err=True)
 
 
-def _wait(location: TablesLocation, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: float) -> None:
+def _wait(location: PathStore, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         now, life = watch.look(partial(read_lease, location))

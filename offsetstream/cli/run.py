@@ -20,7 +20,7 @@ from offsetstream.stream.apply.load import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.job import Job
 from offsetstream.stream.monitor.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
 from offsetstream.stream.settings import DEFAULT_MAX_SILENCE, JobSettings
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import parse_location, store_at
 from offsetstream.tables.write import StateWrites
 
 _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
@@ -139,8 +139,8 @@ def run_job(options: dict[str, Any], session: Callable[[], AbstractContextManage
     """Run the job with the options of :func:`job_options`; SIGTERM and SIGINT end it between two batches."""
     settings = JobSettings(
         bootstrap_server=options["bootstrap_server"],
-        tables=TablesLocation.parse(options["tables"]),
-        checkpoint=TablesLocation.parse(options["checkpoint"]).root,
+        tables=store_at(options["tables"]),
+        checkpoint=parse_location(options["checkpoint"]),
         properties=read_properties(options["command_config"]),
         trigger=options["trigger"],
         once=options["once"],

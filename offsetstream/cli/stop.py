@@ -12,7 +12,7 @@ from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import read_lease, request_stop
 from offsetstream.tables.lease_holder import HeartbeatWatch, Life
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 
 
 @click.command(
@@ -28,7 +28,7 @@ Examples:
 )
 def stop(tables: str, timeout: float) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
-    location = TablesLocation.parse(tables)
+    location = store_at(tables)
     watch, read = HeartbeatWatch(), partial(read_lease, location)
     row, life = watch.look(read)
     if row is None or life is Life.DEAD:

@@ -19,8 +19,9 @@ from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.difference import Difference, plain
@@ -81,7 +82,7 @@ def verify(
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
     settle, with_topic = options.pop("settle"), options.pop("history")
-    output, location = output_of(options), TablesLocation.parse(tables)
+    output, location = output_of(options), store_at(tables)
     properties = read_properties(command_config)
     cluster = Cluster(bootstrap_server, properties)
     require_tables_of(location, cluster.cluster_id())
@@ -109,7 +110,7 @@ def verify(
     context.exit(_DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0)
 
 
-def _check_history(location: TablesLocation, reader: TopicReader | None) -> Reconciliation:
+def _check_history(location: PathStore, reader: TopicReader | None) -> Reconciliation:
     """Compare the history with its ledger and, by a reader of the topic, with that."""
     since = ledger_since(location)
     if since is None:

@@ -20,7 +20,7 @@ from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, read_rows, sql_timestamp, update_rows
@@ -55,7 +55,7 @@ class Maintenance:
 
     def __init__(
         self,
-        tables: TablesLocation,
+        tables: PathStore,
         session: Callable[[], AbstractContextManager[SparkSession]],
         say: Callable[[str], None],
         *,

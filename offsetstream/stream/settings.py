@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from offsetstream.stream.apply.load import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.monitor.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.write import StateWrites
 
 DEFAULT_MAX_SILENCE = timedelta(minutes=10)
@@ -22,7 +22,7 @@ class JobSettings:
     """
 
     bootstrap_server: str
-    tables: TablesLocation
+    tables: PathStore
     checkpoint: str
     properties: dict[str, str] = field(default_factory=dict, repr=False)
     trigger: str = "10 seconds"

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.matching import gathered, keys_of
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import add_rows, stored_rows
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small_tables import is_done, sql_text, transaction
@@ -31,7 +31,7 @@ _UTC = pa.timestamp("us", "UTC")
 
 # delta-rs (1.6) takes an append for a reader of the whole table: it loses to whoever deletes a row of it.
 @again_on_conflict
-def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
+def append_rows(tables: PathStore, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
     """Append rows to a history table, once per batch; ``rows`` has its columns but the three that say who wrote.
 
     Returns the rows as they were appended, None if there are none or the batch has appended them before.
@@ -45,7 +45,7 @@ def append_rows(tables: TablesLocation, name: str, rows: pa.Table, batch: BatchI
 
 
 def merge_rows(
-    tables: TablesLocation,
+    tables: PathStore,
     name: str,
     rows: pa.Table,
     batch: BatchId,
@@ -64,9 +64,7 @@ def merge_rows(
     )
 
 
-def read_groups(
-    tables: TablesLocation, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()
-) -> pa.Table:
+def read_groups(tables: PathStore, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()) -> pa.Table:
     """Return the table's rows of the given groups: the named columns, which have the group's two, or all."""
     schema = load_schema(name)
     chosen = list(columns or schema.column_names)

@@ -9,7 +9,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.features import refuse_features
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.upgrade import check_upgradable, field_of
 
@@ -17,9 +17,7 @@ CLUSTER_ID = "offsetstream.cluster_id"
 COORDINATOR = "offsetstream.coordinator"
 
 
-def create_tables(
-    tables: TablesLocation, cluster_id: str, coordinator: str, names: Collection[str] | None = None
-) -> None:
+def create_tables(tables: PathStore, cluster_id: str, coordinator: str, names: Collection[str] | None = None) -> None:
     """Create every table that is not there yet; each keeps the cluster's id and its coordinator (new or classic).
 
     With ``names`` only these are created, but all are checked. Raises TablesError where a table belongs to another
@@ -36,7 +34,7 @@ def create_tables(
             _create(tables, schema, {CLUSTER_ID: cluster_id, COORDINATOR: coordinator})
 
 
-def require_tables_of(tables: TablesLocation, cluster_id: str) -> None:
+def require_tables_of(tables: PathStore, cluster_id: str) -> None:
     """Raise TablesError if the tables belong to another cluster: it has nothing to do with their groups."""
     schema = load_schema("offsets_partitions")
     table = _open(tables, schema)
@@ -44,14 +42,14 @@ def require_tables_of(tables: TablesLocation, cluster_id: str) -> None:
         _check_cluster(table, cluster_id)
 
 
-def _open(tables: TablesLocation, schema: TableSchema) -> DeltaTable | None:
+def _open(tables: PathStore, schema: TableSchema) -> DeltaTable | None:
     try:
         return DeltaTable(tables.table(schema.name))
     except TableNotFoundError:
         return None
 
 
-def _create(tables: TablesLocation, schema: TableSchema, properties: dict[str, str]) -> None:
+def _create(tables: PathStore, schema: TableSchema, properties: dict[str, str]) -> None:
     try:
         DeltaTable.create(
             tables.table(schema.name),

@@ -7,14 +7,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from offsetstream.errors import DoubledRowsError
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import EVERY_ROW, arrow_schema, stored_rows
 from offsetstream.tables.schema import load_schema
 
 _MEMORY = "256MB"  # beyond that DuckDB writes to disk
 
 
-def require_no_doubled_rows(tables: TablesLocation, name: str) -> None:
+def require_no_doubled_rows(tables: PathStore, name: str) -> None:
     """Raise DoubledRowsError if keys of the table are there more than once: one pass over its keys."""
     key, table = load_schema(name).key, DeltaTable(tables.table(name))
     batches = (batch for part in stored_rows(table, EVERY_ROW, key) for batch in part.to_batches())

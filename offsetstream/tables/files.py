@@ -27,7 +27,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import conform, with_constants
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.features import constraints
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import add_rows
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small_tables import is_done, transaction
@@ -52,7 +52,7 @@ class NewFile:
 class FileWriter:
     """Writes rows of a history table to one file of a day, which is made with the first of them."""
 
-    tables: TablesLocation
+    tables: PathStore
     name: str
     batch: BatchId
     day: date
@@ -101,7 +101,7 @@ class FileWriter:
 
 
 @again_on_conflict
-def append_files(tables: TablesLocation, name: str, files: Sequence[NewFile], batch: BatchId) -> None:
+def append_files(tables: PathStore, name: str, files: Sequence[NewFile], batch: BatchId) -> None:
     """Give the files to the history table in one commit, once per batch; TablesError if they are not there."""
     table = DeltaTable(tables.table(name))
     now = int(time.time() * 1000)

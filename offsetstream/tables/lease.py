@@ -24,7 +24,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import add_rows
 from offsetstream.tables.small_tables import Row, read_rows, update_rows
 from offsetstream.tables.version import refuse_newer
@@ -54,7 +54,7 @@ class Lease:
         self.found = found  # what the lease said before: how the job before this one ended
 
     @classmethod
-    def acquire(cls, tables: TablesLocation, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
+    def acquire(cls, tables: PathStore, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
         """Take the lease if its holder is dead, by what ``watch`` has seen, or in any case with ``force``.
 
         Raises LeaseError if the holder lives or another job takes the lease at this moment, UnsureLeaseError if it is
@@ -128,7 +128,7 @@ class Lease:
             raise LeaseError("another job has taken over the lease of these tables: this one stops")
 
 
-def read_lease(tables: TablesLocation) -> LeaseRow | None:
+def read_lease(tables: PathStore) -> LeaseRow | None:
     """Return the lease of the tables, None if no job ever ran; TablesError if there are no tables."""
     return _read(_open(tables))
 
@@ -141,14 +141,14 @@ def _user() -> str:
 
 
 @again_on_conflict
-def request_stop(tables: TablesLocation) -> None:
+def request_stop(tables: PathStore) -> None:
     """Ask the job that holds the lease to stop after its present batch."""
     by = f"{_user()}@{socket.gethostname()}"
     update_rows(_open(tables), TABLE, lambda row: {"stop_requested_by": by} if row["owner"] is not None else None)
 
 
 @again_on_conflict
-def request_reload(tables: TablesLocation, partitions: Collection[int]) -> LeaseRow:
+def request_reload(tables: PathStore, partitions: Collection[int]) -> LeaseRow:
     """Ask the job, or the next one, to load offsets partitions anew: those named, or all; LeaseError if none ever ran.
 
     What was asked for before and is not done yet stays asked for. Returns the lease with the request.
@@ -167,7 +167,7 @@ def request_reload(tables: TablesLocation, partitions: Collection[int]) -> Lease
 
 
 @again_on_conflict
-def note_history_kept_from(tables: TablesLocation, instant: datetime) -> None:
+def note_history_kept_from(tables: PathStore, instant: datetime) -> None:
     """Tell the job, and the next ones, that the history may lack rows from before the instant."""
 
     def raised(row: Row) -> Row | None:
@@ -185,7 +185,7 @@ def requested_partitions(request: str | None, existing: Collection[int]) -> list
     return sorted(asked & set(existing))
 
 
-def _open(tables: TablesLocation) -> DeltaTable:
+def _open(tables: PathStore) -> DeltaTable:
     try:
         table = DeltaTable(tables.table(TABLE))
     except TableNotFoundError as error:

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import add_rows, replace_rows
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.small_tables import is_done, sql_text, transaction
@@ -54,7 +54,7 @@ def _last(history: str) -> str:
 
 
 def count_rows(
-    ledger: DeltaTable, tables: TablesLocation, history: str, where: str = "true", *, once: bool = False
+    ledger: DeltaTable, tables: PathStore, history: str, where: str = "true", *, once: bool = False
 ) -> list[Entry]:
     """Count the rows of a history table anew, up to where the ledger has counted them; in bounded memory.
 
@@ -79,23 +79,21 @@ def joined_rows(history: str, columns: str) -> str:
     )
 
 
-def write_entries(tables: TablesLocation, entries: Mapping[str, Collection[Entry]], batch: BatchId) -> None:
+def write_entries(tables: PathStore, entries: Mapping[str, Collection[Entry]], batch: BatchId) -> None:
     """Append entries of history tables, by these, once per batch."""
     if any(entries.values()):
         _append([row_of(history, each) for history, of_one in entries.items() for each in of_one], tables, batch)
 
 
 @again_on_conflict
-def _append(rows: list[dict[str, Any]], tables: TablesLocation, batch: BatchId) -> None:
+def _append(rows: list[dict[str, Any]], tables: PathStore, batch: BatchId) -> None:
     table = DeltaTable(tables.table(LEDGER))
     if not is_done(table, LEDGER, batch):
         data = pa.Table.from_pylist(rows, schema=load_schema(LEDGER).arrow)
         add_rows(table, [data], transaction(table, LEDGER, batch))
 
 
-def count_open(
-    tables: TablesLocation, histories: Iterable[str], above: int, batch: BatchId
-) -> dict[str, dict[Log, int]]:
+def count_open(tables: PathStore, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
     """Count the rows of history tables that are not in the ledger yet; return the greatest offset of each log.
 
     Only rows with an offset of at least ``above`` are looked at, where the ledger has anything of the table.
@@ -113,7 +111,7 @@ def count_open(
     return greatest
 
 
-def _count_above(tables: TablesLocation, history: str, offsets: Mapping[Log, int]) -> list[Entry]:
+def _count_above(tables: PathStore, history: str, offsets: Mapping[Log, int]) -> list[Entry]:
     partitions = ", ".join(str(partition) for partition in sorted({partition for partition, _ in offsets}))
     columns = ", ".join(load_schema(history).column_names)
     query = (
@@ -159,7 +157,7 @@ def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDAr
     return np.where(logs[at, 0] == own, logs[at, 1], default)
 
 
-def greatest_offsets(tables: TablesLocation, history: str, above: int = 0) -> dict[Log, int]:
+def greatest_offsets(tables: PathStore, history: str, above: int = 0) -> dict[Log, int]:
     """Return the greatest record offset that a history table has of each log, of those of at least ``above``."""
     reader = QueryBuilder().register("rows", DeltaTable(tables.table(history)))
     query = (
@@ -171,7 +169,7 @@ def greatest_offsets(tables: TablesLocation, history: str, above: int = 0) -> di
     }
 
 
-def count_between(tables: TablesLocation, history: str, ranges: Mapping[Log, tuple[int, int]]) -> dict[Log, int]:
+def count_between(tables: PathStore, history: str, ranges: Mapping[Log, tuple[int, int]]) -> dict[Log, int]:
     """Return how many rows a history table has of each log from an offset to an end (exclusive)."""
     reader = QueryBuilder().register("rows", DeltaTable(tables.table(history)))
     found: dict[Log, int] = {}
@@ -190,7 +188,7 @@ def count_between(tables: TablesLocation, history: str, ranges: Mapping[Log, tup
 
 
 @again_on_conflict
-def forget(tables: TablesLocation, histories: Collection[str]) -> None:
+def forget(tables: PathStore, histories: Collection[str]) -> None:
     """Take history tables out of the ledger, whose rows someone deleted with the tables."""
     if histories:
         named = ", ".join(map(sql_text, sorted(histories)))

@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger import LEDGER, count_rows, last_offsets, limits, read_entries, row_of
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import replace_rows, shut_out
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.tally import Entry, Log, Tally, by_day
@@ -28,7 +28,7 @@ _IS_NOTE = "batch_id < -1"  # of what retention is to take: its number below zer
 _NUMBERS = 1 << 40  # of which each retention of a day takes another one
 
 
-def sum_up(tables: TablesLocation, today: date) -> None:
+def sum_up(tables: PathStore, today: date) -> None:
     """Put the entries of each day before today together, so that the ledger stays small."""
     ledger = DeltaTable(tables.table(LEDGER))
     for day in _days(ledger, f"{HISTORY_DAY} < DATE '{today}' AND batch_id IS NOT NULL"):
@@ -36,13 +36,13 @@ def sum_up(tables: TablesLocation, today: date) -> None:
 
 
 @again_on_conflict
-def _sum_up_day(tables: TablesLocation, day: str) -> None:
+def _sum_up_day(tables: PathStore, day: str) -> None:
     ledger = DeltaTable(tables.table(LEDGER))
     if day not in _days(ledger, _IS_NOTE):  # else retention is at it, or the next one will be
         _overwrite_day(ledger, day, _of_day(ledger, day))
 
 
-def note_thinned(tables: TablesLocation, table: DeltaTable, history: str, day: str, kept: pa.Table) -> CommitProperties:
+def note_thinned(tables: PathStore, table: DeltaTable, history: str, day: str, kept: pa.Table) -> CommitProperties:
     """Note in the ledger what a day of a history ``table`` loses once only the ``kept`` rows of it are left.
 
     They must go with the commit that is returned, from the table as it was opened. What the table lacked before, or
@@ -62,7 +62,7 @@ def note_thinned(tables: TablesLocation, table: DeltaTable, history: str, day: s
 
 
 @again_on_conflict
-def settle(tables: TablesLocation) -> None:
+def settle(tables: PathStore) -> None:
     """Have the ledger say what is true of what retentions noted in it, and let no other of these come true."""
     noted = _noted(DeltaTable(tables.table(LEDGER)))
     # The tables first: a note is there before its number is.

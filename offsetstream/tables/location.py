@@ -1,13 +1,13 @@
-"""Where the tables lie: a folder (local, or any store that Spark and delta-rs both reach) with one Delta table each."""
+"""What a user names a place by: a folder, or the URI of a store that Spark and delta-rs both reach."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from offsetstream.errors import UsageError
+from offsetstream.tables.path_store import PathStore
 
 _LOCAL = "file://"
 # delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
@@ -24,42 +24,35 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class TablesLocation:
-    """The folder that holds one cluster's tables; ``root`` has no slash at its end."""
+def store_at(text: str) -> PathStore:
+    """Return the tables that a user named by ``--tables``; UsageError as of :func:`parse_location`."""
+    return PathStore(parse_location(text))
 
-    root: str
 
-    @classmethod
-    def parse(cls, text: str) -> TablesLocation:
-        """Return the location that a user named: a URI as it is, a local path made absolute, of ``file://`` too.
+def parse_location(text: str) -> str:
+    """Return what a user named, without a slash at its end: a URI as it is, a local path (``file://`` too) absolute.
 
-        A local path is all that Spark, Hadoop and delta-rs understand alike: a URI's escapes, as ``%20``, they do not.
-        UsageError for a name that is not UTF-8, which neither Delta nor Spark takes, and for one that delta-rs takes
-        for another one.
-        """
-        if not is_utf8(text):
-            raise UsageError(f"the name of the folder {text} is not UTF-8: name another one")
-        if text.startswith(f"{_LOCAL}/"):
-            text = unquote(text.removeprefix(_LOCAL))
-        elif "://" in text:
-            return cls(text.rstrip("/"))
-        if _SCHEME.match(text):
-            raise UsageError(
-                f"{text} is neither a folder nor a URI with '://': name one such as s3a://lake/kafka, or the folder "
-                "where the store is mounted, such as /dbfs/kafka or /Volumes/..."
-            )
-        try:
-            root = str(Path(text).expanduser().absolute())
-        except RuntimeError as error:  # of a user's home that there is not
-            raise UsageError(f"{text} names no folder: {error}") from error
-        if unfit := _NOT_FOR_DELTA_RS.search(root):
-            raise UsageError(
-                f"{root} has {unfit.group()!r} in its name, with which Delta cannot find the folder again: name "
-                "another one"
-            )
-        return cls(root)
-
-    def table(self, name: str) -> str:
-        """Return the path or URI of the table ``name``."""
-        return f"{self.root}/{name}"
+    A local path is all that Spark, Hadoop and delta-rs understand alike: a URI's escapes, as ``%20``, they do not.
+    UsageError for a name that is not UTF-8, which neither Delta nor Spark takes, and for one that delta-rs takes
+    for another one.
+    """
+    if not is_utf8(text):
+        raise UsageError(f"the name of the folder {text} is not UTF-8: name another one")
+    if text.startswith(f"{_LOCAL}/"):
+        text = unquote(text.removeprefix(_LOCAL))
+    elif "://" in text:
+        return text.rstrip("/")
+    if _SCHEME.match(text):
+        raise UsageError(
+            f"{text} is neither a folder nor a URI with '://': name one such as s3a://lake/kafka, or the folder "
+            "where the store is mounted, such as /dbfs/kafka or /Volumes/..."
+        )
+    try:
+        root = str(Path(text).expanduser().absolute())
+    except RuntimeError as error:  # of a user's home that there is not
+        raise UsageError(f"{text} names no folder: {error}") from error
+    if unfit := _NOT_FOR_DELTA_RS.search(root):
+        raise UsageError(
+            f"{root} has {unfit.group()!r} in its name, with which Delta cannot find the folder again: name another one"
+        )
+    return root

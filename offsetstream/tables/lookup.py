@@ -17,7 +17,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
 from offsetstream.errors import TablesError, first_line
-from offsetstream.tables.location import TablesLocation, is_utf8
+from offsetstream.tables.location import is_utf8
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.version import refuse_newer
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _MEMORY = "400MB"  # what sorting takes beyond that goes to disk
 class Lookup:
     """Reads rows of the tables at ``location``, each table at its version of the moment it is first read."""
 
-    def __init__(self, location: TablesLocation) -> None:
+    def __init__(self, location: PathStore) -> None:
         self.location = location
         self._connection = duckdb.connect(config=_config())
         self._sources: dict[str, DeltaTable] = {}

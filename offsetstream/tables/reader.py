@@ -6,8 +6,9 @@ from collections.abc import Collection
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup, Where
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _INSIDE = "in_coordinator_partition"
 
 def open_tables(path: str | PathLike[str]) -> Tables:
     """Return the tables at a folder, or a URI; each is opened when it is first read. UsageError for an unfit name."""
-    return Tables(TablesLocation.parse(fspath(path)))
+    return Tables(store_at(fspath(path)))
 
 
 class Tables:
@@ -30,7 +31,7 @@ class Tables:
     read. ``docs/tables.md`` has the columns.
     """
 
-    def __init__(self, location: TablesLocation) -> None:
+    def __init__(self, location: PathStore) -> None:
         self.location = location
         self._lookup = Lookup(location)
 

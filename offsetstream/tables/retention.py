@@ -15,12 +15,12 @@ from deltalake import DeltaTable, QueryBuilder
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger_days import note_thinned, settle
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import arrow_schema, replace_rows, sql_name
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 
 
-def thin_history(tables: TablesLocation, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:
+def thin_history(tables: PathStore, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:
     """Thin the days before ``horizon``, and return how many rows go; none of a table whose rows are of no cell.
 
     A day at a time, so that a run that is interrupted leaves each cell its last row; the oldest first, so that a
@@ -38,7 +38,7 @@ def thin_history(tables: TablesLocation, schema: TableSchema, horizon: date, *, 
 
 
 @again_on_conflict
-def _thin_day(tables: TablesLocation, schema: TableSchema, day: str, horizon: date, dry_run: bool) -> int:
+def _thin_day(tables: PathStore, schema: TableSchema, day: str, horizon: date, dry_run: bool) -> int:
     if not dry_run:
         settle(tables)
     table = DeltaTable(tables.table(schema.name))

@@ -14,8 +14,8 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction
 
 from offsetstream.errors import LeaseError
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.matching import keys_of, without
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import (
     EVERY_ROW,
     add_rows,
@@ -43,7 +43,7 @@ def read_rows(table: DeltaTable, where: str = "true") -> list[dict[str, Any]]:
     return rows
 
 
-def rows_per_partition(tables: TablesLocation, name: str) -> dict[int, int]:
+def rows_per_partition(tables: PathStore, name: str) -> dict[int, int]:
     """Return how many rows the table has of each offsets partition that it has rows of."""
     reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
     counted = reader.execute("SELECT offsets_partition, count(*) AS rows FROM rows GROUP BY offsets_partition")
@@ -61,7 +61,7 @@ def sql_timestamp(instant: datetime) -> str:
 
 
 @again_on_conflict
-def overwrite_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
+def overwrite_rows(tables: PathStore, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Make the rows the table's only ones, once per batch; what a user's columns have of them stays."""
     table = DeltaTable(tables.table(name))
     if not is_done(table, name, batch):
@@ -86,7 +86,7 @@ def update_rows(table: DeltaTable, name: str, change: Callable[[Row], Row | None
 
 
 @again_on_conflict
-def insert_rows(tables: TablesLocation, name: str, rows: Iterable[Row], batch: BatchId) -> None:
+def insert_rows(tables: PathStore, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Insert the rows of a history table whose key it does not have yet, signed with the batch.
 
     A repeated batch inserts what the first one did not: it may have seen other things than that one.

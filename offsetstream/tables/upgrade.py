@@ -6,7 +6,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import ColumnSchema, TableSchema, all_schemas
 from offsetstream.tables.string_views import rewrite_string_views
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
@@ -59,7 +59,7 @@ def check_upgradable(table: DeltaTable, schema: TableSchema) -> None:
         )
 
 
-def upgrade_tables(tables: TablesLocation) -> list[str]:
+def upgrade_tables(tables: PathStore) -> list[str]:
     """Bring tables of an older version up to this one's, and return their names; for the holder of the lease only.
 
     Columns that are new are null in the rows that are there; files whose text not every reader can filter are written

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions
@@ -39,9 +39,7 @@ class TableWriter:
     ``state_writes`` may force one way of merging; ``merged_by`` says, by table, which one its last merge went.
     """
 
-    def __init__(
-        self, spark: SparkSession, tables: TablesLocation, state_writes: StateWrites = StateWrites.AUTO
-    ) -> None:
+    def __init__(self, spark: SparkSession, tables: PathStore, state_writes: StateWrites = StateWrites.AUTO) -> None:
         self.spark = spark
         self.tables = tables
         self.state_writes = state_writes

@@ -11,7 +11,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from offsetstream.tables.ledger import LEDGER, count_rows, joined_rows, read_entries
 from offsetstream.tables.ledger_days import holds
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.tally import Entry, Log, by_day
@@ -21,7 +21,7 @@ CHECKSUM = "checksum"
 _NAMES = ("offsets_partition", "log_id", HISTORY_DAY, "checkpoint_id", "batch_id")
 
 
-def ledger_since(tables: TablesLocation) -> datetime | None:
+def ledger_since(tables: PathStore) -> datetime | None:
     """Return when the ledger began, None if there is none: it knows nothing of what was lost before."""
     try:
         created = DeltaTable(tables.table(LEDGER)).metadata().created_time
@@ -30,7 +30,7 @@ def ledger_since(tables: TablesLocation) -> datetime | None:
     return datetime.fromtimestamp((created or 0) / 1000, UTC)
 
 
-def ledger_differences(tables: TablesLocation, *, checksums: bool) -> list[Difference]:
+def ledger_differences(tables: PathStore, *, checksums: bool) -> list[Difference]:
     """Return where the history tables have other rows than the ledger says, by log, day and, if known, batch.
 
     Without ``checksums`` rows are only counted, which takes a tenth of the time.
@@ -42,7 +42,7 @@ def ledger_differences(tables: TablesLocation, *, checksums: bool) -> list[Diffe
     return [each for each in found if each in again]
 
 
-def _differences(tables: TablesLocation, checksums: bool) -> Iterator[Difference]:
+def _differences(tables: PathStore, checksums: bool) -> Iterator[Difference]:
     # The ledger is read first: what is appended meanwhile is above what it has counted.
     ledger = DeltaTable(tables.table(LEDGER))
     for history in RECORD_TABLES:
@@ -53,11 +53,11 @@ def _differences(tables: TablesLocation, checksums: bool) -> Iterator[Difference
                 yield from _of_batches(ledger, tables, history, log, day)
 
 
-def _holds(tables: TablesLocation, history: str) -> str:
+def _holds(tables: PathStore, history: str) -> str:
     return holds(DeltaTable(tables.table(history)), history)
 
 
-def _row_counts(ledger: DeltaTable, tables: TablesLocation, history: str) -> dict[tuple[Log, str], Entry]:
+def _row_counts(ledger: DeltaTable, tables: PathStore, history: str) -> dict[tuple[Log, str], Entry]:
     place = f"r.offsets_partition AS p, r.log_id AS l, r.{HISTORY_DAY} AS day"
     query = f"SELECT p, l, day, count(*) AS n FROM ({joined_rows(history, place)}) GROUP BY p, l, day"  # noqa: S608
     reader = QueryBuilder().register("ledger", ledger).register("rows", DeltaTable(tables.table(history)))
@@ -73,7 +73,7 @@ def _is_same(said: Entry | None, there: Entry | None, checksums: bool) -> bool:
     return said.rows == there.rows and (not checksums or said.checksum == there.checksum)
 
 
-def _of_batches(ledger: DeltaTable, tables: TablesLocation, history: str, log: Log, day: str) -> Iterator[Difference]:
+def _of_batches(ledger: DeltaTable, tables: PathStore, history: str, log: Log, day: str) -> Iterator[Difference]:
     """Yield the differences of one log and day: of each batch, or of all where the ledger is summed up."""
     where = f"offsets_partition = {log[0]} AND log_id = {log[1]} AND {HISTORY_DAY} = DATE '{day}'"
     said = read_entries(ledger, history, f"{where} AND {_holds(tables, history)}", each_batch=True)

@@ -17,7 +17,7 @@ from offsetstream.cluster.log_records import LogRecord, read_log
 from offsetstream.tables.arrow_rows import number_of, timestamps
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES, as_rows_of, decode_here, is_of
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small_tables import read_rows, rows_per_partition
@@ -56,7 +56,7 @@ class TopicReader:
     """Compares the history tables with the topic, some partitions at a time."""
 
     def __init__(
-        self, cluster: Cluster, properties: Mapping[str, str], tables: TablesLocation, say: Callable[[str], None]
+        self, cluster: Cluster, properties: Mapping[str, str], tables: PathStore, say: Callable[[str], None]
     ) -> None:
         self._cluster = cluster
         self._properties = properties

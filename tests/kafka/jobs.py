@@ -14,8 +14,8 @@ from rich.console import Console
 from offsetstream.progress import Progress
 from offsetstream.stream.job import Job
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 
 
@@ -23,7 +23,7 @@ class JobRunner:
     """One set of tables and checkpoints, and jobs that write to them."""
 
     def __init__(self, spark: SparkSession, bootstrap_server: str, folder: Path) -> None:
-        self.tables = TablesLocation(str(folder / "tables"))
+        self.tables = PathStore(str(folder / "tables"))
         self.settings = JobSettings(bootstrap_server, self.tables, str(folder / "checkpoints"))
         self._spark = spark
         self.said = StringIO()

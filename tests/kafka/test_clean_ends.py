@@ -15,7 +15,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from tests.reliability.job_process import JobProcess, await_, session
 from tests.reliability.truth import rows
 
@@ -84,7 +84,7 @@ def test_a_signal_ends_it_between_two_batches(ended: dict[str, Ended], end: str)
     assert ended[end].code == 0, ended[end].said
     assert ended[end].said.endswith("Stopped between two batches\n")
     tables = ended[end].folder / "job" / "tables"
-    assert [row["owner"] for row in rows(TablesLocation(str(tables)), "job_lease")] == [None]
+    assert [row["owner"] for row in rows(PathStore(str(tables)), "job_lease")] == [None]
     for table in tables.iterdir():
         known = {Path(uri).name for uri in DeltaTable(table).file_uris()}
         unknown = {path.name for path in (table / "_delta_log").iterdir() if not path.name.endswith((".json", ".crc"))}
@@ -105,5 +105,5 @@ def test_without_its_java_it_says_so_in_one_line(ended: dict[str, Ended]) -> Non
     said = ended["java killed"].said
     assert said.splitlines()[-1].startswith("Error: Spark's Java process ended by signal 9"), said
     assert "Traceback" not in said
-    tables = TablesLocation(str(ended["java killed"].folder / "job" / "tables"))
+    tables = PathStore(str(ended["java killed"].folder / "job" / "tables"))
     assert [row["owner"] for row in rows(tables, "job_lease")] == [None]  # so that the next one starts at once

@@ -14,8 +14,8 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from tests.reliability.job_process import JobProcess
 
 NASTY = "größe 50% #1 +x *?{a}"
@@ -48,7 +48,7 @@ def test_a_job_with_a_nasty_folder_in_the_locale_c(server: str, tmp_path: Path) 
         commit_plainly(server, {"billing": [TopicPartition("orders", 0, offset)]})
         with JobProcess(server, folder, "--once", environment=LOCALE) as job:
             assert job.ended() == 0, job.said()
-        found = Lookup(TablesLocation(str(folder / "tables"))).rows("committed_offsets", ["committed_offset"])
+        found = Lookup(PathStore(str(folder / "tables"))).rows("committed_offsets", ["committed_offset"])
         assert [row["committed_offset"] for row in found] == [offset]
     assert "Starting checkpoint" not in job.said()  # it went on with the first one's
     with JobProcess(server, folder, "--trigger", "1 second", environment=LOCALE) as job:

@@ -24,8 +24,8 @@ from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark.session import connectors
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from tests.conformance.builder import classic, classic_member
 
 TOPIC = "__consumer_offsets"
@@ -86,7 +86,7 @@ def started(command: Sequence[str], folder: Path) -> Iterator[Started]:
 def rows_of(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]:
     if not DeltaTable.is_deltatable(str(folder / "tables" / table)):
         return []
-    found = Lookup(TablesLocation(str(folder / "tables"))).rows(table, columns)
+    found = Lookup(PathStore(str(folder / "tables"))).rows(table, columns)
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 from tests.kafka.jobs import JobRunner
@@ -57,12 +57,12 @@ def upgrade(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> t
     return folder, [path.relative_to(folder) for path in made], said
 
 
-def unpacked(folder: Path) -> TablesLocation:
+def unpacked(folder: Path) -> PathStore:
     unpack_tables(COMMIT, folder)
-    return TablesLocation(str(folder / "tables"))
+    return PathStore(str(folder / "tables"))
 
 
-def answers(tables: TablesLocation) -> dict[str, Any]:
+def answers(tables: PathStore) -> dict[str, Any]:
     """What the look-ups of today print."""
     command = (sys.executable, "-m", "offsetstream")
     options = ("--tables", tables.root, "--output", "json")
@@ -74,7 +74,7 @@ def answers(tables: TablesLocation) -> dict[str, Any]:
     }
 
 
-def wrong(tables: TablesLocation, kafka: EmbeddedKafka, before: HistoryRows) -> list[str]:
+def wrong(tables: PathStore, kafka: EmbeddedKafka, before: HistoryRows) -> list[str]:
     """What is not as the older commit left it, not as the topic has it, or not of today's version."""
     names = {row["topic_id"]: row["topic"] for row in rows(tables, "topics")}
     versions = {name: DeltaTable(tables.table(name)).metadata().configuration.get(PROPERTY) for name in all_schemas()}
@@ -102,7 +102,7 @@ def test_a_job_of_today_upgrades_them_and_goes_on(
 ) -> None:
     folder, _, said = upgrade
     assert "Loading" not in said  # it goes on where the older job ended
-    assert wrong(TablesLocation(str(folder / "tables")), kafka, before) == []
+    assert wrong(PathStore(str(folder / "tables")), kafka, before) == []
 
 
 def test_a_job_that_was_killed_in_the_upgrade_is_made_good_by_the_next(

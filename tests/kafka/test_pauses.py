@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.apply.batch import BatchWriter
 from offsetstream.stream.lifecycle import live
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     all_at,
@@ -50,7 +50,7 @@ class OfProcess:
     """The tables of a job that is a process, as :func:`commits` reads them."""
 
     def __init__(self, folder: Path) -> None:
-        self.tables = TablesLocation(str(folder / "tables"))
+        self.tables = PathStore(str(folder / "tables"))
 
     def commits(self) -> dict[tuple[str, int], int]:
         if not Path(self.tables.table("committed_offsets")).exists():

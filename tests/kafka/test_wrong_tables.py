@@ -22,7 +22,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.ledger import count_open, forget
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -160,7 +160,7 @@ def test_what_retention_took_and_what_it_cannot_have_taken(
         runner.run_once()
     shutil.rmtree(tmp_path / "tables")
     shutil.copytree(runner.tables.root, tmp_path / "tables")
-    tables = TablesLocation(str(tmp_path / "tables"))
+    tables = PathStore(str(tmp_path / "tables"))
     commits = DeltaTable(tables.table("offset_commits"))
     commits.update({"written_day": "DATE '2020-01-01'"}, predicate="committed_offset <= 2")
     forget(tables, RECORD_TABLES)

@@ -29,7 +29,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import ClusterError
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from tests.reliability.chaos_clients import ChaosClients
 from tests.reliability.job_process import JobProcess, await_
 from tests.reliability.truth import TOPIC, behind, differences, read_topic, rows
@@ -86,7 +86,7 @@ class Chaos:
         self._kafka, self._folder, self._say, self._compaction = kafka, folder, say, compaction
         self._rng = Random(seed)
         self._clients = ChaosClients(kafka.bootstrap_server, seed)
-        self._tables = TablesLocation(str(folder / "tables"))
+        self._tables = PathStore(str(folder / "tables"))
         self._admin = admin_client(kafka.bootstrap_server)
         self._job: JobProcess | None = None
         self._job_until = 0.0

@@ -25,7 +25,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics, produce_records
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from tests.kafka.every_group.all_groups import await_quiet, group_types
 from tests.kafka.java_clients import java_clients
 from tests.kafka.stage import Stage
@@ -62,7 +62,7 @@ class OldProgram:
 
     def await_applied(self) -> None:
         """Wait until the tables have all that is in the topic now."""
-        ends, tables = read_topic(self._server)[1], TablesLocation(str(self._folder / "tables"))
+        ends, tables = read_topic(self._server)[1], PathStore(str(self._folder / "tables"))
         await_(lambda: not behind(tables, ends), lambda: str(behind(tables, ends)))
 
     def answer(self, *question: str) -> Any:

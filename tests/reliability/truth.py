@@ -14,7 +14,7 @@ from offsetstream.cluster.consumers import close
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.ledger import ledger_differences
@@ -62,7 +62,7 @@ def up_to(records: Records, ends: Mapping[int, int]) -> Records:
     return {number: [each for each in own if each.offset < ends.get(number, 0)] for number, own in records.items()}
 
 
-def differences(tables: TablesLocation, bootstrap_server: str, topic_names: Mapping[str, str]) -> list[str]:
+def differences(tables: PathStore, bootstrap_server: str, topic_names: Mapping[str, str]) -> list[str]:
     """How the tables differ from what is in the topic up to where they say they are; nothing if they do not.
 
     Groups, members, assignments and offsets are those of the model; every column of the state follows from the
@@ -80,13 +80,13 @@ def differences(tables: TablesLocation, bootstrap_server: str, topic_names: Mapp
     ]
 
 
-def behind(tables: TablesLocation, ends: Mapping[int, int]) -> list[str]:
+def behind(tables: PathStore, ends: Mapping[int, int]) -> list[str]:
     """The partitions that are not applied up to the given ends."""
     applied = {row["offsets_partition"]: row["next_offset"] or 0 for row in rows(tables, "offsets_partitions")}
     return [f"partition {n}: {applied.get(n)} < {end}" for n, end in ends.items() if applied.get(n, 0) < end]
 
 
-def state_differences(tables: TablesLocation, records: Records, topic_names: Mapping[str, str]) -> list[str]:
+def state_differences(tables: PathStore, records: Records, topic_names: Mapping[str, str]) -> list[str]:
     """How the state tables differ from the model that replayed the records."""
     cache = GroupMetadataCache("new")
     for number, own in records.items():
@@ -103,14 +103,14 @@ def state_differences(tables: TablesLocation, records: Records, topic_names: Map
     ]
 
 
-def history_differences(tables: TablesLocation, bootstrap_server: str) -> list[str]:
+def history_differences(tables: PathStore, bootstrap_server: str) -> list[str]:
     """How the history tables differ from their ledger, and from the topic: each record is there once, in its table."""
     topic = TopicReader(Cluster(bootstrap_server), {}, tables, lambda _line: None).reconcile()
     found = [*ledger_differences(tables, checksums=True), *topic.differences]
     return [*map(str, found), *(f"not compared: partition {number}: {why}" for number, why in topic.left_out.items())]
 
 
-def history_rows(tables: TablesLocation) -> HistoryRows:
+def history_rows(tables: PathStore) -> HistoryRows:
     """What the history says of each record, whoever wrote it."""
     return {
         (name, *place): {column: value for column, value in row.items() if column not in _WHO_WROTE}
@@ -120,7 +120,7 @@ def history_rows(tables: TablesLocation) -> HistoryRows:
     }
 
 
-def rows(tables: TablesLocation, table: str) -> list[dict[str, Any]]:
+def rows(tables: PathStore, table: str) -> list[dict[str, Any]]:
     return read_rows(DeltaTable(tables.table(table)))
 
 

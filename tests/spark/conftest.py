@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.spark.session import local_session
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.write import TableWriter
 
 
@@ -22,16 +22,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
+def tables(tmp_path: Path) -> PathStore:
     return new_tables(tmp_path / "tables")
 
 
 @pytest.fixture
-def writer(spark: SparkSession, tables: TablesLocation) -> TableWriter:
+def writer(spark: SparkSession, tables: PathStore) -> TableWriter:
     return TableWriter(spark, tables)
 
 
-def new_tables(folder: Path) -> TablesLocation:
-    tables = TablesLocation.parse(str(folder))
+def new_tables(folder: Path) -> PathStore:
+    tables = PathStore(str(folder))
     create_tables(tables, "cluster-1", "new")
     return tables

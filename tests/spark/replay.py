@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.rows import name_topics
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from tests.spark.log import PARTITIONS, Record
@@ -73,7 +73,7 @@ class Replay:
         return found
 
 
-def difference(tables: TablesLocation, replay: Replay) -> dict[str, list[str]]:
+def difference(tables: PathStore, replay: Replay) -> dict[str, list[str]]:
     """What the state tables lack or have beyond the replay; nothing if they are equal, each row once."""
     expected = replay.tables()
     found = {name: [_plain(row) for row in read_rows(DeltaTable(tables.table(name)))] for name in STATE}

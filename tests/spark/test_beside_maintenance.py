@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.merge import of_partitions
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -64,7 +64,7 @@ def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> Da
     ("replace_where", "left"), [(None, ["new", "new", "old"]), (of_partitions([1, 2]), ["new", "new", "old"])]
 )
 def test_sparks_writes_beside_delta_rs(
-    spark: SparkSession, tables: TablesLocation, replace_where: str | None, left: list[str]
+    spark: SparkSession, tables: PathStore, replace_where: str | None, left: list[str]
 ) -> None:
     WRITES[0].prepare(tables)
     path, batch = tables.table("groups"), BatchId(1, 2 if replace_where is None else -1)
@@ -83,7 +83,7 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: TablesLocation, feature: str) -> None:
+def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: PathStore, feature: str) -> None:
     write = WRITES[0]
     write.prepare(tables)
     spark.sql(f"ALTER TABLE delta.`{tables.table('groups')}` {FEATURES[feature]}")
@@ -96,7 +96,7 @@ def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: 
     assert write.found(tables) == write.expected
 
 
-def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession, tables: TablesLocation) -> None:
+def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession, tables: PathStore) -> None:
     """Whoever switches them on while no job runs may still look."""
     place = {"offsets_partition": 0, "topic": "orders", "in_coordinator_partition": True, "committed_offset": 5}
     found = [place | {"group_id": group, "partition": number} for group in ("a", "b") for number in range(4)]
@@ -116,7 +116,7 @@ def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession
         assert (shown.returncode, len(shown.stdout.splitlines())) == (0, lines), shown.stderr
 
 
-def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: TablesLocation) -> None:
+def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: PathStore) -> None:
     WRITES[0].prepare(tables)
     table = f"delta.`{tables.table('groups')}`"
     spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import is_done
 from offsetstream.tables.transaction import BatchId
 from tests.spark.conftest import new_tables
@@ -32,7 +32,7 @@ def write_checkpoint(root: Path, number: int, *, planned: int, done: int) -> Non
         (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
-def write_batches(tables: TablesLocation, checkpoint_id: int, applied: int) -> None:
+def write_batches(tables: PathStore, checkpoint_id: int, applied: int) -> None:
     book = PartitionBook(tables, [0, 49])
     book.rows[0]["next_offset"], book.rows[49]["next_offset"] = 10 * (applied - 1), 7 + applied - 1
     book.write(BatchId(checkpoint_id, applied - 1))
@@ -58,7 +58,7 @@ def test_the_end_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     ],
 )
 def test_a_checkpoint_fits_the_tables_that_it_wrote(
-    spark: SparkSession, tables: TablesLocation, tmp_path: Path, planned: int, done: int, applied: int, fits: bool
+    spark: SparkSession, tables: PathStore, tmp_path: Path, planned: int, done: int, applied: int, fits: bool
 ) -> None:
     write_checkpoint(tmp_path, 3, planned=planned, done=done)
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
@@ -70,7 +70,7 @@ def test_a_checkpoint_fits_the_tables_that_it_wrote(
 
 
 def test_a_checkpoint_does_not_fit_tables_that_were_restored(
-    spark: SparkSession, tables: TablesLocation, tmp_path: Path
+    spark: SparkSession, tables: PathStore, tmp_path: Path
 ) -> None:
     """Delta's RESTORE takes rows back, and leaves the transactions."""
     write_checkpoint(tmp_path, 3, planned=2, done=2)
@@ -84,7 +84,7 @@ def test_a_checkpoint_does_not_fit_tables_that_were_restored(
     assert not checkpoint.fits(tables)
 
 
-def test_a_checkpoint_of_other_tables_does_not_fit(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_tables_does_not_fit(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
     """Though they are at the same batch of a checkpoint of the same number."""
     others = new_tables(tmp_path / "others")
     write_checkpoint(tmp_path, 3, planned=2, done=2)
@@ -97,9 +97,7 @@ def test_a_checkpoint_of_other_tables_does_not_fit(spark: SparkSession, tables: 
     assert not checkpoint.fits(tables)
 
 
-def test_a_checkpoint_does_not_fit_what_it_never_wrote(
-    spark: SparkSession, tables: TablesLocation, tmp_path: Path
-) -> None:
+def test_a_checkpoint_does_not_fit_what_it_never_wrote(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 3, planned=1, done=1)
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
     checkpoint.sign(tables)
@@ -111,7 +109,7 @@ def test_a_checkpoint_does_not_fit_what_it_never_wrote(
     assert not Checkpoint(spark, str(tmp_path), 4).fits(tables)  # its folder is gone
 
 
-def test_a_checkpoint_goes_on_after_a_clean_end(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:
+def test_a_checkpoint_goes_on_after_a_clean_end(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
     root = str(tmp_path)
     first = Lease.acquire(tables)
     assert last_checkpoint(spark, root, first, tables) is None  # there is none
@@ -136,7 +134,7 @@ def test_a_checkpoint_goes_on_with_the_partitions_that_it_has(spark: SparkSessio
     assert not checkpoint.reads([0])
 
 
-def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: TablesLocation, tmp_path: Path) -> None:
+def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
     for number in (1, 2, 4):
         write_checkpoint(tmp_path, number, planned=0, done=0)
     lease = Lease.acquire(tables)

@@ -20,7 +20,7 @@ from offsetstream.stream.decode import decode
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.spark_cells import with_own_offsets
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.conformance.case import BOTH, Case, Coordinator
@@ -70,7 +70,7 @@ def in_parts(logs: Logs, parts: int) -> Iterator[Logs]:
         yield [log[len(log) * begin // parts : len(log) * end // parts] for log in logs]
 
 
-def by_partition(tables: TablesLocation) -> State:
+def by_partition(tables: PathStore) -> State:
     """What the tables hold of a partition, in the words of the model's snapshot."""
     names = ("groups", "group_members", "member_assignments", "committed_offsets")
     rows = {name: read_rows(DeltaTable(tables.table(name))) for name in names}

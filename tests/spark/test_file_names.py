@@ -10,7 +10,7 @@ from offsetstream.stream.partitions.checkpoint import next_checkpoint
 from offsetstream.tables.compaction import compact, crowds
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from tests.delta import append_rows
 from tests.unit.tables.test_location import NAMES
@@ -18,7 +18,7 @@ from tests.unit.tables.test_location import NAMES
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_and_checkpoints_in_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    tables = TablesLocation.parse(str(tmp_path / name / "tables"))
+    tables = PathStore(str(tmp_path / name / "tables"))
     create_tables(tables, "cluster-1", "new")
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": name}])

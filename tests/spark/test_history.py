@@ -19,7 +19,7 @@ from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.size import collect
 from offsetstream.tables.ledger import LEDGER, greatest_offsets
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -33,11 +33,11 @@ LOG_IDS = {0: 0, 1: 3, 2: 1, 3: 0}
 BEFORE = datetime.now(UTC).date()
 
 
-def rows(tables: TablesLocation, name: str) -> list[dict[str, Any]]:
+def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
     return read_rows(DeltaTable(tables.table(name)))
 
 
-def places(tables: TablesLocation) -> dict[str, Counter[tuple[int, int]]]:
+def places(tables: PathStore) -> dict[str, Counter[tuple[int, int]]]:
     return {
         name: Counter((row["offsets_partition"], row["record_offset"]) for row in rows(tables, name))
         for name in RECORD_TABLES
@@ -81,7 +81,7 @@ def append(
 
 @every_way
 def test_a_record_is_appended_once_whatever_is_repeated(
-    spark: SparkSession, writer: TableWriter, tables: TablesLocation, way: Way
+    spark: SparkSession, writer: TableWriter, tables: PathStore, way: Way
 ) -> None:
     log = random_log(4, 25)
     first = [record for record in log if record.record_offset < 40]
@@ -154,9 +154,7 @@ def test_what_an_interrupted_batch_had_not_been_given_is_found(
 
 
 @every_way
-def test_a_row_says_what_the_record_said(
-    spark: SparkSession, writer: TableWriter, tables: TablesLocation, way: Way
-) -> None:
+def test_a_row_says_what_the_record_said(spark: SparkSession, writer: TableWriter, tables: PathStore, way: Way) -> None:
     log = random_log(9, 15)
     append(History(writer, LOG_IDS, {}), spark, log, BatchId(5, 6), way)
     records = {(record.offsets_partition, record.record_offset): record for record in log}

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small_tables import read_rows, transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions
@@ -27,7 +27,7 @@ class Merger:
 
     def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema, *, newer_only: bool) -> None:
         self.schema = schema
-        self.tables: TablesLocation = new_tables(folder)
+        self.tables: PathStore = new_tables(folder)
         self._newer_only = newer_only
         self._spark = spark
         self._sessions = WriterSessions(spark)

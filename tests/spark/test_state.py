@@ -22,7 +22,7 @@ from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables import write
 from offsetstream.tables.arrow_rows import merge_rows
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -94,7 +94,7 @@ def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batc
 )
 def test_a_load_is_a_replay(
     writer: TableWriter,
-    tables: TablesLocation,
+    tables: PathStore,
     monkeypatch: pytest.MonkeyPatch,
     coordinator: str,
     way: Way,
@@ -117,7 +117,7 @@ def test_a_load_is_a_replay(
 )
 def test_batches_that_are_interrupted_and_repeated_are_a_replay(
     writer: TableWriter,
-    tables: TablesLocation,
+    tables: PathStore,
     way: Way,
     coordinator: str,
     crashes: tuple[str | None, ...],
@@ -152,7 +152,7 @@ def cut(rng: Random, log: list[Record], share: float) -> tuple[list[Record], lis
 
 @both_ways
 def test_a_batch_that_changes_no_state_writes_nothing_to_the_state_tables(
-    writer: TableWriter, tables: TablesLocation, way: Way
+    writer: TableWriter, tables: PathStore, way: Way
 ) -> None:
     log = random_log(5, 30)
     load(writer, "new", log, range(PARTITIONS), way="small")
@@ -169,14 +169,14 @@ def test_a_batch_that_changes_no_state_writes_nothing_to_the_state_tables(
         assert {name: commits_of(tables, name) for name in STATE} == before, number
 
 
-def commits_of(tables: TablesLocation, name: str) -> tuple[int, list[str]]:
+def commits_of(tables: PathStore, name: str) -> tuple[int, list[str]]:
     table = DeltaTable(tables.table(name))
     return table.version(), sorted(table.file_uris())
 
 
 @both_ways
 def test_a_load_in_a_running_job_replaces_its_partitions_and_leaves_the_others_alone(
-    writer: TableWriter, tables: TablesLocation, way: Way
+    writer: TableWriter, tables: PathStore, way: Way
 ) -> None:
     partitions = [[record for record in random_log(3, 30) if record.offsets_partition == n] for n in range(PARTITIONS)]
     load(writer, "new", partitions[0] + partitions[1] + partitions[3], range(PARTITIONS), way=way)
@@ -188,7 +188,7 @@ def test_a_load_in_a_running_job_replaces_its_partitions_and_leaves_the_others_a
 
 
 def test_a_group_in_a_partition_that_is_not_its_own_stays_beside_the_other(
-    writer: TableWriter, tables: TablesLocation
+    writer: TableWriter, tables: PathStore
 ) -> None:
     commits = [plain_commit(partition, offset) for partition, offset in ((0, 10), (1, 5), (2, 7))]
     home = partition_for("group", PARTITIONS)

@@ -24,7 +24,7 @@ from offsetstream.progress import Progress
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.compaction import CLOSED_FILE_BYTES, Crowd, compact
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.spark_sessions import alike
@@ -40,13 +40,13 @@ YESTERDAY = TODAY - timedelta(days=1)
 QUIET = Progress(Console(quiet=True))
 
 
-def append_commits(tables: TablesLocation, batches: range) -> None:
+def append_commits(tables: PathStore, batches: range) -> None:
     for number in batches:
         row = pa.Table.from_pylist([{"offsets_partition": 0, "record_offset": number}], schema=COMMIT)
         append_rows(tables, COMMITS, row, BatchId(1, number))
 
 
-def offsets(tables: TablesLocation) -> list[int]:
+def offsets(tables: PathStore) -> list[int]:
     return sorted(row["record_offset"] for row in read_rows(DeltaTable(tables.table(COMMITS))))
 
 
@@ -54,7 +54,7 @@ def committed(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], int]:
     return {(row["group_id"], row["partition"]): row["committed_offset"] for row in rows}
 
 
-def files(tables: TablesLocation, name: str) -> int:
+def files(tables: PathStore, name: str) -> int:
     return len(DeltaTable(tables.table(name)).file_uris())
 
 
@@ -64,7 +64,7 @@ def test_a_simulated_day_leaves_few_files_and_a_short_log(
     """Thirty batches with time and thresholds scaled down; `python -m benchmarks.day` is the whole day."""
     monkeypatch.setattr(upkeep, "CLEAR_EVERY", 10)
     monkeypatch.setattr(upkeep, "CROWDED", {"history": 20, "state": 12})
-    tables, batches = TablesLocation(str(tmp_path)), 30
+    tables, batches = PathStore(str(tmp_path)), 30
     job = SimulatedJob(spark, tables, cells=200, commits=20)
     hurry(tables, batch_seconds=0.0, scale=10)
     for number in range(batches):
@@ -87,7 +87,7 @@ def test_a_simulated_day_leaves_few_files_and_a_short_log(
 
 
 def test_a_stream_of_the_history_sees_each_row_once(
-    spark: SparkSession, tables: TablesLocation, writer: TableWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tables: PathStore, writer: TableWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "CROWDED", {"history": 3, "state": 3})
     seen: Counter[int] = Counter()
@@ -111,7 +111,7 @@ def test_a_stream_of_the_history_sees_each_row_once(
 
 
 def test_compaction_that_comes_late_doubles_nothing(
-    spark: SparkSession, tables: TablesLocation, writer: TableWriter
+    spark: SparkSession, tables: PathStore, writer: TableWriter
 ) -> None:
     """What the OPTIMIZE of delta-rs does here, see offsetstream/tables/upkeep.py."""
     append_commits(tables, range(6))
@@ -130,7 +130,7 @@ def test_compaction_that_comes_late_doubles_nothing(
 
 
 def test_what_fails_is_told_once_and_done_later(
-    tables: TablesLocation, writer: TableWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tables: PathStore, writer: TableWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(upkeep, "CROWDED", {"history": 3, "state": 3})
     monkeypatch.setattr(upkeep, "CLEAR_EVERY", 2)
@@ -153,7 +153,7 @@ def test_what_fails_is_told_once_and_done_later(
 
 
 def test_a_closed_day_whose_compaction_failed_is_tried_again(
-    tables: TablesLocation, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
+    tables: PathStore, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tended = Upkeep(writer)
     for number in range(3):

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from offsetstream.errors import LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.tables import write
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions, in_parallel
@@ -24,7 +24,7 @@ LOAD = BatchId(2, -1)
 OF_PARTITION_1 = "offsets_partition IN (1)"
 
 
-def states(tables: TablesLocation) -> dict[str, str]:
+def states(tables: PathStore) -> dict[str, str]:
     return {row["group_id"]: row["state"] for row in read_rows(DeltaTable(tables.table("groups")))}
 
 
@@ -33,7 +33,7 @@ def states(tables: TablesLocation) -> dict[str, str]:
     [("auto", 2, "driver"), ("auto", 3, "spark"), ("driver", 3, "driver"), ("spark", 1, "spark")],
 )
 def test_who_merges_is_chosen_by_size_and_can_be_forced(
-    spark: SparkSession, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, way: str, rows: int, by: str
+    spark: SparkSession, tables: PathStore, monkeypatch: pytest.MonkeyPatch, way: str, rows: int, by: str
 ) -> None:
     monkeypatch.setattr(write, "SMALL_ROWS", 2)
     writer = TableWriter(spark, tables, StateWrites(way))
@@ -52,7 +52,7 @@ def test_who_merges_is_chosen_by_size_and_can_be_forced(
 def test_merging_few_rows_and_many_is_the_same(
     spark: SparkSession,
     writer: TableWriter,
-    tables: TablesLocation,
+    tables: PathStore,
     monkeypatch: pytest.MonkeyPatch,
     small_rows: int,
 ) -> None:
@@ -77,7 +77,7 @@ def test_merging_few_rows_and_many_is_the_same(
 
 
 def test_few_rows_of_many_bytes_are_merged_by_spark(
-    spark: SparkSession, writer: TableWriter, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not brought to the driver, whose memory they could exceed."""
     monkeypatch.setattr(write, "SMALL_BYTES", 10_000)
@@ -119,7 +119,7 @@ def test_a_merges_session_is_like_the_jobs_and_holds_its_transaction_only_meanwh
 
 @pytest.mark.parametrize("batch", [BatchId(2, 5), LOAD])
 def test_what_spark_began_before_the_fence_it_does_not_write_after_it(
-    spark: SparkSession, writer: TableWriter, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, batch: BatchId
+    spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
     monkeypatch.setattr(write, "SMALL_ROWS", 0)
 

@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from offsetstream.cluster.client import Cluster, TopicSeen
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.arrow_rows import merge_rows
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
@@ -29,7 +29,7 @@ WRITTEN_EVERY = timedelta(minutes=10)
 class TopicBook:
     """The rows of ``topics``, by topic id; the driver holds them, since only one job writes them."""
 
-    def __init__(self, tables: TablesLocation) -> None:
+    def __init__(self, tables: PathStore) -> None:
         self._tables = tables
         found = sorted(read_rows(DeltaTable(tables.table(TABLE))), key=lambda row: row["last_seen_at"])
         self.rows: dict[str, dict[str, Any]] = {

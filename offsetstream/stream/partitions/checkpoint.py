@@ -16,7 +16,7 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import TablesError, first_line
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import shut_out
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
@@ -46,7 +46,7 @@ class Checkpoint:
         offsets = json.loads(text.splitlines()[2])[OFFSETS_TOPIC]  # after the version and the metadata
         return {int(partition): offset for partition, offset in offsets.items()}
 
-    def fits(self, tables: TablesLocation) -> bool:
+    def fits(self, tables: PathStore) -> bool:
         """Tell whether the tables were written by this checkpoint up to where it stands.
 
         A checkpoint that is older than the tables would number its batches anew, and Delta would skip them silently.
@@ -66,7 +66,7 @@ class Checkpoint:
         positions = {row["offsets_partition"]: row["next_offset"] or 0 for row in read_rows(table)}
         return all(positions.get(number, 0) >= end for number, end in self.end_offsets(applied - 1).items())
 
-    def sign(self, tables: TablesLocation) -> None:
+    def sign(self, tables: PathStore) -> None:
         """Note in the checkpoint to which tables it belongs: others count their checkpoints and batches alike.
 
         It is the first write to the folder: TablesError if that cannot be written to.
@@ -81,7 +81,7 @@ class Checkpoint:
         """Tell whether the query of this checkpoint reads just these partitions."""
         return self.exists(PARTITIONS) and json.loads(self._read(PARTITIONS)) == sorted(partitions)
 
-    def shut_out_older(self, tables: TablesLocation) -> None:
+    def shut_out_older(self, tables: PathStore) -> None:
         """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
         version = BatchId(self.checkpoint_id, -1).version
         for name in all_schemas():
@@ -134,14 +134,14 @@ class Checkpoint:
         return self.spark.sparkContext._jvm
 
 
-def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint | None:
+def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: PathStore) -> Checkpoint | None:
     """Return the checkpoint to go on with: that of the last job, if it ended cleanly and fits the tables."""
     checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id)
     ended_cleanly = lease.found.owner is None and lease.found.checkpoint_location == checkpoint.location
     return checkpoint if ended_cleanly and checkpoint.fits(tables) else None
 
 
-def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: TablesLocation) -> Checkpoint:
+def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: PathStore) -> Checkpoint:
     """Claim a new checkpoint, which no other job ever used, and shut out those of the older ones."""
     checkpoint = Checkpoint(spark, root, max(lease.found.checkpoint_id, last_checkpoint_id(tables)) + 1)
     while checkpoint.exists():

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from offsetstream.stream.partitions.partition_book import EVENTS, TABLE, UNLOADED, PartitionBook
 from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.ledger import LEDGER, forget
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId, app_id
@@ -23,12 +23,12 @@ _CELLS = ("committed_offsets", "group_cells")
 _LOADED = {TABLE, *_CELLS, *DERIVED_TABLES, *RECORD_TABLES}
 
 
-def last_checkpoint_id(tables: TablesLocation) -> int:
+def last_checkpoint_id(tables: PathStore) -> int:
     """Return the greatest checkpoint id under which any table was written, 0 if none was: the lease may be lost too."""
     return max((version >> 32 for version in _versions(tables).values() if version is not None), default=0)
 
 
-def mend_lost_tables(book: PartitionBook, tables: TablesLocation) -> set[str]:
+def mend_lost_tables(book: PartitionBook, tables: PathStore) -> set[str]:
     """Note in the book that all partitions must be loaded, if a table that loads fill was deleted; returns the deleted.
 
     It is written at once, before the next checkpoint gives the new tables their transaction. Without a history table
@@ -52,17 +52,17 @@ def mend_lost_tables(book: PartitionBook, tables: TablesLocation) -> set[str]:
     return lost
 
 
-def is_ledger_lost(tables: TablesLocation) -> bool:
+def is_ledger_lost(tables: PathStore) -> bool:
     """Tell whether the other tables were written to before, and the ledger of the history was not."""
     versions = _versions(tables)
     return versions.pop(LEDGER) is None and any(version is not None for version in versions.values())
 
 
-def _versions(tables: TablesLocation) -> dict[str, int | None]:
+def _versions(tables: PathStore) -> dict[str, int | None]:
     return {name: DeltaTable(tables.table(name)).transaction_version(app_id(name)) for name in all_schemas()}
 
 
-def _recall(book: PartitionBook, tables: TablesLocation) -> None:
+def _recall(book: PartitionBook, tables: PathStore) -> None:
     """Fill the rows of an empty book with the present log and load of each partition, as the other tables have them."""
     for row in _greatest(tables, EVENTS, "max(load_id) AS load_id"):
         if row["offsets_partition"] in book.rows:
@@ -82,7 +82,7 @@ def _take(row: dict[str, Any], log_id: int, **numbers: int | None) -> None:
     row["load_state"] = UNLOADED
 
 
-def _greatest(tables: TablesLocation, name: str, column: str) -> Iterator[dict[str, Any]]:
+def _greatest(tables: PathStore, name: str, column: str) -> Iterator[dict[str, Any]]:
     reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
     query = f"SELECT offsets_partition, log_id, {column} FROM rows GROUP BY offsets_partition, log_id"  # noqa: S608 - the program's own SQL
     yield from pa.table(reader.execute(query)).to_pylist()

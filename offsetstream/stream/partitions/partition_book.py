@@ -17,7 +17,7 @@ from offsetstream.stream.partitions.applied_epochs import AppliedEpochs
 from offsetstream.stream.partitions.caught_up_marks import SKEW, Clocks, Mark, Marks
 from offsetstream.stream.partitions.log_ids import LogIds
 from offsetstream.stream.partitions.written import WrittenOffsets
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import as_utc, insert_rows, overwrite_rows, read_rows, rows_per_partition
 from offsetstream.tables.transaction import BatchId
@@ -42,7 +42,7 @@ class PartitionBook:
     ``clocks``: what the records that were read last tell of the brokers' clock.
     """
 
-    def __init__(self, tables: TablesLocation, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
+    def __init__(self, tables: PathStore, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
         self._tables = tables
         self._columns = load_schema(TABLE).column_names
         self._events: list[dict[str, Any]] = []

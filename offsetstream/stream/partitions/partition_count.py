@@ -13,7 +13,7 @@ from offsetstream.stream.decode import in_coordinator_partition
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import EVERY_ROW, replace_rows, stored_rows
 from offsetstream.tables.small_tables import transaction
 from offsetstream.tables.transaction import BatchId
@@ -27,7 +27,7 @@ def is_recounted(book: PartitionBook) -> bool:
     return any(row["partition_count"] != len(book.rows) for row in known)
 
 
-def place_groups(tables: TablesLocation, partitions: int, batch: BatchId) -> None:
+def place_groups(tables: PathStore, partitions: int, batch: BatchId) -> None:
     """Tell in each row of the state tables anew whether it is in its group's own partition, one of so many.
 
     A group that a change of the count left behind stays, as it stays in the log: the broker of its partition loads it.
@@ -44,14 +44,14 @@ def note_count(book: PartitionBook) -> None:
         row["partition_count"] = len(book.rows)
 
 
-def _is_moved(tables: TablesLocation, name: str, partitions: int) -> bool:
+def _is_moved(tables: PathStore, name: str, partitions: int) -> bool:
     """Tell whether the table has groups of which the answer is another one now."""
     parts = stored_rows(DeltaTable(tables.table(name)), EVERY_ROW, ("offsets_partition", "group_id", _TOLD))
     return any(not part[_TOLD].equals(_placed(part, partitions)[_TOLD]) for part in parts)
 
 
 @again_on_conflict
-def _tell(tables: TablesLocation, name: str, partitions: int, batch: BatchId) -> None:
+def _tell(tables: PathStore, name: str, partitions: int, batch: BatchId) -> None:
     table = DeltaTable(tables.table(name))
     rows = (_placed(part, partitions) for part in stored_rows(table, EVERY_ROW))
     replace_rows(table, EVERY_ROW, rows, transaction(table, name, batch))

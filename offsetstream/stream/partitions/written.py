@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from offsetstream.tables.ledger import greatest_offsets
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.tally import Log
 
@@ -16,7 +16,7 @@ _STATE = ("committed_offsets", "group_cells")  # all there is of what was writte
 class WrittenOffsets:
     """Reads the tables when it is asked first, and then only after :meth:`forget`; ``rows`` are those of the book."""
 
-    def __init__(self, tables: TablesLocation, rows: Mapping[int, Mapping[str, Any]]) -> None:
+    def __init__(self, tables: PathStore, rows: Mapping[int, Mapping[str, Any]]) -> None:
         self._tables = tables
         self._rows = rows
         self._greatest: dict[Log, int] | None = None

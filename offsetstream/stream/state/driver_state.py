@@ -23,9 +23,9 @@ from offsetstream.tables.arrow_rows import (
     with_constants,
 )
 from offsetstream.tables.derived import DERIVED_TABLES, Rows, rows_of_group
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.matching import keys_of, without
 from offsetstream.tables.merge import DELETED, of_partitions
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import completed
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId
@@ -38,7 +38,7 @@ class DriverStateWriter:
     """Applies small batches, as Arrow tables of decoded records, to the state tables."""
 
     def __init__(
-        self, tables: TablesLocation, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
+        self, tables: PathStore, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
     ) -> None:
         self._tables = tables
         self._is_classic = coordinator == "classic"

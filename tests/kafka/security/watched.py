@@ -15,8 +15,8 @@ from pathlib import Path
 
 from offsetstream.cluster.rights import COMMANDS, READ_OFFSETS, TOPIC_NAMES
 from offsetstream.embedded.ports import free_ports
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from tests.kafka.security.broker import PACKAGE, STORAGE_SECRET, Secured, write_properties
 from tests.processes import descendants
 
@@ -43,9 +43,7 @@ class WatchedJob:
 
     def count(self, group_id: str) -> int:
         """Count the committed offsets that the group has in the tables."""
-        return len(
-            Lookup(TablesLocation(str(self.tables))).rows("committed_offsets", ["topic"], {"group_id": [group_id]})
-        )
+        return len(Lookup(PathStore(str(self.tables))).rows("committed_offsets", ["topic"], {"group_id": [group_id]}))
 
 
 def watched_job(secured: Secured, folder: Path) -> WatchedJob:

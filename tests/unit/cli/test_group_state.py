@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from offsetstream.cli.group_state import Group, read_groups
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup, Row
+from offsetstream.tables.path_store import PathStore
 from tests.delta import append_rows, create_empty_tables
 from tests.unit.cli.conftest import assigned, commit, group, member, place
 
@@ -19,7 +19,7 @@ GROUPS = 3000
 class CountingLookup(Lookup):
     """Counts the rows of each table that were taken from it."""
 
-    def __init__(self, location: TablesLocation) -> None:
+    def __init__(self, location: PathStore) -> None:
         super().__init__(location)
         self.taken = Counter[str]()
 
@@ -30,7 +30,7 @@ class CountingLookup(Lookup):
 
 
 def read(root: Path, *group_ids: str) -> list[Group]:
-    return list(read_groups(Lookup(TablesLocation(str(root))), group_ids or None, members=True, offsets=True))
+    return list(read_groups(Lookup(PathStore(str(root))), group_ids or None, members=True, offsets=True))
 
 
 def test_a_group_is_there_before_others_are_read(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_group_is_there_before_others_are_read(tmp_path: Path) -> None:
     append_rows(tmp_path, "group_members", [member(i, name) for i in ids for name in ("b", "a")])
     append_rows(tmp_path, "member_assignments", [row for i in ids for row in assigned(i, "a", 0, 1, topic="t")])
     append_rows(tmp_path, "committed_offsets", [commit(i, "t", 0, 7) for i in ids])
-    lookup = CountingLookup(TablesLocation(str(tmp_path)))
+    lookup = CountingLookup(PathStore(str(tmp_path)))
     groups = read_groups(lookup, None, members=True, offsets=True)
     first = next(groups)
     assert first.group_id == ids[0]

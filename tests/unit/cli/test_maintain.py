@@ -23,7 +23,7 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -37,9 +37,9 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
+def tables(tmp_path: Path) -> PathStore:
     """A commit of one cell on each of three days, two of them beyond 30 days."""
-    location = TablesLocation(str(tmp_path))
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     for offset, day in enumerate((TODAY - timedelta(days=50), TODAY - timedelta(days=40), TODAY)):
         append_rows(tmp_path, "offset_commits", [commit(offset, day)])
@@ -55,7 +55,7 @@ def commit(offset: int, day: date) -> dict[str, Any]:
 
 
 @pytest.fixture
-def live_job(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lease]:
+def live_job(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lease]:
     """The lease of a job that runs elsewhere, as far as anybody here can see."""
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.2)
     monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.1)
@@ -66,23 +66,23 @@ def live_job(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield lease
 
 
-def offsets(tables: TablesLocation) -> list[int]:
+def offsets(tables: PathStore) -> list[int]:
     return sorted(row["record_offset"] for row in read_rows(DeltaTable(tables.table("offset_commits"))))
 
 
-def complete_from(tables: TablesLocation) -> datetime:
+def complete_from(tables: PathStore) -> datetime:
     (row,) = read_rows(DeltaTable(tables.table("offsets_partitions")))
     found: datetime = row["history_complete_from"]
     return found
 
 
-def maintain(run: Run, tables: TablesLocation, *options: str) -> dict[str, dict[str, Any]]:
+def maintain(run: Run, tables: PathStore, *options: str) -> dict[str, dict[str, Any]]:
     result = run("maintain", *options, "--output", "json", tables=Path(tables.root))
     assert result.exit_code == 0, result.output
     return {row["table"]: row for row in json.loads(result.stdout)}
 
 
-def test_without_options_no_row_goes(run: Run, tables: TablesLocation) -> None:
+def test_without_options_no_row_goes(run: Run, tables: PathStore) -> None:
     done = maintain(run, tables)
     assert list(done) == list(all_schemas())
     assert {row["rows_thinned"] for row in done.values()} == {0}
@@ -92,7 +92,7 @@ def test_without_options_no_row_goes(run: Run, tables: TablesLocation) -> None:
 
 
 @pytest.mark.parametrize("keep", ["30d", "30 days", "interval 30 days"])
-def test_history_beyond_the_horizon_is_thinned(run: Run, tables: TablesLocation, keep: str) -> None:
+def test_history_beyond_the_horizon_is_thinned(run: Run, tables: PathStore, keep: str) -> None:
     would = maintain(run, tables, "--keep-history", keep, "--dry-run")
     assert (offsets(tables), complete_from(tables)) == ([0, 1, 2], LONG_AGO)
     done = maintain(run, tables, "--keep-history", keep)
@@ -103,7 +103,7 @@ def test_history_beyond_the_horizon_is_thinned(run: Run, tables: TablesLocation,
     assert complete_from(tables) == HORIZON  # what is gone does not come back
 
 
-def test_files_go_when_readers_had_their_time(run: Run, tables: TablesLocation) -> None:
+def test_files_go_when_readers_had_their_time(run: Run, tables: PathStore) -> None:
     maintain(run, tables, "--keep-history", "30d")
     table = DeltaTable(tables.table("offset_commits"))
     assert len(list(Path(tables.table("offset_commits")).glob("*/*.parquet"))) == len(table.file_uris()) + 1
@@ -113,7 +113,7 @@ def test_files_go_when_readers_had_their_time(run: Run, tables: TablesLocation) 
     assert len(list(Path(tables.table("offset_commits")).glob("*/*.parquet"))) == 2
 
 
-def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: TablesLocation, live_job: Lease) -> None:
+def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: PathStore, live_job: Lease) -> None:
     book, ended = PartitionBook(tables, [3]), threading.Event()
 
     def job() -> None:
@@ -139,7 +139,7 @@ def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: Tab
     assert book.rows[3]["history_complete_from"] == HORIZON
 
 
-def test_nothing_goes_unless_the_job_took_note(run: Run, tables: TablesLocation, live_job: Lease) -> None:
+def test_nothing_goes_unless_the_job_took_note(run: Run, tables: PathStore, live_job: Lease) -> None:
     result = run("maintain", "--keep-history", "30d", "--timeout", "0", tables=Path(tables.root))
     assert result.exit_code == 1
     assert "the running job did not take note within 0.0 s" in result.stderr.replace("within 0 s", "within 0.0 s")
@@ -147,7 +147,7 @@ def test_nothing_goes_unless_the_job_took_note(run: Run, tables: TablesLocation,
     assert (offsets(tables), complete_from(tables)) == ([0, 1, 2], LONG_AGO)
 
 
-def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: TablesLocation, live_job: Lease) -> None:
+def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: PathStore, live_job: Lease) -> None:
     for number in range(3):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
     done = maintain(run, tables)
@@ -155,7 +155,7 @@ def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: Tabl
     assert done["groups"]["note"] == "a job runs: it compacts by itself"
 
 
-def test_the_entry_point_for_workflows_does_the_same(tables: TablesLocation) -> None:
+def test_the_entry_point_for_workflows_does_the_same(tables: PathStore) -> None:
     """Without spark-submit here: nothing is to be compacted, so it asks for no session."""
     entry = Path(__file__).parents[3] / "streaming_jobs" / "maintain_tables.py"
     command = [sys.executable, str(entry), "--tables", tables.root, "--keep-history", "30d", "--output", "csv"]
@@ -167,7 +167,7 @@ def test_the_entry_point_for_workflows_does_the_same(tables: TablesLocation) -> 
 
 
 def test_without_java_everything_else_is_done(
-    run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def no_java() -> None:
         raise EnvironmentNotReadyError("Java 17 is missing")
@@ -182,7 +182,7 @@ def test_without_java_everything_else_is_done(
 
 
 def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
-    run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+    run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.5))
     Lease.acquire(tables)
@@ -193,13 +193,13 @@ def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
 
 
 @pytest.mark.parametrize("keep", ["0d", "30h", "-1d", "", "month", "999999d"])
-def test_a_duration_that_is_none(run: Run, tables: TablesLocation, keep: str) -> None:
+def test_a_duration_that_is_none(run: Run, tables: PathStore, keep: str) -> None:
     result = run("maintain", "--keep-history", keep, tables=Path(tables.root))
     assert result.exit_code == 2
     assert "is no number of days such as 30d, 4w or" in result.stderr
 
 
-def test_a_table_whose_data_files_are_gone(run: Run, tables: TablesLocation) -> None:
+def test_a_table_whose_data_files_are_gone(run: Run, tables: PathStore) -> None:
     gone = sorted(Path(tables.table("offset_commits")).glob("*/*.parquet"))
     for file in gone:
         file.unlink()
@@ -210,7 +210,7 @@ def test_a_table_whose_data_files_are_gone(run: Run, tables: TablesLocation) -> 
         assert f"offset_commits/ are gone, the first is {gone[0].parent.name}/{gone[0].name}: restore" in result.stderr
 
 
-def test_tables_that_are_missing_or_of_another_version(run: Run, tables: TablesLocation, tmp_path: Path) -> None:
+def test_tables_that_are_missing_or_of_another_version(run: Run, tables: PathStore, tmp_path: Path) -> None:
     result = run("maintain", tables=tmp_path / "elsewhere")
     assert (result.exit_code, "there is no table" in result.stderr) == (1, True)
     DeltaTable(tables.table("topics")).alter.set_table_properties({PROPERTY: "1"}, raise_if_not_exists=False)

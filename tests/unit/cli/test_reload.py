@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from tests.delta import append_rows
 from tests.unit.cli.conftest import Run
 
@@ -18,15 +18,15 @@ LONG = 30.0  # seconds after which something is broken
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     append_rows(tmp_path, "offsets_partitions", [{"offsets_partition": number} for number in range(3)])
     return location
 
 
 @pytest.fixture
-def lease(tables: TablesLocation) -> Iterator[Lease]:
+def lease(tables: PathStore) -> Iterator[Lease]:
     """The lease of a job that runs elsewhere, as far as anybody here can see."""
     lease = Lease.acquire(tables)
     DeltaTable(tables.table(TABLE)).update(updates={"host": "'elsewhere'"})
@@ -34,13 +34,13 @@ def lease(tables: TablesLocation) -> Iterator[Lease]:
     assert os.getpid() == lease.read().pid
 
 
-def requested(tables: TablesLocation) -> str | None:
+def requested(tables: PathStore) -> str | None:
     row = read_lease(tables)
     assert row is not None
     return row.reload_requested
 
 
-def test_without_a_job_the_next_one_is_asked(run: Run, tables: TablesLocation) -> None:
+def test_without_a_job_the_next_one_is_asked(run: Run, tables: PathStore) -> None:
     Lease.acquire(tables).release()
     result = run("reload", "--offsets-partition", "2", "--offsets-partition", "0", tables=Path(tables.root))
     assert (result.exit_code, requested(tables)) == (0, "0,2")
@@ -49,7 +49,7 @@ def test_without_a_job_the_next_one_is_asked(run: Run, tables: TablesLocation) -
     )
 
 
-def test_it_waits_until_the_job_has_done_it(run: Run, tables: TablesLocation, lease: Lease) -> None:
+def test_it_waits_until_the_job_has_done_it(run: Run, tables: PathStore, lease: Lease) -> None:
     def work() -> None:
         while (request := lease.read().reload_requested) is None:
             started.wait(0.01)
@@ -66,16 +66,14 @@ def test_it_waits_until_the_job_has_done_it(run: Run, tables: TablesLocation, le
     assert said[1] == "Loaded"
 
 
-def test_a_job_that_takes_too_long(run: Run, tables: TablesLocation, lease: Lease) -> None:
+def test_a_job_that_takes_too_long(run: Run, tables: PathStore, lease: Lease) -> None:
     result = run("reload", "--timeout", "0", tables=Path(tables.root))
     assert result.exit_code == 1
     assert "the load was not done within 0 s" in result.stderr
     assert lease.read().reload_requested == "all"
 
 
-def test_a_dead_job_of_another_host(
-    run: Run, tables: TablesLocation, lease: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dead_job_of_another_host(run: Run, tables: PathStore, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
     result = run("reload", tables=Path(tables.root))
     assert result.exit_code == 1
@@ -83,14 +81,14 @@ def test_a_dead_job_of_another_host(
     assert lease.read().reload_requested == "all"
 
 
-def test_a_partition_that_is_not_there(run: Run, tables: TablesLocation) -> None:
+def test_a_partition_that_is_not_there(run: Run, tables: PathStore) -> None:
     Lease.acquire(tables).release()
     result = run("reload", "--offsets-partition", "3", tables=Path(tables.root))
     assert (result.exit_code, requested(tables)) == (1, None)
     assert "no offsets partition 3" in result.stderr
 
 
-def test_before_any_job(run: Run, tables: TablesLocation) -> None:
+def test_before_any_job(run: Run, tables: PathStore) -> None:
     result = run("reload", tables=Path(tables.root))
     assert result.exit_code == 1
     assert "'offsetstream run' loads everything" in result.stderr

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from tests.unit.cli.conftest import Run
 
 
@@ -26,23 +26,23 @@ def job() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @pytest.fixture
-def tables(tmp_path: Path, job: "subprocess.Popen[bytes]") -> TablesLocation:
+def tables(tmp_path: Path, job: "subprocess.Popen[bytes]") -> PathStore:
     """Tables whose lease is held by that process."""
-    location = TablesLocation(str(tmp_path))
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     Lease.acquire(location)
     DeltaTable(location.table(TABLE)).update(updates={"pid": str(job.pid)})
     return location
 
 
-def stop_requested_by(tables: TablesLocation) -> str | None:
+def stop_requested_by(tables: PathStore) -> str | None:
     row = read_lease(tables)
     assert row is not None
     return row.stop_requested_by
 
 
 def test_a_job_that_dies_meanwhile_is_not_waited_for(
-    run: Run, tables: TablesLocation, job: "subprocess.Popen[bytes]"
+    run: Run, tables: PathStore, job: "subprocess.Popen[bytes]"
 ) -> None:
     def kill_when_asked() -> None:
         while stop_requested_by(tables) is None:
@@ -58,7 +58,7 @@ def test_a_job_that_dies_meanwhile_is_not_waited_for(
     assert "Error: the job ended without a word, as by a kill" in result.stderr
 
 
-def test_a_dead_job_of_another_host(run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_job_of_another_host(run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
     DeltaTable(tables.table(TABLE)).update(
         updates={"host": "'elsewhere'", "heartbeat_at": "now() + interval '3 hours'"}
@@ -69,7 +69,7 @@ def test_a_dead_job_of_another_host(run: Run, tables: TablesLocation, monkeypatc
     assert "Error: the job ended without a word, as by a kill" in result.stderr
 
 
-def test_a_user_without_a_name_may_stop_it(run: Run, tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_may_stop_it(run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 12345")
 

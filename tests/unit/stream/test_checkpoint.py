@@ -8,15 +8,15 @@ from deltalake import DeltaTable
 from offsetstream.stream.partitions.checkpoint import LAST_WRITTEN, Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import is_done, read_rows
 from offsetstream.tables.transaction import BatchId
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation.parse(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
@@ -30,7 +30,7 @@ def test_each_checkpoint_has_a_folder_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", all_schemas())
-def test_a_fence_shuts_older_checkpoints_out_of_every_table(tables: TablesLocation, name: str) -> None:
+def test_a_fence_shuts_older_checkpoints_out_of_every_table(tables: PathStore, name: str) -> None:
     checkpoint(3).shut_out_older(tables)
     table = DeltaTable(tables.table(name))
     assert is_done(table, name, BatchId(2, 2**31))
@@ -38,7 +38,7 @@ def test_a_fence_shuts_older_checkpoints_out_of_every_table(tables: TablesLocati
     assert not is_done(table, name, BatchId(4, 0))
 
 
-def test_a_fence_changes_no_rows(tables: TablesLocation) -> None:
+def test_a_fence_changes_no_rows(tables: PathStore) -> None:
     book = PartitionBook(tables, range(3))
     book.start_load({1: 100})
     book.finish_load(1, 10, 2, 4)
@@ -48,7 +48,7 @@ def test_a_fence_changes_no_rows(tables: TablesLocation) -> None:
     assert len(read_rows(DeltaTable(tables.table("partition_events")))) == 2
 
 
-def test_behind_a_fence_the_book_is_the_newer_jobs(tables: TablesLocation) -> None:
+def test_behind_a_fence_the_book_is_the_newer_jobs(tables: PathStore) -> None:
     zombie = PartitionBook(tables, range(3))
     zombie.start_load({1: 100})
     checkpoint(2).shut_out_older(tables)
@@ -59,7 +59,7 @@ def test_behind_a_fence_the_book_is_the_newer_jobs(tables: TablesLocation) -> No
     assert read_rows(DeltaTable(tables.table("partition_events"))) == []
 
 
-def test_a_fence_may_be_set_twice(tables: TablesLocation) -> None:
+def test_a_fence_may_be_set_twice(tables: PathStore) -> None:
     checkpoint(2).shut_out_older(tables)
     checkpoint(2).shut_out_older(tables)
     assert is_done(DeltaTable(tables.table("groups")), "groups", BatchId(1, 9))

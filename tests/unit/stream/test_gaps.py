@@ -11,7 +11,7 @@ from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.size import Share
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 
 PARTITIONS = range(3)
 ENDS = dict.fromkeys(PARTITIONS, 150)
@@ -44,8 +44,8 @@ class Log:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
@@ -56,9 +56,7 @@ def settings(lag_ms: int = 0) -> TopicSettings:
     return told
 
 
-def loaded(
-    tables: TablesLocation, *, minutes_ago: int = 0, high: int = 100, keeps_history: bool = True
-) -> PartitionBook:
+def loaded(tables: PathStore, *, minutes_ago: int = 0, high: int = 100, keeps_history: bool = True) -> PartitionBook:
     book = PartitionBook(tables, PARTITIONS, keeps_history=keeps_history)
     at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
     book.observe({number: PartitionEnds(0, 100, high, 1, 1, at) for number in PARTITIONS})
@@ -68,7 +66,7 @@ def loaded(
     return book
 
 
-def test_fewer_records_than_offsets_are_a_gap(tables: TablesLocation) -> None:
+def test_fewer_records_than_offsets_are_a_gap(tables: PathStore) -> None:
     log = Log()
     assert Gaps(loaded(tables), settings(), log).incomplete(ENDS, SHARES) == [1, 2]
     assert log.asked == [{1: (100, 150), 2: (100, 150)}]
@@ -76,31 +74,29 @@ def test_fewer_records_than_offsets_are_a_gap(tables: TablesLocation) -> None:
     assert len(log.asked) == 1
 
 
-def test_the_log_tells_markers_from_what_it_has_lost(tables: TablesLocation) -> None:
+def test_the_log_tells_markers_from_what_it_has_lost(tables: PathStore) -> None:
     assert Gaps(loaded(tables), settings(), Log({1: 0, 2: 3})).incomplete(ENDS, SHARES) == [2]
     assert Gaps(loaded(tables), settings(), Log({1: 0})).incomplete(ENDS, SHARES) == [2]  # it cannot tell of 2
 
 
 @pytest.mark.parametrize(("minutes_ago", "broken"), [(50, []), (55, [1, 2])])
-def test_what_is_too_young_to_be_compacted_is_no_gap(
-    tables: TablesLocation, minutes_ago: int, broken: list[int]
-) -> None:
+def test_what_is_too_young_to_be_compacted_is_no_gap(tables: PathStore, minutes_ago: int, broken: list[int]) -> None:
     told = settings(3_600_000)
     told.uncompacted_since -= timedelta(days=1)
     assert Gaps(loaded(tables, minutes_ago=minutes_ago), told, Log()).incomplete(ENDS, SHARES) == broken
 
 
-def test_a_setting_that_was_not_there_yet_protects_nothing(tables: TablesLocation) -> None:
+def test_a_setting_that_was_not_there_yet_protects_nothing(tables: PathStore) -> None:
     assert Gaps(loaded(tables, minutes_ago=1), settings(3_600_000), Log()).incomplete(ENDS, SHARES) == [1, 2]
 
 
-def test_what_an_open_transaction_held_back_may_be_of_any_age(tables: TablesLocation) -> None:
+def test_what_an_open_transaction_held_back_may_be_of_any_age(tables: PathStore) -> None:
     told = settings(3_600_000)
     told.uncompacted_since -= timedelta(days=1)
     assert Gaps(loaded(tables, high=120), told, Log()).incomplete(ENDS, SHARES) == [1, 2]
 
 
-def test_who_claims_nothing_has_no_gaps(tables: TablesLocation) -> None:
+def test_who_claims_nothing_has_no_gaps(tables: PathStore) -> None:
     log = Log()
     assert Gaps(loaded(tables, keeps_history=False), settings(), log).incomplete(ENDS, SHARES) == []
     assert log.asked == []

@@ -10,21 +10,21 @@ from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 
 LONG = 30.0  # seconds after which something is broken
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TablesLocation:
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PathStore:
     monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.0)
-    location = TablesLocation.parse(str(tmp_path))
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def take_over(tables: TablesLocation) -> Lease:
+def take_over(tables: PathStore) -> Lease:
     """Take the lease of a job that is alive, between two of its heartbeats."""
     again: Retrying = Retrying(retry=retry_if_exception_type(LeaseError), stop=stop_after_attempt(50), reraise=True)
     return again(Lease.acquire, tables)
@@ -46,7 +46,7 @@ def nothing() -> None:
     """Nobody asks for a reload."""
 
 
-def test_a_lease_is_given_back_at_the_end(tables: TablesLocation) -> None:
+def test_a_lease_is_given_back_at_the_end(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     with Heartbeat(lease, Asked(), nothing):
         assert lease.read().owner == lease.owner
@@ -55,7 +55,7 @@ def test_a_lease_is_given_back_at_the_end(tables: TablesLocation) -> None:
     assert row.owner is None
 
 
-def test_a_lease_is_given_back_after_an_error_too(tables: TablesLocation) -> None:
+def test_a_lease_is_given_back_after_an_error_too(tables: PathStore) -> None:
     with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), Asked(), nothing):
         raise ValueError("of the job")
     row = read_lease(tables)
@@ -63,7 +63,7 @@ def test_a_lease_is_given_back_after_an_error_too(tables: TablesLocation) -> Non
     assert row.owner is None
 
 
-def test_a_sign_of_life_is_given_meanwhile(tables: TablesLocation) -> None:
+def test_a_sign_of_life_is_given_meanwhile(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     with Heartbeat(lease, Asked(), nothing):
         first = lease.read().heartbeat_at
@@ -75,7 +75,7 @@ def test_a_sign_of_life_is_given_meanwhile(tables: TablesLocation) -> None:
         assert lease.read().heartbeat_at != first
 
 
-def test_a_request_to_stop_is_heard(tables: TablesLocation) -> None:
+def test_a_request_to_stop_is_heard(tables: PathStore) -> None:
     asked, lease = Asked(), Lease.acquire(tables)
     with Heartbeat(lease, asked, nothing):
         request_stop(tables)
@@ -83,7 +83,7 @@ def test_a_request_to_stop_is_heard(tables: TablesLocation) -> None:
         assert asked.by[0] == lease.read().stop_requested_by
 
 
-def test_a_request_to_reload_is_heard_until_it_is_done(tables: TablesLocation) -> None:
+def test_a_request_to_reload_is_heard_until_it_is_done(tables: PathStore) -> None:
     lease, heard, stop = Lease.acquire(tables), threading.Event(), Asked()
     with Heartbeat(lease, stop, heard.set):
         request_reload(tables, [3])
@@ -95,7 +95,7 @@ def test_a_request_to_reload_is_heard_until_it_is_done(tables: TablesLocation) -
     assert stop.by == []
 
 
-def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder(tables: TablesLocation) -> None:
+def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder(tables: PathStore) -> None:
     asked = Asked()
     with (
         pytest.raises(LeaseError, match="another job has taken over the lease"),
@@ -107,7 +107,7 @@ def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder
     assert second.read().owner == second.owner
 
 
-def test_the_jobs_own_error_goes_before_the_lost_lease(tables: TablesLocation) -> None:
+def test_the_jobs_own_error_goes_before_the_lost_lease(tables: PathStore) -> None:
     asked = Asked()
     with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), asked, nothing):
         take_over(tables)
@@ -115,7 +115,7 @@ def test_the_jobs_own_error_goes_before_the_lost_lease(tables: TablesLocation) -
         raise ValueError("of the job")
 
 
-def test_a_write_that_the_next_job_shut_out_failed_of_the_lost_lease(tables: TablesLocation) -> None:
+def test_a_write_that_the_next_job_shut_out_failed_of_the_lost_lease(tables: PathStore) -> None:
     asked = Asked()
     with pytest.raises(LeaseError, match="taken over"), Heartbeat(Lease.acquire(tables), asked, nothing):
         take_over(tables)

@@ -21,7 +21,7 @@ from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import FileWriter, NewFile, append_files
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -112,13 +112,13 @@ def test_bytes_are_those_of_the_texts() -> None:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def history(tables: TablesLocation, batch: BatchId, written: dict[int, int]) -> CommitHistory:
+def history(tables: PathStore, batch: BatchId, written: dict[int, int]) -> CommitHistory:
     return CommitHistory(FileWriter(tables, COMMITS, batch, DAY), LOG_IDS, written)
 
 
@@ -127,13 +127,13 @@ def files(passed: Iterable[pa.RecordBatch]) -> list[NewFile]:
     return [] if file is None else [NewFile(**file)]
 
 
-def places(tables: TablesLocation) -> Counter[tuple[int, int, int]]:
+def places(tables: PathStore) -> Counter[tuple[int, int, int]]:
     rows = read_rows(DeltaTable(tables.table(COMMITS)))
     return Counter((row["log_id"], row["offsets_partition"], row["record_offset"]) for row in rows)
 
 
 @pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
-def test_each_commit_that_is_new_is_in_a_file_and_all_others_go_on(tables: TablesLocation, cuts: Iterable[int]) -> None:
+def test_each_commit_that_is_new_is_in_a_file_and_all_others_go_on(tables: PathStore, cuts: Iterable[int]) -> None:
     log = random_log(2, 25)
     passed = list(reduce_log(batches(log, cuts), history(tables, BatchId(1, 0), {2: 30}), PARTITIONS))
     others = Counter((row["offsets_partition"], row["record_offset"]) for row in of_kind(passed, "other"))
@@ -147,7 +147,7 @@ def test_each_commit_that_is_new_is_in_a_file_and_all_others_go_on(tables: Table
     )
 
 
-def test_a_file_says_what_readers_skip_it_by(tables: TablesLocation) -> None:
+def test_a_file_says_what_readers_skip_it_by(tables: PathStore) -> None:
     log = [record for record in random_log(2, 25) if is_commit(record)]
     passed = list(reduce_log(batches(log, [7]), history(tables, BatchId(4, 9), {}), PARTITIONS))
     append_files(tables, COMMITS, files(passed), BatchId(4, 9))
@@ -160,7 +160,7 @@ def test_a_file_says_what_readers_skip_it_by(tables: TablesLocation) -> None:
     assert added["size_bytes"] == (Path(tables.table(COMMITS)) / added["path"]).stat().st_size
 
 
-def test_without_commits_there_is_no_file(tables: TablesLocation) -> None:
+def test_without_commits_there_is_no_file(tables: PathStore) -> None:
     log = [record for record in random_log(2, 25) if not is_commit(record)]
     assert files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
     assert files(reduce_log([], history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
@@ -168,7 +168,7 @@ def test_without_commits_there_is_no_file(tables: TablesLocation) -> None:
     assert DeltaTable(tables.table(COMMITS)).version() == 0
 
 
-def test_a_file_that_is_not_there_for_the_driver_is_no_file_of_the_table(tables: TablesLocation) -> None:
+def test_a_file_that_is_not_there_for_the_driver_is_no_file_of_the_table(tables: PathStore) -> None:
     """As where Spark's tasks write to the disks of other machines."""
     log = [record for record in random_log(2, 25) if is_commit(record)]
     (new,) = files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS))

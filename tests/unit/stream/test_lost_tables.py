@@ -12,7 +12,7 @@ from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_chec
 from offsetstream.stream.partitions.partition_book import OWNED, UNLOADED, PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import LEDGER, count_open, last_offsets
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import insert_rows
@@ -24,9 +24,9 @@ BATCH = BatchId(3, 4)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
+def tables(tmp_path: Path) -> PathStore:
     """Two partitions, one of which had another log before; the third checkpoint."""
-    location = TablesLocation.parse(str(tmp_path))
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     fence(location, 3)
     book = PartitionBook(location, [0, 1])
@@ -48,18 +48,18 @@ def tables(tmp_path: Path) -> TablesLocation:
     return location
 
 
-def fence(tables: TablesLocation, checkpoint_id: int) -> None:
+def fence(tables: PathStore, checkpoint_id: int) -> None:
     Checkpoint(spark=None, root="unused", checkpoint_id=checkpoint_id).shut_out_older(tables)  # type: ignore[arg-type]  # needs no Spark
 
 
-def delete(tables: TablesLocation, *names: str) -> PartitionBook:
+def delete(tables: PathStore, *names: str) -> PartitionBook:
     for name in names:
         shutil.rmtree(tables.table(name))
     create_tables(tables, "cluster-1", "new")
     return PartitionBook(tables, [0, 1])
 
 
-def test_nothing_is_lost(tables: TablesLocation) -> None:
+def test_nothing_is_lost(tables: PathStore) -> None:
     book = PartitionBook(tables, [0, 1])
     before = DeltaTable(tables.table("offsets_partitions")).version()
     assert mend_lost_tables(book, tables) == set()
@@ -71,7 +71,7 @@ def test_nothing_is_lost(tables: TablesLocation) -> None:
     "name",
     ["committed_offsets", "group_cells", "groups", "group_members", "member_assignments", "member_subscriptions"],
 )
-def test_without_a_state_table_all_is_loaded_anew(tables: TablesLocation, name: str) -> None:
+def test_without_a_state_table_all_is_loaded_anew(tables: PathStore, name: str) -> None:
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == {name}
     fence(tables, 4)  # from now on the table looks like the others: the book must say it
@@ -83,7 +83,7 @@ def test_without_a_state_table_all_is_loaded_anew(tables: TablesLocation, name: 
 
 
 @pytest.mark.parametrize("name", ["offset_commits", "group_records", "undecodable_records"])
-def test_without_a_history_table_its_completeness_begins_anew(tables: TablesLocation, name: str) -> None:
+def test_without_a_history_table_its_completeness_begins_anew(tables: PathStore, name: str) -> None:
     counted = count_open(tables, [COMMITS], 0, BATCH)[COMMITS]
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == {name}
@@ -98,7 +98,7 @@ def test_without_a_history_table_its_completeness_begins_anew(tables: TablesLoca
         assert book.rows[number]["history_complete_from"] == book.rows[number]["load_started_at"]
 
 
-def test_without_the_book_logs_and_loads_are_counted_on(tables: TablesLocation) -> None:
+def test_without_the_book_logs_and_loads_are_counted_on(tables: PathStore) -> None:
     book = delete(tables, "offsets_partitions")
     assert mend_lost_tables(book, tables) == {"offsets_partitions"}
     columns = ("log_id", "next_offset", "load_id", "load_state")
@@ -109,7 +109,7 @@ def test_without_the_book_logs_and_loads_are_counted_on(tables: TablesLocation) 
         ]
 
 
-def test_a_lost_ledger_is_told(tables: TablesLocation) -> None:
+def test_a_lost_ledger_is_told(tables: PathStore) -> None:
     assert not is_ledger_lost(tables)
     delete(tables, LEDGER)
     assert is_ledger_lost(tables)
@@ -118,26 +118,26 @@ def test_a_lost_ledger_is_told(tables: TablesLocation) -> None:
 
 
 @pytest.mark.parametrize("name", ["topics", "partition_events", "job_lease", LEDGER])
-def test_what_no_load_fills_costs_no_load(tables: TablesLocation, name: str) -> None:
+def test_what_no_load_fills_costs_no_load(tables: PathStore, name: str) -> None:
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == set()
     assert [row["load_state"] for row in book.rows.values()] == [OWNED, OWNED]
 
 
-def test_without_any_table_all_is_new(tables: TablesLocation) -> None:
+def test_without_any_table_all_is_new(tables: PathStore) -> None:
     book = delete(tables, *all_schemas())
     assert mend_lost_tables(book, tables) == set()
     assert last_checkpoint_id(tables) == 0
 
 
 def test_a_first_job_that_was_killed_while_it_set_its_fence_lost_nothing(tmp_path: Path) -> None:
-    new = TablesLocation.parse(str(tmp_path))
+    new = PathStore(str(tmp_path))
     create_tables(new, "cluster-1", "new")
     fence(new, 1)
     book = delete(new, "groups", "offsets_partitions", "topics")
     assert mend_lost_tables(book, new) == set()
 
 
-def test_checkpoints_are_counted_on_without_the_lease(tables: TablesLocation) -> None:
+def test_checkpoints_are_counted_on_without_the_lease(tables: PathStore) -> None:
     delete(tables, "job_lease")
     assert last_checkpoint_id(tables) == 3

@@ -15,13 +15,13 @@ from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 
 
 def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.2)
-    tables, said = TablesLocation(str(tmp_path)), StringIO()
+    tables, said = PathStore(str(tmp_path)), StringIO()
     create_tables(tables, "cluster-1", "new")
     book, topics = PartitionBook(tables, range(3)), TopicBook(tables)
     before = {number: dict(row) for number, row in book.rows.items()}

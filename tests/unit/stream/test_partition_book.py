@@ -11,7 +11,7 @@ from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.size import Share
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, read_rows
 from offsetstream.tables.transaction import BatchId
@@ -21,14 +21,14 @@ BATCH, LOAD = BatchId(1, 0), BatchId(1, -1)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation.parse(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
 @pytest.fixture
-def book(tables: TablesLocation) -> PartitionBook:
+def book(tables: PathStore) -> PartitionBook:
     return PartitionBook(tables, range(3))
 
 
@@ -41,7 +41,7 @@ def loaded(book: PartitionBook, partition: int, end: int) -> None:
     book.finish_load(partition, 10, 2, 4)
 
 
-def events(tables: TablesLocation) -> Iterator[dict[str, Any]]:
+def events(tables: PathStore) -> Iterator[dict[str, Any]]:
     rows = read_rows(DeltaTable(tables.table("partition_events")))
     yield from sorted(rows, key=lambda row: (row["offsets_partition"], row["event_at"]))
 
@@ -54,7 +54,7 @@ def test_a_new_book_has_an_empty_row_for_each_partition(book: PartitionBook) -> 
     assert book.next_offsets == {}
 
 
-def test_a_job_without_history_ends_what_was_complete(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_job_without_history_ends_what_was_complete(tables: PathStore, book: PartitionBook) -> None:
     for number in (0, 1):
         loaded(book, number, 100)
     book.write(BATCH)
@@ -72,7 +72,7 @@ def test_a_job_without_history_ends_what_was_complete(tables: TablesLocation, bo
     assert again.without_history == [0]
 
 
-def test_what_was_written_is_read_again(tables: TablesLocation, book: PartitionBook) -> None:
+def test_what_was_written_is_read_again(tables: PathStore, book: PartitionBook) -> None:
     book.observe({number: ends(100) for number in range(3)})
     loaded(book, 1, 100)
     book.write(BATCH)
@@ -123,7 +123,7 @@ def test_a_load_of_what_the_stream_never_saw_begins_the_history_anew(book: Parti
     assert book.rows[1]["history_complete_from"] == book.rows[1]["load_started_at"]
 
 
-def test_another_log_begins_at_its_own_start(tables: TablesLocation, book: PartitionBook) -> None:
+def test_another_log_begins_at_its_own_start(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     book.begin_log(1)
     assert book.log_ids == {0: 0, 1: 1, 2: 0}
@@ -151,7 +151,7 @@ def test_what_the_cluster_says_is_noted(book: PartitionBook) -> None:
     assert [book.rows[number]["coordinator_available"] for number in range(3)] == [True, None, False]
 
 
-def test_what_an_open_transaction_holds_back_is_timed(tables: TablesLocation, book: PartitionBook) -> None:
+def test_what_an_open_transaction_holds_back_is_timed(tables: PathStore, book: PartitionBook) -> None:
     def since(stable: int, high: int) -> datetime | None:
         book.observe({1: ends(stable, high)})
         seen: datetime | None = book.rows[1]["last_stable_offset_since"]
@@ -191,7 +191,7 @@ def test_caught_up_is_what_is_applied_to_the_last_stable_offset(book: PartitionB
     assert book.rows[2]["caught_up_at"] == long_ago  # its rows are not whole
 
 
-def test_a_load_is_told_by_two_events(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_load_is_told_by_two_events(tables: PathStore, book: PartitionBook) -> None:
     book.observe({1: ends(100)})
     loaded(book, 1, 100)
     book.write(LOAD)
@@ -204,7 +204,7 @@ def test_a_load_is_told_by_two_events(tables: TablesLocation, book: PartitionBoo
     assert abs(ended["milliseconds"] - took) < 1
 
 
-def test_events_are_written_once(tables: TablesLocation, book: PartitionBook) -> None:
+def test_events_are_written_once(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     book.write(LOAD)
     book.write(LOAD)
@@ -214,7 +214,7 @@ def test_events_are_written_once(tables: TablesLocation, book: PartitionBook) ->
     assert [event["load_id"] for event in events(tables)] == [1, 1, 2, 2]
 
 
-def test_events_of_an_interrupted_load_are_not_written_again(tables: TablesLocation, book: PartitionBook) -> None:
+def test_events_of_an_interrupted_load_are_not_written_again(tables: PathStore, book: PartitionBook) -> None:
     book.start_load({1: 100})
     book.write(LOAD)
     restarted = PartitionBook(tables, range(3))
@@ -224,7 +224,7 @@ def test_events_of_an_interrupted_load_are_not_written_again(tables: TablesLocat
     assert found == [("load started", 1), ("load started", 2), ("loaded", 2)]
 
 
-def test_a_batch_writes_the_book_once(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_batch_writes_the_book_once(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     book.write(BATCH)
     book.advance({1: 200})
@@ -235,7 +235,7 @@ def test_a_batch_writes_the_book_once(tables: TablesLocation, book: PartitionBoo
 
 
 def test_a_new_log_starts_from_nothing(tmp_path: Path) -> None:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster", "new")
     book = PartitionBook(tables, [0])
     book.start_load({0: 100})
@@ -248,7 +248,7 @@ def test_a_new_log_starts_from_nothing(tmp_path: Path) -> None:
     assert book.next_offsets == {0: 10}
 
 
-def told(tables: TablesLocation) -> list[tuple[Any, ...]]:
+def told(tables: PathStore) -> list[tuple[Any, ...]]:
     """(event, broker before, epoch before, broker, epoch) of each event that was observed of the cluster."""
     columns = ("previous_coordinator_id", "previous_coordinator_epoch", "coordinator_id", "coordinator_epoch")
     found = [event for event in events(tables) if event["source"] == "broker"]
@@ -261,7 +261,7 @@ def observed(book: PartitionBook, leader: int | None, epoch: int | None) -> tupl
     return tuple(book.rows[1][f"coordinator_{name}"] for name in ("id", "epoch", "available"))
 
 
-def test_another_broker_has_taken_over(tables: TablesLocation, book: PartitionBook) -> None:
+def test_another_broker_has_taken_over(tables: PathStore, book: PartitionBook) -> None:
     append_rows(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": group} for group in "ab"])
     append_rows(Path(tables.root), "groups", [{"offsets_partition": 2, "group_id": "c"}])
     append_rows(Path(tables.root), "committed_offsets", [{"offsets_partition": 1, "group_id": "a"}])
@@ -276,27 +276,27 @@ def test_another_broker_has_taken_over(tables: TablesLocation, book: PartitionBo
     assert (book.rows[1]["load_state"], book.rows[1]["load_id"]) == ("OWNED", 1)
 
 
-def test_a_partition_that_is_not_loaded_is_unloaded_without_counts(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_partition_that_is_not_loaded_is_unloaded_without_counts(tables: PathStore, book: PartitionBook) -> None:
     observed(book, 5, 9)
     observed(book, 6, 10)
     (unloaded,) = [event for event in events(tables) if event["event"] == "unloaded"]
     assert (unloaded["groups"], unloaded["offsets"]) == (None, None)
 
 
-def test_the_same_broker_with_a_higher_epoch_has_not_moved(tables: TablesLocation, book: PartitionBook) -> None:
+def test_the_same_broker_with_a_higher_epoch_has_not_moved(tables: PathStore, book: PartitionBook) -> None:
     observed(book, 5, 9)
     assert observed(book, 5, 11) == (5, 11, True)
     assert told(tables) == [("leader epoch changed", 5, 9, 5, 11)]
 
 
-def test_a_lower_epoch_is_ignored(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_lower_epoch_is_ignored(tables: PathStore, book: PartitionBook) -> None:
     observed(book, 5, 9)
     assert observed(book, 6, 8) == (5, 9, True)
     assert observed(book, None, 8) == (5, 9, True)
     assert told(tables) == []
 
 
-def test_a_partition_without_a_leader_keeps_its_last_coordinator(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_partition_without_a_leader_keeps_its_last_coordinator(tables: PathStore, book: PartitionBook) -> None:
     observed(book, 5, 9)
     assert observed(book, None, None) == (5, 9, False)
     book.observe({1: ends(100)})
@@ -306,7 +306,7 @@ def test_a_partition_without_a_leader_keeps_its_last_coordinator(tables: TablesL
     assert [event[0] for event in told(tables)] == ["coordinator moved", "unloaded"]
 
 
-def test_what_is_seen_again_is_told_once(tables: TablesLocation, book: PartitionBook) -> None:
+def test_what_is_seen_again_is_told_once(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     observed(book, 5, 9)
     crashed = PartitionBook(tables, range(3))
@@ -324,7 +324,7 @@ def test_what_is_seen_again_is_told_once(tables: TablesLocation, book: Partition
     ]
 
 
-def test_a_recreated_topic_counts_its_epochs_anew(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_recreated_topic_counts_its_epochs_anew(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     observed(book, 5, 9)
     book.begin_log(1)
@@ -344,7 +344,7 @@ def test_news_are_all_but_being_caught_up(book: PartitionBook) -> None:
         book.write(LOAD)
 
 
-def test_a_failed_load(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_failed_load(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 0, 10)
     book.start_load({1: 100})
     book.fail_loads("the broker went away")
@@ -360,7 +360,7 @@ def test_log_ids_are_those_of_now(book: PartitionBook) -> None:
     assert log_ids == {0: 0, 1: 0, 2: 1}
 
 
-def test_a_raised_epoch_is_written_when_the_log_was_looked_at(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_raised_epoch_is_written_when_the_log_was_looked_at(tables: PathStore, book: PartitionBook) -> None:
     """Else a kill, or a cluster that falls silent, between the two would leave a log that was cut unnoticed."""
     loaded(book, 1, 100)
     observed(book, 5, 9)
@@ -381,7 +381,7 @@ def test_a_raised_epoch_is_written_when_the_log_was_looked_at(tables: TablesLoca
     assert not last.epochs_raised
 
 
-def test_a_removed_partition_is_told_beside_its_last_unload(tables: TablesLocation, book: PartitionBook) -> None:
+def test_a_removed_partition_is_told_beside_its_last_unload(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 2, 100)
     book.observe({2: ends(100)})
     book.observe({2: ends(100, leader=6, epoch=10)})

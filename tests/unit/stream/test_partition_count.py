@@ -14,7 +14,7 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, note_count, place_groups
 from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -26,9 +26,9 @@ LOAD = BatchId(1, -1)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
+def tables(tmp_path: Path) -> PathStore:
     """Each group in its own partition of few, and left behind in another one; two rows of it in most tables."""
-    location = TablesLocation.parse(str(tmp_path))
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     for name in STATE_TABLES:
         rows = []
@@ -48,12 +48,12 @@ def tables(tmp_path: Path) -> TablesLocation:
     return location
 
 
-def job(tables: TablesLocation, partitions: int) -> PartitionBook:
+def job(tables: PathStore, partitions: int) -> PartitionBook:
     """What a job knows that begins with so many partitions."""
     return PartitionBook(tables, range(partitions))
 
 
-def are_placed(tables: TablesLocation, count: int) -> list[bool]:
+def are_placed(tables: PathStore, count: int) -> list[bool]:
     """Tell for each table whether all of its rows are placed by the count."""
     return [all(_is_placed(row, count) for row in rows_of(tables, name)) for name in STATE_TABLES]
 
@@ -63,11 +63,11 @@ def _is_placed(row: dict[str, object], count: int) -> bool:
     return row["in_coordinator_partition"] is is_own
 
 
-def rows_of(tables: TablesLocation, name: str) -> list[dict[str, object]]:
+def rows_of(tables: PathStore, name: str) -> list[dict[str, object]]:
     return sorted(read_rows(DeltaTable(tables.table(name))), key=str)
 
 
-def test_all_rows_are_brought_up_to_date_and_back(tables: TablesLocation) -> None:
+def test_all_rows_are_brought_up_to_date_and_back(tables: PathStore) -> None:
     before = {name: rows_of(tables, name) for name in STATE_TABLES}
     assert all(are_placed(tables, FEW))
     place_groups(tables, MORE, LOAD)
@@ -78,16 +78,16 @@ def test_all_rows_are_brought_up_to_date_and_back(tables: TablesLocation) -> Non
     assert {name: rows_of(tables, name) for name in STATE_TABLES} == before
 
 
-def test_what_is_placed_already_is_not_written(tables: TablesLocation) -> None:
+def test_what_is_placed_already_is_not_written(tables: PathStore) -> None:
     before = [DeltaTable(tables.table(name)).version() for name in STATE_TABLES]
     place_groups(tables, FEW, LOAD)
     assert [DeltaTable(tables.table(name)).version() for name in STATE_TABLES] == before
 
 
-def test_a_change_that_was_interrupted_is_made_again(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_was_interrupted_is_made_again(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     tell, told = partition_count._tell, list[str]()
 
-    def die_at_the_third(location: TablesLocation, name: str, partitions: int, batch: BatchId) -> None:
+    def die_at_the_third(location: PathStore, name: str, partitions: int, batch: BatchId) -> None:
         if len(told) == 2:
             raise KeyboardInterrupt
         told.append(name)
@@ -111,14 +111,14 @@ def test_a_change_that_was_interrupted_is_made_again(tables: TablesLocation, mon
     assert is_recounted(job(tables, FEW))  # fewer again, as of a topic that was made anew
 
 
-def test_a_job_that_was_taken_over_places_nothing(tables: TablesLocation) -> None:
+def test_a_job_that_was_taken_over_places_nothing(tables: PathStore) -> None:
     Checkpoint(spark=None, root="unused", checkpoint_id=2).shut_out_older(tables)  # type: ignore[arg-type]  # needs no Spark
     with pytest.raises(LeaseError):
         place_groups(tables, MORE, LOAD)
     assert all(are_placed(tables, FEW))
 
 
-def test_tables_of_an_older_version_are_placed_anew(tables: TablesLocation) -> None:
+def test_tables_of_an_older_version_are_placed_anew(tables: PathStore) -> None:
     """Their job did not note by how many partitions it placed groups, and missed changes."""
     book = job(tables, FEW)
     for row in book.rows.values():
@@ -128,6 +128,6 @@ def test_tables_of_an_older_version_are_placed_anew(tables: TablesLocation) -> N
 
 
 def test_nothing_is_recounted_before_the_first_load(tmp_path: Path) -> None:
-    location = TablesLocation.parse(str(tmp_path))
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     assert not is_recounted(job(location, FEW))

@@ -9,7 +9,7 @@ from offsetstream.cluster.client import TopicSeen
 from offsetstream.stream.monitor import topic_book
 from offsetstream.stream.monitor.topic_book import ASSIGNMENTS, TABLE, TopicBook
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
@@ -19,23 +19,23 @@ BATCH = BatchId(1, 0)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation.parse(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     append_rows(tmp_path, ASSIGNMENTS, [{"offsets_partition": 0, "group_id": "g", "topic_id": ID, "topic": ID}])
     return location
 
 
-def names(tables: TablesLocation, table: str) -> list[str]:
+def names(tables: PathStore, table: str) -> list[str]:
     return [row["topic"] for row in read_rows(DeltaTable(tables.table(table)))]
 
 
-def test_a_name_that_is_learned_later_is_given_to_assignments(tables: TablesLocation) -> None:
+def test_a_name_that_is_learned_later_is_given_to_assignments(tables: PathStore) -> None:
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], BATCH)
     assert names(tables, ASSIGNMENTS) == names(tables, TABLE) == ["orders"]
 
 
-def test_after_a_crash_between_both_writes_too(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_crash_between_both_writes_too(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [TopicSeen(ID, "orders", 3, False)]
     for write in ("merge_rows", "overwrite_rows"):
         with monkeypatch.context() as patch:

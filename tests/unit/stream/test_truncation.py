@@ -11,7 +11,7 @@ from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.applied_epochs import EpochStart
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
 
@@ -46,7 +46,7 @@ class Log:
 
 @pytest.fixture
 def book(tmp_path: Path) -> PartitionBook:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     return PartitionBook(tables, range(3))
 
@@ -122,7 +122,7 @@ def test_epochs_without_records_come_and_go(book: PartitionBook) -> None:
 def test_what_another_job_wrote_down_counts(book: PartitionBook, tmp_path: Path) -> None:
     log = Log((7, 0), (9, END))
     loaded(book, log, 9)
-    again = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+    again = PartitionBook(PathStore(str(tmp_path)), range(3))
     assert again.epochs.of(1) == 7
     seen(again, 9)
     assert logs(again, log).begin() == []
@@ -220,7 +220,7 @@ def test_a_log_cut_behind_what_is_applied_and_within_what_is_written(
 ) -> None:
     loaded(book, Log((9, 0)), 9)
     written(tmp_path, table, END + 9)
-    book = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+    book = PartitionBook(PathStore(str(tmp_path)), range(3))
     seen(book, 11, end=10 * END)
     assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
 
@@ -237,7 +237,7 @@ def test_what_was_written_after_the_leader_moved(book: PartitionBook, tmp_path: 
         (((7, 0), (11, END)), [1]),
         (((6, 0), (9, END - 1), (11, END + 20)), [0, 1, 2]),
     ):
-        book = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+        book = PartitionBook(PathStore(str(tmp_path)), range(3))
         seen(book, 11, end=10 * END)
         assert logs(book, Log(*starts, end=10 * END)).begin() == rewritten
 
@@ -273,7 +273,7 @@ def test_a_log_cut_after_a_first_load_that_did_not_end(
     book.start_load(dict.fromkeys(range(3), 2 * END))
     book.write(BatchId(1, -1))
     written(tmp_path, "offset_commits", END - 1)
-    book = PartitionBook(TablesLocation(str(tmp_path)), range(3))
+    book = PartitionBook(PathStore(str(tmp_path)), range(3))
     seen(book, 11, end=10 * END)
     assert book.next_offsets == {}
     assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten

@@ -14,7 +14,7 @@ from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.compaction import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, clear, crowds, stored
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.transaction import BatchId, app_id
 from tests.delta import append_rows as append_any
@@ -23,13 +23,13 @@ TODAY = datetime.now(UTC).date()
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def keep_nothing(tables: TablesLocation) -> None:
+def keep_nothing(tables: PathStore) -> None:
     for name in all_schemas():
         properties = dict.fromkeys(
             ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"), "interval 0 seconds"
@@ -37,11 +37,11 @@ def keep_nothing(tables: TablesLocation) -> None:
         DeltaTable(tables.table(name)).alter.set_table_properties(properties | {"delta.checkpointInterval": "5"})
 
 
-def found(tables: TablesLocation, name: str) -> list[Crowd]:
+def found(tables: PathStore, name: str) -> list[Crowd]:
     return crowds(DeltaTable(tables.table(name)), load_schema(name))
 
 
-def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: TablesLocation) -> None:
+def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: PathStore) -> None:
     def write(name: str, day: date | None, files: int) -> None:
         for number in range(files):
             row = {"offsets_partition": number, "group_id": "g"} | ({"written_day": day} if day else {})
@@ -58,7 +58,7 @@ def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: Tables
     assert found(tables, "group_records") == []
 
 
-def test_a_file_that_is_large_enough_is_left_alone(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_large_enough_is_left_alone(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     sizes = pa.table(DeltaTable(tables.table("groups")).get_add_actions())["size_bytes"].to_pylist()
@@ -66,7 +66,7 @@ def test_a_file_that_is_large_enough_is_left_alone(tables: TablesLocation, monke
     assert found(tables, "groups") == []
 
 
-def test_transactions_outlive_the_log_that_they_were_written_to(tables: TablesLocation) -> None:
+def test_transactions_outlive_the_log_that_they_were_written_to(tables: PathStore) -> None:
     """Delta skips a batch that it has seen, so a lost transaction would write a batch twice."""
     keep_nothing(tables)
     commits = pa.schema(list(load_schema("offset_commits").arrow)[:-3])
@@ -96,7 +96,7 @@ def test_transactions_outlive_the_log_that_they_were_written_to(tables: TablesLo
     lease.heartbeat()
 
 
-def test_what_lies_in_a_folder_is_counted(tables: TablesLocation) -> None:
+def test_what_lies_in_a_folder_is_counted(tables: PathStore) -> None:
     before = stored(DeltaTable(tables.table("groups")))
     append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     now = stored(DeltaTable(tables.table("groups")))
@@ -107,7 +107,7 @@ def test_what_lies_in_a_folder_is_counted(tables: TablesLocation) -> None:
     assert stored(DeltaTable(tables.table("groups")), without={data}).files == 0
 
 
-def test_checksums_go_with_their_files(tables: TablesLocation) -> None:
+def test_checksums_go_with_their_files(tables: PathStore) -> None:
     """Spark leaves them beside what it writes; nobody else knows them."""
     append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     folder = Path(tables.table("groups"))
@@ -122,7 +122,7 @@ def test_checksums_go_with_their_files(tables: TablesLocation) -> None:
     assert DeltaTable(tables.table("groups")).count() == 1
 
 
-def test_checksums_of_versions_go_with_the_log(tables: TablesLocation) -> None:
+def test_checksums_of_versions_go_with_the_log(tables: PathStore) -> None:
     keep_nothing(tables)
     log = Path(tables.table("groups")) / "_delta_log"
     (log / f"{0:020}.crc").write_bytes(b"{}")

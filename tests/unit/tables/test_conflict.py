@@ -20,7 +20,7 @@ from offsetstream.tables import merge, replace
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -65,7 +65,7 @@ BEATS: list[Beat] = [compact, z_order, compact_and_vacuum, restore, rewrite, del
 def test_a_write_that_loses_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: SmallWrite, beat: Beat
 ) -> None:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     write.prepare(tables)
     path = tables.table(write.table)
@@ -76,7 +76,7 @@ def test_a_write_that_loses_is_done_again(
 
 
 def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     path = tables.table("job_lease")
     lease = Lease.acquire(tables)
@@ -98,7 +98,7 @@ def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tmp_path: Path, monke
 @pytest.mark.parametrize("name", ["merge", "new rows", "append", "events"])
 def test_rows_that_somebody_deletes_stay_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     write = next(write for write in WRITES if write.name == name)
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     write.prepare(tables)
     path = tables.table(write.table)
@@ -113,7 +113,7 @@ def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
     """An object store may take a commit and lose its answer: the next try meets the commit itself."""
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     answers = [False]
 
@@ -135,7 +135,7 @@ def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
 
 
 def test_a_write_that_always_loses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     tried: list[int] = []
 

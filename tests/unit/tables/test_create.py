@@ -7,21 +7,21 @@ from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables, require_tables_of
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    return TablesLocation.parse(str(tmp_path / "tables"))
+def tables(tmp_path: Path) -> PathStore:
+    return PathStore(str(tmp_path / "tables"))
 
 
-def versions(tables: TablesLocation) -> dict[str, int]:
+def versions(tables: PathStore) -> dict[str, int]:
     return {name: DeltaTable(tables.table(name)).version() for name in all_schemas()}
 
 
 @pytest.mark.parametrize("name", all_schemas())
-def test_a_table_has_its_columns_comments_and_properties(tables: TablesLocation, name: str) -> None:
+def test_a_table_has_its_columns_comments_and_properties(tables: PathStore, name: str) -> None:
     create_tables(tables, "cluster-1", "classic")
     table, schema = DeltaTable(tables.table(name)), all_schemas()[name]
     metadata = table.metadata()
@@ -39,19 +39,19 @@ def test_a_table_has_its_columns_comments_and_properties(tables: TablesLocation,
 
 
 @pytest.mark.parametrize("name", [name for name, schema in all_schemas().items() if schema.kind == "state"])
-def test_any_delta_reader_can_read_state(tables: TablesLocation, name: str) -> None:
+def test_any_delta_reader_can_read_state(tables: PathStore, name: str) -> None:
     create_tables(tables, "cluster-1", "new")
     protocol = DeltaTable(tables.table(name)).protocol()
     assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
 
 
-def test_creating_again_changes_nothing(tables: TablesLocation) -> None:
+def test_creating_again_changes_nothing(tables: PathStore) -> None:
     create_tables(tables, "cluster-1", "new")
     create_tables(tables, "cluster-1", "new")
     assert set(versions(tables).values()) == {0}
 
 
-def test_only_what_is_missing_is_created(tables: TablesLocation) -> None:
+def test_only_what_is_missing_is_created(tables: PathStore) -> None:
     create_tables(tables, "cluster-1", "new")
     kept = DeltaTable(tables.table("groups")).metadata().id
     shutil.rmtree(tables.table("offset_commits"))
@@ -60,7 +60,7 @@ def test_only_what_is_missing_is_created(tables: TablesLocation) -> None:
     assert DeltaTable(tables.table("offset_commits")).version() == 0
 
 
-def test_tables_of_another_cluster_are_refused(tables: TablesLocation) -> None:
+def test_tables_of_another_cluster_are_refused(tables: PathStore) -> None:
     create_tables(tables, "cluster-1", "new")
     before = versions(tables)
     with pytest.raises(TablesError) as raised:
@@ -72,7 +72,7 @@ def test_tables_of_another_cluster_are_refused(tables: TablesLocation) -> None:
     assert versions(tables) == before
 
 
-def test_where_one_table_is_refused_none_is_created(tables: TablesLocation) -> None:
+def test_where_one_table_is_refused_none_is_created(tables: PathStore) -> None:
     create_tables(tables, "cluster-1", "new")
     others = [name for name in all_schemas() if name != "undecodable_records"]
     for name in others:
@@ -82,7 +82,7 @@ def test_where_one_table_is_refused_none_is_created(tables: TablesLocation) -> N
     assert not any(Path(tables.table(name)).exists() for name in others)
 
 
-def test_a_delta_table_that_is_not_ours_is_refused(tables: TablesLocation) -> None:
+def test_a_delta_table_that_is_not_ours_is_refused(tables: PathStore) -> None:
     DeltaTable.create(tables.table("groups"), schema_of_one_column())
     with pytest.raises(TablesError, match=r"groups/? belongs to the cluster unknown"):
         create_tables(tables, "cluster-1", "new")
@@ -92,7 +92,7 @@ def schema_of_one_column() -> Schema:
     return Schema([Field("a", PrimitiveType("string"))])
 
 
-def test_a_table_that_lacks_a_column_is_refused(tables: TablesLocation) -> None:
+def test_a_table_that_lacks_a_column_is_refused(tables: PathStore) -> None:
     create_tables(tables, "cluster-1", "new")
     properties = DeltaTable(tables.table("groups")).metadata().configuration
     shutil.rmtree(tables.table("groups"))
@@ -105,14 +105,14 @@ def test_a_table_that_lacks_a_column_is_refused(tables: TablesLocation) -> None:
 
 @pytest.mark.parametrize("folder", ["a b", "100%", "it's", "ü#1", "a*?{c}"])
 def test_any_folder_name(tmp_path: Path, folder: str) -> None:
-    tables = TablesLocation.parse(str(tmp_path / folder))
+    tables = PathStore(str(tmp_path / folder))
     create_tables(tables, "cluster-1", "new")
     assert (tmp_path / folder / "groups" / "_delta_log").is_dir()
     create_tables(tables, "cluster-1", "new")
     assert set(versions(tables).values()) == {0}
 
 
-def test_look_ups_refuse_tables_of_another_cluster(tables: TablesLocation) -> None:
+def test_look_ups_refuse_tables_of_another_cluster(tables: PathStore) -> None:
     require_tables_of(tables, "cluster-2")  # there are none: whoever reads them says so
     create_tables(tables, "cluster-1", "new")
     require_tables_of(tables, "cluster-1")
@@ -122,4 +122,4 @@ def test_look_ups_refuse_tables_of_another_cluster(tables: TablesLocation) -> No
 
 def test_a_place_that_cannot_have_tables_is_one_line() -> None:
     with pytest.raises(TablesError, match=r"^cannot make the table .* name another folder by --tables$"):
-        create_tables(TablesLocation("/proc/version/tables"), "cluster-1", "new")
+        create_tables(PathStore("/proc/version/tables"), "cluster-1", "new")

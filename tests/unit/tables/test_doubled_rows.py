@@ -14,7 +14,7 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.delta import append_rows
@@ -25,18 +25,18 @@ LOAD = BatchId(1, -1)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation.parse(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def double(tables: TablesLocation, name: str) -> None:
+def double(tables: PathStore, name: str) -> None:
     path = tables.table(name)
     write_deltalake(path, DeltaTable(path).to_pyarrow_table(), mode="append")
 
 
-def test_doubled_keys_are_found_by_partition(tables: TablesLocation) -> None:
+def test_doubled_keys_are_found_by_partition(tables: PathStore) -> None:
     texts = [None, *HOSTILE]
     place = {"offsets_partition": 0, "group_id": "g"}
     keys = [place | {"topic_id": first, "topic": second} for first in texts for second in texts]
@@ -51,11 +51,11 @@ def test_doubled_keys_are_found_by_partition(tables: TablesLocation) -> None:
     assert e.value.partitions == {3, 5}
 
 
-def test_no_rows_are_not_doubled(tables: TablesLocation) -> None:
+def test_no_rows_are_not_doubled(tables: PathStore) -> None:
     require_no_doubled_rows(tables, "group_cells")
 
 
-def test_a_doubled_book_goes_on_from_the_row_that_is_furthest(tables: TablesLocation) -> None:
+def test_a_doubled_book_goes_on_from_the_row_that_is_furthest(tables: PathStore) -> None:
     furthest = [{"offsets_partition": 0, "log_id": 1, "load_id": 1, "next_offset": offset} for offset in (7, 9, 8)]
     append_rows(Path(tables.root), "offsets_partitions", [*furthest, {**furthest[0], "log_id": 0, "next_offset": 99}])
     book = PartitionBook(tables, [0, 1])
@@ -65,7 +65,7 @@ def test_a_doubled_book_goes_on_from_the_row_that_is_furthest(tables: TablesLoca
     assert sorted((row["offsets_partition"], row["next_offset"]) for row in rows) == [(0, 9), (1, None)]
 
 
-def test_doubled_topics_and_a_doubled_lease_are_single_again(tables: TablesLocation) -> None:
+def test_doubled_topics_and_a_doubled_lease_are_single_again(tables: PathStore) -> None:
     Lease.acquire(tables).release()
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
     for name in ("job_lease", "topics"):
@@ -78,7 +78,7 @@ def test_doubled_topics_and_a_doubled_lease_are_single_again(tables: TablesLocat
     assert [len(read_rows(DeltaTable(tables.table(name)))) for name in ("job_lease", "topics")] == [1, 1]
 
 
-def test_a_name_is_learned_beside_doubled_assignments(tables: TablesLocation) -> None:
+def test_a_name_is_learned_beside_doubled_assignments(tables: PathStore) -> None:
     rows = [{"offsets_partition": number, "group_id": "g", "topic_id": ID, "topic": ID} for number in (0, 1, 1)]
     append_rows(Path(tables.root), "member_assignments", rows)
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)

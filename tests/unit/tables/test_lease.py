@@ -32,43 +32,43 @@ from offsetstream.tables.lease import (
     requested_partitions,
 )
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, Life
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 
 TAKEN_OVER = "another job has taken over the lease"
 
 
-def new_tables(folder: Path) -> TablesLocation:
-    tables = TablesLocation.parse(str(folder))
+def new_tables(folder: Path) -> PathStore:
+    tables = PathStore(str(folder))
     create_tables(tables, "cluster-1", "new")
     return tables
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
+def tables(tmp_path: Path) -> PathStore:
     return new_tables(tmp_path / "tables")
 
 
-def change(tables: TablesLocation, **columns: str) -> None:
+def change(tables: PathStore, **columns: str) -> None:
     DeltaTable(tables.table(TABLE)).update(updates=columns)
 
 
-def rows(tables: TablesLocation) -> list[dict[str, object]]:
+def rows(tables: PathStore) -> list[dict[str, object]]:
     return read_rows(DeltaTable(tables.table(TABLE)))
 
 
-def test_no_job_ever_ran(tables: TablesLocation) -> None:
+def test_no_job_ever_ran(tables: PathStore) -> None:
     assert read_lease(tables) is None
 
 
 def test_tables_that_are_not_there(tmp_path: Path) -> None:
-    nowhere = TablesLocation.parse(str(tmp_path))
+    nowhere = PathStore(str(tmp_path))
     for question in (read_lease, request_stop, Lease.acquire):
         with pytest.raises(TablesError, match=re.escape(f"there are no tables in {tmp_path}")):
             question(nowhere)
 
 
-def test_the_lease_names_its_holder(tables: TablesLocation) -> None:
+def test_the_lease_names_its_holder(tables: PathStore) -> None:
     before = datetime.now(UTC)
     lease = Lease.acquire(tables)
     row = lease.read()
@@ -80,12 +80,12 @@ def test_the_lease_names_its_holder(tables: TablesLocation) -> None:
     assert rows(tables)[0]["lease_milliseconds"] == LIFETIME.total_seconds() * 1000
 
 
-def test_the_first_holder_found_a_lease_that_nobody_held(tables: TablesLocation) -> None:
+def test_the_first_holder_found_a_lease_that_nobody_held(tables: PathStore) -> None:
     found = Lease.acquire(tables).found
     assert (found.checkpoint_id, found.owner, found.checkpoint_location) == (0, None, None)
 
 
-def test_a_heartbeat_is_a_newer_sign_of_life(tables: TablesLocation) -> None:
+def test_a_heartbeat_is_a_newer_sign_of_life(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     change(tables, heartbeat_at="now() - interval '50 seconds'")
     lease.heartbeat()
@@ -94,7 +94,7 @@ def test_a_heartbeat_is_a_newer_sign_of_life(tables: TablesLocation) -> None:
     assert datetime.now(UTC) - heartbeat_at < timedelta(seconds=40)
 
 
-def test_a_live_job_is_not_disturbed(tables: TablesLocation) -> None:
+def test_a_live_job_is_not_disturbed(tables: PathStore) -> None:
     first = Lease.acquire(tables)
     change(tables, pid=str(os.getppid()))  # a process of this host that is alive, and not this one
     with pytest.raises(LeaseError) as raised:
@@ -116,7 +116,7 @@ def test_a_live_job_is_not_disturbed(tables: TablesLocation) -> None:
         pytest.param({"pid": "NULL"}, id="of an unknown process"),
     ],
 )
-def test_the_lease_of_a_dead_job_is_taken_over(tables: TablesLocation, died: dict[str, str]) -> None:
+def test_the_lease_of_a_dead_job_is_taken_over(tables: PathStore, died: dict[str, str]) -> None:
     first = Lease.acquire(tables)
     first.use_checkpoint(4, "checkpoints/4")
     change(tables, **died)
@@ -127,7 +127,7 @@ def test_the_lease_of_a_dead_job_is_taken_over(tables: TablesLocation, died: dic
     assert (second.read().host, second.read().pid) == (socket.gethostname(), os.getpid())
 
 
-def test_the_lease_of_a_dead_process_is_taken_over(tables: TablesLocation) -> None:
+def test_the_lease_of_a_dead_process_is_taken_over(tables: PathStore) -> None:
     first = Lease.acquire(tables)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
@@ -136,7 +136,7 @@ def test_the_lease_of_a_dead_process_is_taken_over(tables: TablesLocation) -> No
     assert second.found.owner == first.owner
 
 
-def test_who_lost_the_lease_can_do_nothing_more(tables: TablesLocation) -> None:
+def test_who_lost_the_lease_can_do_nothing_more(tables: PathStore) -> None:
     first, second = Lease.acquire(tables), Lease.acquire(tables)
     held = second.read()
     for attempt in (first.heartbeat, first.read, first.release, lambda: first.use_checkpoint(9, "x")):
@@ -145,7 +145,7 @@ def test_who_lost_the_lease_can_do_nothing_more(tables: TablesLocation) -> None:
     assert second.read() == held
 
 
-def test_a_released_lease_is_free_at_once(tables: TablesLocation) -> None:
+def test_a_released_lease_is_free_at_once(tables: PathStore) -> None:
     first = Lease.acquire(tables)
     first.use_checkpoint(2, "checkpoints/2")
     change(tables, host="'elsewhere'")
@@ -159,14 +159,14 @@ def test_a_released_lease_is_free_at_once(tables: TablesLocation) -> None:
     assert second.read().checkpoint_id == 2
 
 
-def test_a_released_lease_is_not_the_releasers_any_more(tables: TablesLocation) -> None:
+def test_a_released_lease_is_not_the_releasers_any_more(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     lease.release()
     with pytest.raises(LeaseError, match=TAKEN_OVER):
         lease.heartbeat()
 
 
-def test_a_job_is_asked_to_stop(tables: TablesLocation) -> None:
+def test_a_job_is_asked_to_stop(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     request_stop(tables)
     requested_by = lease.read().stop_requested_by
@@ -177,7 +177,7 @@ def test_a_job_is_asked_to_stop(tables: TablesLocation) -> None:
 
 
 @pytest.mark.parametrize("ends", ["by release", "by death"])
-def test_a_request_to_stop_is_not_for_the_next_job(tables: TablesLocation, ends: str) -> None:
+def test_a_request_to_stop_is_not_for_the_next_job(tables: PathStore, ends: str) -> None:
     first = Lease.acquire(tables)
     request_stop(tables)
     if ends == "by release":
@@ -185,7 +185,7 @@ def test_a_request_to_stop_is_not_for_the_next_job(tables: TablesLocation, ends:
     assert Lease.acquire(tables).read().stop_requested_by is None
 
 
-def test_without_a_job_there_is_nobody_to_stop(tables: TablesLocation) -> None:
+def test_without_a_job_there_is_nobody_to_stop(tables: PathStore) -> None:
     request_stop(tables)
     Lease.acquire(tables).release()
     request_stop(tables)
@@ -193,13 +193,13 @@ def test_without_a_job_there_is_nobody_to_stop(tables: TablesLocation) -> None:
 
 
 @pytest.mark.parametrize("location", ["it's", "a\\'b", 'say "x"', "s3://bucket/ü #1", ""])
-def test_any_checkpoint_location(tables: TablesLocation, location: str) -> None:
+def test_any_checkpoint_location(tables: PathStore, location: str) -> None:
     lease = Lease.acquire(tables)
     lease.use_checkpoint(3, location)
     assert (lease.read().checkpoint_id, lease.read().checkpoint_location) == (3, location)
 
 
-def test_heartbeats_and_requests_side_by_side_all_arrive(tables: TablesLocation) -> None:
+def test_heartbeats_and_requests_side_by_side_all_arrive(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     requests = [threading.Thread(target=request_stop, args=(tables,)) for _ in range(2)]
     for thread in requests:
@@ -218,7 +218,7 @@ def test_of_threads_that_race_one_holds_the_lease(tmp_path: Path) -> None:
         tables = new_tables(tmp_path / str(attempt))
         barrier, leases = threading.Barrier(3), list[Lease]()
 
-        def take(tables: TablesLocation, barrier: threading.Barrier, leases: list[Lease]) -> None:
+        def take(tables: PathStore, barrier: threading.Barrier, leases: list[Lease]) -> None:
             barrier.wait()
             try:
                 leases.append(Lease.acquire(tables))
@@ -247,11 +247,11 @@ import sys
 from offsetstream.errors import LeaseError
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, Life
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 print("ready", flush=True)
 for line in sys.stdin:
     try:
-        Lease.acquire(TablesLocation.parse(line.strip()))
+        Lease.acquire(PathStore(line.strip()))
         print("won", flush=True)
     except LeaseError as error:
         print("lost:", error, flush=True)
@@ -286,7 +286,7 @@ def answer(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_requests_to_reload_add_up(tables: TablesLocation) -> None:
+def test_requests_to_reload_add_up(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     assert lease.read().reload_requested is None
     assert request_reload(tables, [10, 2]).reload_requested == "2,10"
@@ -297,13 +297,13 @@ def test_requests_to_reload_add_up(tables: TablesLocation) -> None:
     assert lease.read().reload_requested == "all"
 
 
-def test_a_request_outlives_the_job(tables: TablesLocation) -> None:
+def test_a_request_outlives_the_job(tables: PathStore) -> None:
     Lease.acquire(tables).release()
     request_reload(tables, [1])
     assert Lease.acquire(tables).read().reload_requested == "1"
 
 
-def test_a_request_that_grew_meanwhile_is_not_done(tables: TablesLocation) -> None:
+def test_a_request_that_grew_meanwhile_is_not_done(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     request_reload(tables, [1])
     request_reload(tables, [2])
@@ -315,7 +315,7 @@ def test_a_request_that_grew_meanwhile_is_not_done(tables: TablesLocation) -> No
     assert lease.read().reload_requested is None
 
 
-def test_a_reload_of_what_no_job_ever_loaded_is_refused(tables: TablesLocation) -> None:
+def test_a_reload_of_what_no_job_ever_loaded_is_refused(tables: PathStore) -> None:
     with pytest.raises(LeaseError, match="'offsetstream run' loads everything"):
         request_reload(tables, [1])
 
@@ -327,7 +327,7 @@ def test_what_a_request_means(request_text: str | None, meant: list[int]) -> Non
     assert requested_partitions(request_text, range(3)) == meant
 
 
-def test_a_process_of_another_container_of_the_same_name_is_not_known_to_be_dead(tables: TablesLocation) -> None:
+def test_a_process_of_another_container_of_the_same_name_is_not_known_to_be_dead(tables: PathStore) -> None:
     Lease.acquire(tables)
     row = read_lease(tables)
     assert row is not None

@@ -17,29 +17,29 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
 from offsetstream.tables.lease_wait import is_job_alive, take_lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 
 CLOCKS = ["now() + interval '3 hours'", "now() - interval '3 hours'", "now() - interval '70 seconds'", "now()"]
 LONG = 30.0  # seconds after which something is broken
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TablesLocation:
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PathStore:
     """Tables whose lease is held by a job of another host, as far as anybody here can see."""
     monkeypatch.setattr(lease_wait, "POLL_SECONDS", 0.02)
-    location = TablesLocation.parse(str(tmp_path / "tables"))
+    location = PathStore(str(tmp_path / "tables"))
     create_tables(location, "cluster-1", "new")
     Lease.acquire(location)
     change(location, host="'elsewhere'")
     return location
 
 
-def change(tables: TablesLocation, **columns: str) -> None:
+def change(tables: PathStore, **columns: str) -> None:
     DeltaTable(tables.table(TABLE)).update(updates=columns)
 
 
 @contextmanager
-def beating(tables: TablesLocation, clock: str) -> Iterator[None]:
+def beating(tables: PathStore, clock: str) -> Iterator[None]:
     """A job of another host, with its own clock, that gives signs of life while the context lasts."""
     ended = threading.Event()
 
@@ -64,7 +64,7 @@ def short_lives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_a_live_job_of_another_host_is_not_disturbed(tables: TablesLocation, clock: str) -> None:
+def test_a_live_job_of_another_host_is_not_disturbed(tables: PathStore, clock: str) -> None:
     said: list[str] = []
     with beating(tables, clock), pytest.raises(LeaseError, match="on elsewhere\\) writes to"):
         take_lease(tables, said.append, threading.Event())
@@ -78,7 +78,7 @@ def test_a_live_job_of_another_host_is_not_disturbed(tables: TablesLocation, clo
 
 @pytest.mark.parametrize("clock", [*CLOCKS, "NULL"])
 def test_a_dead_job_of_another_host_is_taken_over(
-    tables: TablesLocation, clock: str, monkeypatch: pytest.MonkeyPatch
+    tables: PathStore, clock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short_lives(monkeypatch)
     change(tables, heartbeat_at=clock)
@@ -89,7 +89,7 @@ def test_a_dead_job_of_another_host_is_taken_over(
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_force_takes_it_over_at_once(tables: TablesLocation, clock: str) -> None:
+def test_force_takes_it_over_at_once(tables: PathStore, clock: str) -> None:
     change(tables, heartbeat_at=clock)
     said: list[str] = []
     lease = take_lease(tables, said.append, threading.Event(), force=True)
@@ -98,18 +98,18 @@ def test_force_takes_it_over_at_once(tables: TablesLocation, clock: str) -> None
     assert said == []
 
 
-def test_who_is_asked_to_stop_does_not_wait_on(tables: TablesLocation) -> None:
+def test_who_is_asked_to_stop_does_not_wait_on(tables: PathStore) -> None:
     stop = threading.Event()
     assert take_lease(tables, lambda _: stop.set(), stop) is None
 
 
-def test_a_lease_that_is_given_back_meanwhile_is_taken(tables: TablesLocation) -> None:
+def test_a_lease_that_is_given_back_meanwhile_is_taken(tables: PathStore) -> None:
     lease = take_lease(tables, lambda _: change(tables, owner="NULL"), threading.Event())
     assert lease is not None
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_whether_a_job_lives(tables: TablesLocation, clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whether_a_job_lives(tables: PathStore, clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = HeartbeatWatch()
     with beating(tables, clock):
         assert is_job_alive(tables, print, watch)
@@ -122,12 +122,12 @@ def test_whether_a_job_lives(tables: TablesLocation, clock: str, monkeypatch: py
             pass
 
 
-def test_no_job_is_not_alive(tables: TablesLocation) -> None:
+def test_no_job_is_not_alive(tables: PathStore) -> None:
     Lease.acquire(tables, force=True).release()
     assert not is_job_alive(tables, print)
 
 
-def test_a_watcher_that_stands_still_takes_nobody_for_dead(tables: TablesLocation) -> None:
+def test_a_watcher_that_stands_still_takes_nobody_for_dead(tables: PathStore) -> None:
     """The row was read, then the machine was paused for an hour: what the row says is an hour old."""
     watch, hour = HeartbeatWatch(), 3600.0
     clock = iter([0.0, hour, hour + 1, 3 * hour, 3 * hour + 2])

@@ -10,7 +10,7 @@ from offsetstream.tables.compaction import lost_files, stored
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import FileWriter, append_files
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
@@ -22,24 +22,24 @@ SIGNATURE = {"checkpoint_id", "batch_id", "written_day"}
 
 def test_a_local_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert TablesLocation.parse("tables/").root == str(tmp_path / "tables")
-    assert TablesLocation.parse(str(tmp_path) + "//").root == str(tmp_path)
+    assert store_at("tables/").root == str(tmp_path / "tables")
+    assert store_at(str(tmp_path) + "//").root == str(tmp_path)
 
 
 def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert TablesLocation.parse("~/tables").root == str(tmp_path / "tables")
+    assert store_at("~/tables").root == str(tmp_path / "tables")
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/tables", "abfss://c@account/tables", "s3://bucket/a%20[b]"])
 def test_a_uri_stays_as_it_is(uri: str) -> None:
-    assert TablesLocation.parse(uri).root == uri
-    assert TablesLocation.parse(uri + "/").root == uri
-    assert TablesLocation.parse(uri).table("groups") == f"{uri}/groups"
+    assert store_at(uri).root == uri
+    assert store_at(uri + "/").root == uri
+    assert store_at(uri).table("groups") == f"{uri}/groups"
 
 
 def test_a_uri_of_a_local_folder_is_its_path() -> None:
-    assert TablesLocation.parse("file:///data/a%20gr%C3%B6%C3%9Fe/").root == "/data/a größe"
+    assert store_at("file:///data/a%20gr%C3%B6%C3%9Fe/").root == "/data/a größe"
 
 
 NAMES = [
@@ -65,7 +65,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     """As far as it is read and written by delta-rs and Arrow."""
-    tables = TablesLocation.parse(str(tmp_path / name))
+    tables = store_at(str(tmp_path / name))
     create_tables(tables, "cluster-1", "new")
     lease = Lease.acquire(tables)
     lease.heartbeat()
@@ -86,10 +86,10 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["%20", "a%C3%9F", "[a]", "a\\b", "a^b", "a|b", "a\nb", "a\x7fb"])
 def test_a_folder_that_delta_does_not_find_again_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="with which Delta cannot find the folder again: name another one"):
-        TablesLocation.parse(str(tmp_path / name))
+        store_at(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["dbfs:/mnt/lake", "file:/data/tables", "s3a:/lake"])
 def test_what_delta_rs_does_not_reach_is_no_local_folder(name: str) -> None:
     with pytest.raises(UsageError, match=f"^{name} is neither a folder nor a URI"):
-        TablesLocation.parse(name)
+        store_at(name)

@@ -9,15 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from tests.delta import append_rows, create_empty_tables
 
 HOSTILE = ["", " ", ",", '"', "'", "a\nb", "a\x00b", "\r\n", "%", "_", "null", "grüppe", "😀", "';--", "a*?[b]"]
 
 
 def lookup(root: Path) -> Lookup:
-    return Lookup(TablesLocation.parse(str(root)))
+    return Lookup(PathStore(str(root)))
 
 
 def group_ids(rows: list[dict[str, Any]]) -> list[str]:
@@ -131,7 +132,7 @@ def test_any_folder_name(tmp_path: Path, folder: str) -> None:
 
 def test_tables_named_by_a_uri(tmp_path: Path) -> None:
     append_groups(tmp_path, "a", "b")
-    by_uri = Lookup(TablesLocation.parse(tmp_path.as_uri()))
+    by_uri = Lookup(store_at(tmp_path.as_uri()))
     assert by_uri.rows("groups", ["group_id"], {"group_id": ["b"]}) == [{"group_id": "b"}]
 
 

@@ -11,8 +11,8 @@ from deltalake.exceptions import CommitFailedError
 from offsetstream.errors import DoubledRowsError, LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, transaction
 from offsetstream.tables.transaction import BatchId, app_id
@@ -23,18 +23,18 @@ LOAD = BatchId(1, -1)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation.parse(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def merge(tables: TablesLocation, name: str, *rows: Row, batch: BatchId = LOAD, **how: Any) -> None:
+def merge(tables: PathStore, name: str, *rows: Row, batch: BatchId = LOAD, **how: Any) -> None:
     schema = load_schema(name)
     merge_by_delta_rs(tables.table(name), source_table(schema, rows), Merge(schema, **how), batch)
 
 
-def rows(tables: TablesLocation, name: str) -> list[Row]:
+def rows(tables: PathStore, name: str) -> list[Row]:
     return in_order(read_rows(DeltaTable(tables.table(name))))
 
 
@@ -43,17 +43,17 @@ def commit(offset: int, group: str = "g", at: int = 0, partition: int = 1, **col
     return place | {"committed_offset": offset, "record_offset": at, "log_id": 0} | columns
 
 
-def committed(tables: TablesLocation) -> dict[str, int]:
+def committed(tables: PathStore) -> dict[str, int]:
     return {row["group_id"]: row["committed_offset"] for row in rows(tables, OFFSETS)}
 
 
-def test_insert_update_and_delete(tables: TablesLocation) -> None:
+def test_insert_update_and_delete(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c"))
     merge(tables, OFFSETS, commit(2, "b"), commit(2, "c") | {DELETED: True}, commit(2, "d"))
     assert committed(tables) == {"a": 1, "b": 2, "d": 2}
 
 
-def test_every_column_is_taken_over(tables: TablesLocation) -> None:
+def test_every_column_is_taken_over(tables: PathStore) -> None:
     schema = load_schema(OFFSETS)
     for seed in range(2):
         (step,) = random_steps(Random(seed), schema, 1, keys=20)
@@ -64,18 +64,18 @@ def test_every_column_is_taken_over(tables: TablesLocation) -> None:
             assert kept[tuple(row[name] for name in schema.key)] | {DELETED: False} == row
 
 
-def test_what_is_not_there_cannot_be_deleted(tables: TablesLocation) -> None:
+def test_what_is_not_there_cannot_be_deleted(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1) | {DELETED: True})
     assert rows(tables, OFFSETS) == []
 
 
-def test_a_value_may_become_null_and_null_a_value(tables: TablesLocation) -> None:
+def test_a_value_may_become_null_and_null_a_value(tables: PathStore) -> None:
     for metadata in ("x", None, "", None, "y"):
         merge(tables, OFFSETS, commit(1, metadata=metadata))
         assert [row["metadata"] for row in rows(tables, OFFSETS)] == [metadata]
 
 
-def test_rows_that_are_the_same_are_not_written_again(tables: TablesLocation) -> None:
+def test_rows_that_are_the_same_are_not_written_again(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), batch=BatchId(1, 0))
     before = DeltaTable(tables.table(OFFSETS))
     files = before.file_uris()
@@ -90,7 +90,7 @@ def test_rows_that_are_the_same_are_not_written_again(tables: TablesLocation) ->
 )
 @pytest.mark.parametrize("deleted", [False, True])
 def test_with_newer_only_what_is_newer_counts(
-    tables: TablesLocation, log_id: int, record_offset: int, is_newer: bool, deleted: bool
+    tables: PathStore, log_id: int, record_offset: int, is_newer: bool, deleted: bool
 ) -> None:
     merge(tables, OFFSETS, commit(1, at=5), newer_only=True)
     later = commit(2, at=record_offset, log_id=log_id) | {DELETED: deleted}
@@ -99,26 +99,26 @@ def test_with_newer_only_what_is_newer_counts(
     assert committed(tables) == (changed if is_newer else {"g": 1})
 
 
-def test_without_log_order_the_last_merge_counts(tables: TablesLocation) -> None:
+def test_without_log_order_the_last_merge_counts(tables: PathStore) -> None:
     merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g", "state": "Stable", "record_offset": 9, "log_id": 0})
     merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g", "state": "Empty", "log_id": 0})
     assert [(row["state"], row["record_offset"]) for row in rows(tables, GROUPS)] == [("Empty", None)]
 
 
-def test_only_deletes_what_the_source_does_not_name(tables: TablesLocation) -> None:
+def test_only_deletes_what_the_source_does_not_name(tables: PathStore) -> None:
     merge(tables, OFFSETS, *(commit(1, group, partition=partition) for group in "ab" for partition in (1, 2, 3)))
     merge(tables, OFFSETS, commit(2, "a"), replace_where="offsets_partition IN (1, 2)")
     found = [(row["offsets_partition"], row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
     assert sorted(found) == [(1, "a", 2), (3, "a", 1), (3, "b", 1)]
 
 
-def test_only_with_an_empty_source_deletes_them_all(tables: TablesLocation) -> None:
+def test_only_with_an_empty_source_deletes_them_all(tables: PathStore) -> None:
     merge(tables, OFFSETS, *(commit(1, partition=partition) for partition in (1, 2)))
     merge(tables, OFFSETS, replace_where="offsets_partition IN (1)")
     assert [row["offsets_partition"] for row in rows(tables, OFFSETS)] == [2]
 
 
-def test_only_replaces_newer_rows_too(tables: TablesLocation) -> None:
+def test_only_replaces_newer_rows_too(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1, at=9), commit(1, at=9, partition=2), newer_only=True)
     merge(tables, OFFSETS, commit(2, at=5), newer_only=True, replace_where="offsets_partition IN (1)")
     assert sorted((row["offsets_partition"], row["committed_offset"]) for row in rows(tables, OFFSETS)) == [
@@ -127,7 +127,7 @@ def test_only_replaces_newer_rows_too(tables: TablesLocation) -> None:
     ]
 
 
-def test_doubled_rows_are_told_and_replaced(tables: TablesLocation) -> None:
+def test_doubled_rows_are_told_and_replaced(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c", partition=2))
     write_deltalake(tables.table(OFFSETS), DeltaTable(tables.table(OFFSETS)).to_pyarrow_table(), mode="append")
     with pytest.raises(
@@ -141,7 +141,7 @@ def test_doubled_rows_are_told_and_replaced(tables: TablesLocation) -> None:
     assert sorted(found) == [("a", 2), ("b", 2), ("c", 1), ("c", 1), ("d", 3)]
 
 
-def test_a_batch_is_merged_once(tables: TablesLocation) -> None:
+def test_a_batch_is_merged_once(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
     version = DeltaTable(tables.table(OFFSETS)).version()
     merge(tables, OFFSETS, commit(2), batch=BatchId(1, 0))
@@ -149,13 +149,13 @@ def test_a_batch_is_merged_once(tables: TablesLocation) -> None:
     assert DeltaTable(tables.table(OFFSETS)).version() == version
 
 
-def test_the_batches_of_one_table_are_not_those_of_another(tables: TablesLocation) -> None:
+def test_the_batches_of_one_table_are_not_those_of_another(tables: PathStore) -> None:
     merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g"}, batch=BatchId(1, 7))
     merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
     assert committed(tables) == {"g": 1}
 
 
-def test_a_load_is_merged_whenever_it_comes(tables: TablesLocation) -> None:
+def test_a_load_is_merged_whenever_it_comes(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1), batch=BatchId(2, 0))
     for offset in (2, 3):
         merge(tables, OFFSETS, commit(offset), batch=LOAD)
@@ -163,7 +163,7 @@ def test_a_load_is_merged_whenever_it_comes(tables: TablesLocation) -> None:
     assert DeltaTable(tables.table(OFFSETS)).transaction_version(app_id(OFFSETS)) == BatchId(2, 0).version
 
 
-def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: TablesLocation) -> None:
+def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
     fence = Checkpoint(spark=None, root="unused", checkpoint_id=3)  # type: ignore[arg-type]  # a fence needs no Spark
     fence.shut_out_older(tables)
@@ -178,7 +178,7 @@ def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: TablesLoca
 
 
 @pytest.mark.parametrize("batch", [BatchId(2, 7), BatchId(2, -1)])
-def test_what_was_begun_before_the_fence_cannot_end_after_it(tables: TablesLocation, batch: BatchId) -> None:
+def test_what_was_begun_before_the_fence_cannot_end_after_it(tables: PathStore, batch: BatchId) -> None:
     table = DeltaTable(tables.table(OFFSETS))
     begun = transaction(table, OFFSETS, batch)
     Checkpoint(spark=None, root="unused", checkpoint_id=3).shut_out_older(tables)  # type: ignore[arg-type]  # as above
@@ -187,7 +187,7 @@ def test_what_was_begun_before_the_fence_cannot_end_after_it(tables: TablesLocat
 
 
 @pytest.mark.parametrize("group_id", HOSTILE)
-def test_a_hostile_group_id_is_one_group(tables: TablesLocation, group_id: str) -> None:
+def test_a_hostile_group_id_is_one_group(tables: PathStore, group_id: str) -> None:
     merge(tables, OFFSETS, *(commit(1, other) for other in HOSTILE))
     merge(tables, OFFSETS, commit(2, group_id))
     assert committed(tables) == dict.fromkeys(HOSTILE, 1) | {group_id: 2}
@@ -197,7 +197,7 @@ def test_a_hostile_group_id_is_one_group(tables: TablesLocation, group_id: str) 
 
 @pytest.mark.parametrize("wanted", [None, "", "null"])
 @pytest.mark.parametrize("column", ["subtopology_id", "topic_id", "topic"])
-def test_null_in_a_key_is_a_value_of_its_own(tables: TablesLocation, column: str, wanted: str | None) -> None:
+def test_null_in_a_key_is_a_value_of_its_own(tables: PathStore, column: str, wanted: str | None) -> None:
     def assignment(value: str | None, epoch: int) -> Row:
         place = {"offsets_partition": 1, "group_id": "", "member_id": "", "kind": "assigned", "partition": 0}
         return place | {column: value, "assignment_epoch": epoch}
@@ -213,9 +213,7 @@ def test_null_in_a_key_is_a_value_of_its_own(tables: TablesLocation, column: str
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("name", "newer_only"), [(OFFSETS, True), ("group_cells", True), (ASSIGNMENTS, False)])
-def test_random_merges_are_those_of_a_dictionary(
-    tables: TablesLocation, name: str, newer_only: bool, seed: int
-) -> None:
+def test_random_merges_are_those_of_a_dictionary(tables: PathStore, name: str, newer_only: bool, seed: int) -> None:
     schema, path = load_schema(name), tables.table(name)
     model, most = MergeModel(schema, newer_only), 0
     for step in random_steps(Random(seed), schema, 12):

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.string_views import rewrite_string_views
@@ -25,7 +25,7 @@ from tests.small_writes import WRITES, SmallWrite
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 def test_every_engine_filters_what_a_write_leaves(tmp_path: Path, write: SmallWrite) -> None:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     for step in (write.prepare, write.run):
         step(tables)
@@ -40,7 +40,7 @@ def has_string_views(path: str) -> bool:
 
 
 def test_an_upgrade_writes_files_of_delta_rs_merges_anew(tmp_path: Path) -> None:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     of_each = {write.table: write for write in WRITES}
     for name, write in of_each.items():
@@ -60,7 +60,7 @@ def test_an_upgrade_writes_files_of_delta_rs_merges_anew(tmp_path: Path) -> None
 
 
 def test_an_upgrade_leaves_days_whose_files_can_be_read(tmp_path: Path) -> None:
-    tables = TablesLocation(str(tmp_path))
+    tables = PathStore(str(tmp_path))
     create_tables(tables, "cluster-1", "new")
     for day in ("2026-01-01", "2026-01-02"):
         append_rows(tmp_path, "offset_commits", [{"group_id": "g", "written_day": date.fromisoformat(day)}])

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import retention
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
@@ -32,20 +32,20 @@ CELLS = {
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def append(tables: TablesLocation, name: str, rows: Iterable[Row]) -> None:
+def append(tables: PathStore, name: str, rows: Iterable[Row]) -> None:
     """Append rows that were written on any day, in two batches."""
     schema, filled = load_schema(name), [dict.fromkeys(load_schema(name).column_names) | row for row in rows]
     for batch in (filled[::2], filled[1::2]):
         write_deltalake(tables.table(name), pa.Table.from_pylist(batch, schema=schema.arrow), mode="append")
 
 
-def rows(tables: TablesLocation, name: str) -> list[Row]:
+def rows(tables: PathStore, name: str) -> list[Row]:
     return sorted(read_rows(DeltaTable(tables.table(name))), key=place)
 
 
@@ -84,7 +84,7 @@ def answer(name: str, history: Iterable[Row], before: date) -> dict[tuple[Any, .
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", CELLS)
-def test_answers_within_the_horizon_stay_and_nothing_else_does(tables: TablesLocation, name: str, seed: int) -> None:
+def test_answers_within_the_horizon_stay_and_nothing_else_does(tables: PathStore, name: str, seed: int) -> None:
     before = history(name, seed)
     append(tables, name, before)
     thinned = thin_history(tables, load_schema(name), HORIZON, dry_run=True)
@@ -107,15 +107,13 @@ def test_answers_within_the_horizon_stay_and_nothing_else_does(tables: TablesLoc
     assert thin_history(tables, load_schema(name), HORIZON) == 0
 
 
-def test_a_run_that_ended_early_is_finished_by_the_next(
-    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ended_early_is_finished_by_the_next(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     name, before = "offset_commits", history("offset_commits", 3)
     append(tables, name, before)
     days = sorted({row["written_day"] for row in before if row["written_day"] < HORIZON})
     whole = retention._thin_day
 
-    def die_at_last_day(tables: TablesLocation, schema: Any, day: str, horizon: date, dry_run: bool) -> int:
+    def die_at_last_day(tables: PathStore, schema: Any, day: str, horizon: date, dry_run: bool) -> int:
         if day == str(days[-1]):
             raise KeyboardInterrupt
         return whole(tables, schema, day, horizon, dry_run)
@@ -128,7 +126,7 @@ def test_a_run_that_ended_early_is_finished_by_the_next(
     assert answer(name, rows(tables, name), HORIZON) == answer(name, before, HORIZON)
 
 
-def test_a_clock_that_went_back_over_midnight_makes_no_row_the_last(tables: TablesLocation) -> None:
+def test_a_clock_that_went_back_over_midnight_makes_no_row_the_last(tables: PathStore) -> None:
     """The newer record was written on the earlier day; and so was a tombstone, whose commit must not come back."""
     first, second = date(2030, 1, 1), date(2030, 1, 2)
     written = [("a", second, 100, False), ("a", first, 101, False), ("b", second, 110, False), ("b", first, 111, True)]
@@ -141,7 +139,7 @@ def test_a_clock_that_went_back_over_midnight_makes_no_row_the_last(tables: Tabl
         assert [row["record_offset"] for row in rows(tables, "offset_commits")] == kept
 
 
-def test_of_events_the_last_of_each_kind_and_partition_stays(tables: TablesLocation) -> None:
+def test_of_events_the_last_of_each_kind_and_partition_stays(tables: PathStore) -> None:
     def event(partition: int, what: str, load_id: int, days: int) -> Row:
         at = datetime.combine(TODAY - timedelta(days=days), time(1), UTC)
         columns = {"offsets_partition": partition, "log_id": 0, "event": what, "load_id": load_id}
@@ -155,12 +153,12 @@ def test_of_events_the_last_of_each_kind_and_partition_stays(tables: TablesLocat
     assert found == sorted((row["offsets_partition"], row["event"], row["load_id"]) for row in kept)
 
 
-def _events(tables: TablesLocation) -> list[Row]:
+def _events(tables: PathStore) -> list[Row]:
     found = read_rows(DeltaTable(tables.table("partition_events")))
     return sorted(found, key=lambda row: (row["offsets_partition"], row["event"], row["load_id"]))
 
 
-def test_a_write_in_between_makes_it_begin_anew(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_in_between_makes_it_begin_anew(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     name, before = "offset_commits", history("offset_commits", 4)
     append(tables, name, before)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, is_done, overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId, app_id
@@ -19,17 +19,17 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation.parse(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def rows(tables: TablesLocation, name: str) -> list[dict[str, Any]]:
+def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
     return read_rows(DeltaTable(tables.table(name)))
 
 
-def offsets(tables: TablesLocation) -> list[int]:
+def offsets(tables: PathStore) -> list[int]:
     return [row["next_offset"] for row in rows(tables, BOOK)]
 
 
@@ -42,7 +42,7 @@ def book(next_offset: int) -> list[dict[str, Any]]:
     return [{"offsets_partition": 3, "next_offset": next_offset}]
 
 
-def test_overwritten_rows_are_the_only_ones(tables: TablesLocation) -> None:
+def test_overwritten_rows_are_the_only_ones(tables: PathStore) -> None:
     overwrite_rows(tables, BOOK, book(1) + book(2), BatchId(1, 0))
     overwrite_rows(tables, BOOK, book(3), BatchId(1, 1))
     assert rows(tables, BOOK) == [dict.fromkeys(load_schema(BOOK).column_names) | book(3)[0]]
@@ -50,19 +50,19 @@ def test_overwritten_rows_are_the_only_ones(tables: TablesLocation) -> None:
     assert rows(tables, BOOK) == []
 
 
-def test_a_batch_overwrites_once(tables: TablesLocation) -> None:
+def test_a_batch_overwrites_once(tables: PathStore) -> None:
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 0))
     overwrite_rows(tables, BOOK, book(2), BatchId(1, 0))
     assert offsets(tables) == [1]
 
 
-def test_an_older_batch_overwrites_nothing(tables: TablesLocation) -> None:
+def test_an_older_batch_overwrites_nothing(tables: PathStore) -> None:
     overwrite_rows(tables, BOOK, book(2), BatchId(2, 0))
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 99))
     assert offsets(tables) == [2]
 
 
-def test_a_load_is_always_done_anew(tables: TablesLocation) -> None:
+def test_a_load_is_always_done_anew(tables: PathStore) -> None:
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 5))
     overwrite_rows(tables, BOOK, book(2), LOAD)
     overwrite_rows(tables, BOOK, book(3), LOAD)
@@ -70,7 +70,7 @@ def test_a_load_is_always_done_anew(tables: TablesLocation) -> None:
     assert DeltaTable(tables.table(BOOK)).transaction_version(app_id(BOOK)) == BatchId(1, 5).version
 
 
-def test_a_batch_is_done_from_its_transaction_on(tables: TablesLocation) -> None:
+def test_a_batch_is_done_from_its_transaction_on(tables: PathStore) -> None:
     def done(batch: BatchId) -> bool:
         return is_done(DeltaTable(tables.table(BOOK)), BOOK, batch)
 
@@ -81,7 +81,7 @@ def test_a_batch_is_done_from_its_transaction_on(tables: TablesLocation) -> None
     assert not done(LOAD)
 
 
-def test_inserted_rows_are_signed(tables: TablesLocation) -> None:
+def test_inserted_rows_are_signed(tables: PathStore) -> None:
     day = datetime.now(UTC).date()
     insert_rows(tables, EVENTS, [event(3, "loaded") | {"records": 7}], BatchId(4, 2))
     (row,) = rows(tables, EVENTS)
@@ -90,14 +90,14 @@ def test_inserted_rows_are_signed(tables: TablesLocation) -> None:
     assert row == dict.fromkeys(load_schema(EVENTS).column_names) | signed
 
 
-def test_a_row_whose_key_is_there_is_not_inserted_again(tables: TablesLocation) -> None:
+def test_a_row_whose_key_is_there_is_not_inserted_again(tables: PathStore) -> None:
     insert_rows(tables, EVENTS, [event(3, "loaded")], LOAD)
     insert_rows(tables, EVENTS, [event(3, "loaded") | {"records": 9}, event(4, "loaded")], LOAD)
     found = sorted((row["offsets_partition"], row["records"]) for row in rows(tables, EVENTS))
     assert found == [(3, None), (4, None)]
 
 
-def test_null_is_a_value_of_a_key(tables: TablesLocation) -> None:
+def test_null_is_a_value_of_a_key(tables: PathStore) -> None:
     moved = [event(1, "coordinator moved", None, 5), event(1, "coordinator moved", None, None)]
     for _ in range(2):
         insert_rows(tables, EVENTS, moved, LOAD)
@@ -105,13 +105,13 @@ def test_null_is_a_value_of_a_key(tables: TablesLocation) -> None:
     assert sorted(found, key=str) == [(None, 5), (None, None)]
 
 
-def test_a_repeated_batch_inserts_what_it_sees_for_the_first_time(tables: TablesLocation) -> None:
+def test_a_repeated_batch_inserts_what_it_sees_for_the_first_time(tables: PathStore) -> None:
     insert_rows(tables, EVENTS, [event(1, "loaded")], BatchId(1, 0))
     insert_rows(tables, EVENTS, [event(1, "loaded"), event(2, "loaded")], BatchId(1, 0))
     assert sorted(row["offsets_partition"] for row in rows(tables, EVENTS)) == [1, 2]
 
 
-def test_an_older_batch_inserts_nothing(tables: TablesLocation) -> None:
+def test_an_older_batch_inserts_nothing(tables: PathStore) -> None:
     insert_rows(tables, EVENTS, [event(1, "loaded")], BatchId(1, 1))
     insert_rows(tables, EVENTS, [event(2, "loaded")], BatchId(1, 0))
     insert_rows(tables, EVENTS, [event(3, "loaded")], BatchId(0, 9))
@@ -124,7 +124,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampl
 @settings(max_examples=15, deadline=None)
 @given(names=st.lists(texts, unique=True, min_size=1, max_size=6))
 def test_any_text_is_a_key_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
-    tables = TablesLocation.parse(str(tmp_path_factory.mktemp("tables")))
+    tables = PathStore(str(tmp_path_factory.mktemp("tables")))
     create_tables(tables, "cluster-1", "new")
     for _ in range(2):
         insert_rows(tables, EVENTS, [event(1, name) for name in names], LOAD)

@@ -15,7 +15,7 @@ from deltalake.schema import ArrayType, PrimitiveType, StructType
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from tests.small_writes import WRITES, SmallWrite
 
@@ -23,19 +23,19 @@ EVERY_WRITE = pytest.mark.parametrize("write", WRITES, ids=lambda write: write.n
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation.parse(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
 
-def notes(tables: TablesLocation, write: SmallWrite) -> list[tuple[Any, Any]]:
+def notes(tables: PathStore, write: SmallWrite) -> list[tuple[Any, Any]]:
     found = read_rows(DeltaTable(tables.table(write.table)))
     return sorted(((row[write.column], row["My note"]) for row in found), key=str)
 
 
 @EVERY_WRITE
-def test_a_users_columns_are_kept(tables: TablesLocation, write: SmallWrite) -> None:
+def test_a_users_columns_are_kept(tables: PathStore, write: SmallWrite) -> None:
     write.prepare(tables)
     path = tables.table(write.table)
     nested = StructType([Field("deep", ArrayType(PrimitiveType("string"), contains_null=True))])
@@ -54,7 +54,7 @@ def test_a_users_columns_are_kept(tables: TablesLocation, write: SmallWrite) -> 
 
 
 @EVERY_WRITE
-def test_a_check_that_the_rows_fulfil_holds_nothing_up(tables: TablesLocation, write: SmallWrite) -> None:
+def test_a_check_that_the_rows_fulfil_holds_nothing_up(tables: PathStore, write: SmallWrite) -> None:
     write.prepare(tables)
     path = tables.table(write.table)
     DeltaTable(path).alter.add_constraint({"mine": f"{write.column} IS NOT NULL OR {write.column} IS NULL"})
@@ -75,7 +75,7 @@ def test_a_check_that_the_rows_fulfil_holds_nothing_up(tables: TablesLocation, w
         ("book", "next_offset < 2"),
     ],
 )
-def test_a_check_that_the_rows_violate_is_told_with_the_way_back(tables: TablesLocation, name: str, check: str) -> None:
+def test_a_check_that_the_rows_violate_is_told_with_the_way_back(tables: PathStore, name: str, check: str) -> None:
     write = next(write for write in WRITES if write.name == name)
     write.prepare(tables)
     path = tables.table(write.table)
@@ -119,7 +119,7 @@ def switch_on(path: str, properties: dict[str, str], features: tuple[str, ...], 
     ],
 )
 def test_features_that_are_written_along_with(
-    tables: TablesLocation, write: SmallWrite, properties: dict[str, str], features: tuple[str, ...]
+    tables: PathStore, write: SmallWrite, properties: dict[str, str], features: tuple[str, ...]
 ) -> None:
     write.prepare(tables)
     switch_on(tables.table(write.table), properties, features, of_readers="v2Checkpoint" in features)
@@ -152,7 +152,7 @@ REFUSED: list[tuple[dict[str, str], tuple[str, ...], str]] = [
 @pytest.mark.parametrize(("properties", "features", "command"), REFUSED)
 @pytest.mark.parametrize("name", ["groups", "offset_commits"])
 def test_what_cannot_be_written_is_refused_at_the_start(
-    tables: TablesLocation, name: str, properties: dict[str, str], features: tuple[str, ...], command: str
+    tables: PathStore, name: str, properties: dict[str, str], features: tuple[str, ...], command: str
 ) -> None:
     path = tables.table(name)
     switch_on(path, properties, features, of_readers=bool({"deletionVectors", "columnMapping"} & set(features)))
@@ -162,7 +162,7 @@ def test_what_cannot_be_written_is_refused_at_the_start(
     assert command.format(table=f"delta.`{DeltaTable(path).table_uri}`") in str(told.value)
 
 
-def test_a_feature_that_comes_while_the_job_runs_is_told_alike(tables: TablesLocation) -> None:
+def test_a_feature_that_comes_while_the_job_runs_is_told_alike(tables: PathStore) -> None:
     write = WRITES[0]
     write.prepare(tables)
     switch_on(tables.table(write.table), {"delta.enableRowTracking": "true"}, ("rowTracking", "domainMetadata"))

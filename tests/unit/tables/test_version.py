@@ -16,8 +16,8 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease, note_history_kept_from, read_lease, request_stop
-from offsetstream.tables.location import TablesLocation
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
@@ -33,37 +33,37 @@ WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> TablesLocation:
+def old(tmp_path: Path) -> PathStore:
     with tarfile.open(Path(__file__).with_name("tables_v1.tar.gz")) as made:
         made.extractall(tmp_path / "tables", filter="data")
-    return TablesLocation(str(tmp_path / "tables"))
+    return PathStore(str(tmp_path / "tables"))
 
 
 @pytest.fixture
-def current(tmp_path: Path) -> TablesLocation:
-    tables = TablesLocation(str(tmp_path))
+def current(tmp_path: Path) -> PathStore:
+    tables = PathStore(str(tmp_path))
     create_tables(tables, CLUSTER, "new")
     return tables
 
 
-def rows(tables: TablesLocation, name: str) -> list[dict[str, Any]]:
+def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
     return read_rows(DeltaTable(tables.table(name)))
 
 
-def open_again(tables: TablesLocation) -> list[str]:
+def open_again(tables: PathStore) -> list[str]:
     """As a job does when it starts."""
     create_tables(tables, CLUSTER, "new")
     return upgrade_tables(tables)
 
 
-def make_newer(tables: TablesLocation, name: str) -> None:
+def make_newer(tables: PathStore, name: str) -> None:
     """What the next version of the program may do to a table."""
     table = DeltaTable(tables.table(name))
     table.alter.add_columns([Field("of_the_future", PrimitiveType("string"))])
     table.alter.set_table_properties({PROPERTY: NEWER}, raise_if_not_exists=False)
 
 
-def test_an_older_table_gets_what_it_lacks_and_keeps_its_rows(old: TablesLocation) -> None:
+def test_an_older_table_gets_what_it_lacks_and_keeps_its_rows(old: PathStore) -> None:
     before = {name: rows(old, name) for name in OLD_TABLES}
     assert open_again(old) == OLD_TABLES
     assert rows(old, "history_ledger") == []
@@ -88,14 +88,14 @@ USERS = {
 }
 
 
-def make_it_a_users(tables: TablesLocation, name: str) -> None:
+def make_it_a_users(tables: PathStore, name: str) -> None:
     table = DeltaTable(tables.table(name))
     table.alter.set_table_properties(USERS, raise_if_not_exists=False)
     for column, comment in {"offsets_partition": "Ours, said by them", "log_id": ""}.items():
         table.alter.set_column_metadata(column, {"comment": comment})
 
 
-def is_the_users(tables: TablesLocation, name: str) -> bool:
+def is_the_users(tables: PathStore, name: str) -> bool:
     table = DeltaTable(tables.table(name))
     comments = {field.name: field.metadata["comment"] for field in table.schema().fields}
     has_comments = (comments["offsets_partition"], comments["log_id"]) == ("Ours, said by them", "")
@@ -103,7 +103,7 @@ def is_the_users(tables: TablesLocation, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["offsets_partitions", "offset_commits"])
-def test_what_a_user_set_is_kept_by_an_upgrade_and_by_each_start(old: TablesLocation, name: str) -> None:
+def test_what_a_user_set_is_kept_by_an_upgrade_and_by_each_start(old: PathStore, name: str) -> None:
     make_it_a_users(old, name)
     for _ in range(2):
         open_again(old)
@@ -114,14 +114,14 @@ def test_what_a_user_set_is_kept_by_an_upgrade_and_by_each_start(old: TablesLoca
 
 
 @pytest.mark.parametrize("name", ["offsets_partitions", "offset_commits"])
-def test_what_a_user_set_is_kept_by_each_start(current: TablesLocation, name: str) -> None:
+def test_what_a_user_set_is_kept_by_each_start(current: PathStore, name: str) -> None:
     make_it_a_users(current, name)
     for _ in range(2):
         assert open_again(current) == []
         assert is_the_users(current, name)
 
 
-def test_what_an_earlier_version_said_itself_is_said_anew(old: TablesLocation) -> None:
+def test_what_an_earlier_version_said_itself_is_said_anew(old: PathStore) -> None:
     before = {
         field.name: field.metadata["comment"] for field in DeltaTable(old.table("offsets_partitions")).schema().fields
     }
@@ -135,7 +135,7 @@ def test_what_an_earlier_version_said_itself_is_said_anew(old: TablesLocation) -
     assert {column.name: after[column.name] for column in changed} == {each.name: each.comment for each in changed}
 
 
-def test_an_upgraded_table_is_written_as_any_other(old: TablesLocation) -> None:
+def test_an_upgraded_table_is_written_as_any_other(old: PathStore) -> None:
     open_again(old)
     (group,), (partition,) = rows(old, "groups"), rows(old, "offsets_partitions")
     groups = pa.Table.from_pylist([group | {"state": "Stable"}], schema=load_schema("groups").arrow)
@@ -156,7 +156,7 @@ def test_an_upgraded_table_is_written_as_any_other(old: TablesLocation) -> None:
     assert {row["event"] for row in rows(old, "partition_events")} == {"loaded", "unloaded"}
 
 
-def test_a_job_takes_the_lease_of_older_tables_before_it_upgrades_them(old: TablesLocation) -> None:
+def test_a_job_takes_the_lease_of_older_tables_before_it_upgrades_them(old: PathStore) -> None:
     create_tables(old, CLUSTER, "new")
     lease = Lease.acquire(old)
     assert lease.found.checkpoint_location == "checkpoints/1"
@@ -168,14 +168,14 @@ def test_a_job_takes_the_lease_of_older_tables_before_it_upgrades_them(old: Tabl
     assert lease.read().history_kept_from == WHEN
 
 
-def test_an_upgrade_that_was_interrupted_is_done_again(old: TablesLocation) -> None:
+def test_an_upgrade_that_was_interrupted_is_done_again(old: PathStore) -> None:
     open_again(old)
     DeltaTable(old.table("job_lease")).alter.set_table_properties({PROPERTY: "1"}, raise_if_not_exists=False)
     assert open_again(old) == ["job_lease"]
     assert open_again(old) == []
 
 
-def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: TablesLocation) -> None:
+def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: PathStore) -> None:
     path, configuration = old.table("groups"), DeltaTable(old.table("groups")).metadata().configuration
     fields = [field for field in DeltaTable(path).schema().fields if field.name != "generation"]
     other = pa.schema(DeltaTable(path).schema()).empty_table().select([field.name for field in fields])
@@ -190,7 +190,7 @@ def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: TablesLocatio
     assert [DeltaTable(old.table(name)).version() for name in OLD_TABLES] == versions
 
 
-def test_newer_tables_are_refused_by_everything(current: TablesLocation) -> None:
+def test_newer_tables_are_refused_by_everything(current: PathStore) -> None:
     said = rf"has schema version {NEWER}, .* knows versions up to {SCHEMA_VERSION}: upgrade offsetstream"
     make_newer(current, "groups")
     with pytest.raises(TablesError, match=said):

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import arrow_rows
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
@@ -29,8 +29,8 @@ def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     overwrite_rows(location, "offsets_partitions", [{"offsets_partition": n, "log_id": 0} for n in range(3)], BATCH)
     commits = [{"offsets_partition": n, "log_id": 0, "group_id": "g", "topic": "t", "partition": n} for n in range(3)]
@@ -43,21 +43,21 @@ def tables(tmp_path: Path) -> TablesLocation:
     return location
 
 
-def double(tables: TablesLocation, name: str, where: str = "true") -> None:
+def double(tables: PathStore, name: str, where: str = "true") -> None:
     table = DeltaTable(tables.table(name))
     write_deltalake(table, pa.Table.from_pylist(read_rows(table, where), schema=load_schema(name).arrow), mode="append")
 
 
-def test_each_row_is_there_once(tables: TablesLocation) -> None:
+def test_each_row_is_there_once(tables: PathStore) -> None:
     assert doubled_rows(tables) == []
 
 
-def test_tables_of_an_older_version_lack_one(tables: TablesLocation) -> None:
+def test_tables_of_an_older_version_lack_one(tables: PathStore) -> None:
     shutil.rmtree(tables.table("history_ledger"))
     assert doubled_rows(tables) == []
 
 
-def test_a_doubled_state_table(tables: TablesLocation) -> None:
+def test_a_doubled_state_table(tables: PathStore) -> None:
     for name in ("offsets_partitions", "committed_offsets"):
         double(tables, name)
     found = [(each.table, each.column, each.in_tables, each.other) for each in doubled_rows(tables)]
@@ -67,7 +67,7 @@ def test_a_doubled_state_table(tables: TablesLocation) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 1000])
-def test_doubled_records(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_doubled_records(tables: PathStore, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", at_once)
     double(tables, "offset_commits", "offsets_partition = 2 AND record_offset > 4")
     double(tables, "offset_commits", "offsets_partition = 0")
@@ -78,7 +78,7 @@ def test_doubled_records(tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
     assert [each.group_id for each in doubled_rows(tables)] == [None, None]
 
 
-def test_the_same_offset_of_another_log_is_another_record(tables: TablesLocation) -> None:
+def test_the_same_offset_of_another_log_is_another_record(tables: PathStore) -> None:
     record = {"offsets_partition": 0, "log_id": 1, "record_offset": 4, "record_timestamp": datetime.now(UTC)}
     arrow_rows.append_rows(
         tables, "offset_commits", rows_of("offset_commits", record).drop_columns([*SIGNED]), BatchId(1, 1)

@@ -16,7 +16,7 @@ from offsetstream.tables import arrow_rows, ledger_days, replace, retention
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import LEDGER, count_open, forget, last_offsets, write_entries
 from offsetstream.tables.ledger_days import note_thinned, settle, sum_up
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
@@ -33,8 +33,8 @@ OPEN = BatchId(9, -1)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> TablesLocation:
-    location = TablesLocation(str(tmp_path))
+def tables(tmp_path: Path) -> PathStore:
+    location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     return location
 
@@ -47,18 +47,18 @@ def commits(partition: int, offsets: Iterable[int], log_id: int = 0) -> pa.Table
     return pa.Table.from_pylist(rows, schema=SCHEMA.arrow)
 
 
-def append(tables: TablesLocation, rows: pa.Table, batch: BatchId) -> Tally:
+def append(tables: PathStore, rows: pa.Table, batch: BatchId) -> Tally:
     tally, written = Tally(COMMITS), arrow_rows.append_rows(tables, COMMITS, rows.drop_columns(SIGNED), batch)
     if written is not None:
         tally.add(written)
     return tally
 
 
-def apply(tables: TablesLocation, rows: pa.Table, batch: BatchId) -> None:
+def apply(tables: PathStore, rows: pa.Table, batch: BatchId) -> None:
     write_entries(tables, {COMMITS: append(tables, rows, batch).entries}, batch)
 
 
-def append_of_days(tables: TablesLocation, days: dict[int, range]) -> None:
+def append_of_days(tables: PathStore, days: dict[int, range]) -> None:
     """Rows that were written some days ago, counted."""
     for ago, offsets in sorted(days.items(), reverse=True):
         rows = commits(0, offsets).set_column(
@@ -71,7 +71,7 @@ def append_of_days(tables: TablesLocation, days: dict[int, range]) -> None:
     count_open(tables, RECORD_TABLES, 0, OPEN)
 
 
-def differences(tables: TablesLocation) -> list[str]:
+def differences(tables: PathStore) -> list[str]:
     counted = [str(each) for each in ledger_differences(tables, checksums=False)]
     found = [str(each) for each in ledger_differences(tables, checksums=True)]
     assert {each for each in found if "checksum" not in each} == {each for each in counted if "checksum" not in each}
@@ -79,16 +79,16 @@ def differences(tables: TablesLocation) -> list[str]:
     return found
 
 
-def lost_rows(tables: TablesLocation) -> list[int]:
+def lost_rows(tables: PathStore) -> list[int]:
     found = (re.search(r"rows is (\d+) in the tables, (\d+) in the ledger", each) for each in differences(tables))
     return [int(each[2]) - int(each[1]) for each in found if each]
 
 
-def entries(tables: TablesLocation) -> list[dict[str, Any]]:
+def entries(tables: PathStore) -> list[dict[str, Any]]:
     return read_rows(DeltaTable(tables.table(LEDGER)))
 
 
-def test_what_is_counted_is_there(tables: TablesLocation) -> None:
+def test_what_is_counted_is_there(tables: PathStore) -> None:
     for number in range(3):
         rows = pa.concat_tables([commits(0, range(10 * number, 10 * number + 5)), commits(1, [number], log_id=2)])
         apply(tables, rows, BatchId(1, number))
@@ -100,7 +100,7 @@ def test_what_is_counted_is_there(tables: TablesLocation) -> None:
     assert differences(tables) == []
 
 
-def test_rows_that_are_gone_doubled_or_changed_are_named(tables: TablesLocation) -> None:
+def test_rows_that_are_gone_doubled_or_changed_are_named(tables: PathStore) -> None:
     for number in range(3):
         apply(tables, commits(4, range(10 * number, 10 * number + 5)), BatchId(1, number))
     table = DeltaTable(tables.table(COMMITS))
@@ -116,7 +116,7 @@ def test_rows_that_are_gone_doubled_or_changed_are_named(tables: TablesLocation)
     assert f"{place}, batch_id 2: rows is 0 in the tables, 5 in the ledger" in differences(tables)
 
 
-def test_what_a_job_left_uncounted_is_counted_by_the_next_and_what_is_gone_stays_gone(tables: TablesLocation) -> None:
+def test_what_a_job_left_uncounted_is_counted_by_the_next_and_what_is_gone_stays_gone(tables: PathStore) -> None:
     apply(tables, commits(0, range(5)), BatchId(1, 0))
     append(tables, commits(0, range(5, 9)), BatchId(1, 1))  # and it died
     DeltaTable(tables.table(COMMITS)).delete("record_offset = 2")
@@ -131,7 +131,7 @@ def test_what_a_job_left_uncounted_is_counted_by_the_next_and_what_is_gone_stays
     assert len(differences(tables)) == 1
 
 
-def test_a_history_from_before_the_ledger_is_counted_as_it_is(tables: TablesLocation) -> None:
+def test_a_history_from_before_the_ledger_is_counted_as_it_is(tables: PathStore) -> None:
     append(tables, pa.concat_tables([commits(0, range(5)), commits(1, range(100, 103))]), BatchId(3, 7))
     count_open(tables, RECORD_TABLES, 1000, OPEN)
     assert differences(tables) == []
@@ -139,7 +139,7 @@ def test_a_history_from_before_the_ledger_is_counted_as_it_is(tables: TablesLoca
     assert len(differences(tables)) == 1
 
 
-def test_a_deleted_history_is_forgotten(tables: TablesLocation) -> None:
+def test_a_deleted_history_is_forgotten(tables: PathStore) -> None:
     apply(tables, commits(0, range(5)), BatchId(1, 0))
     DeltaTable(tables.table(COMMITS)).delete()
     forget(tables, {COMMITS})
@@ -148,7 +148,7 @@ def test_a_deleted_history_is_forgotten(tables: TablesLocation) -> None:
     assert differences(tables) == []
 
 
-def test_days_that_are_over_are_summed_up(tables: TablesLocation) -> None:
+def test_days_that_are_over_are_summed_up(tables: PathStore) -> None:
     append_of_days(tables, {2: range(6), 1: range(6, 8)})
     for number in range(3):
         apply(tables, commits(0, [20 + number]), BatchId(1, number))
@@ -190,7 +190,7 @@ HORIZONS = [TODAY - timedelta(days) for days in (0, 2, 3, 4)]
 @pytest.mark.parametrize("day", [1, 2])
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
-    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, is_wrong: bool, day: int, next_horizon: date
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch, is_wrong: bool, day: int, next_horizon: date
 ) -> None:
     append_of_days(tables, DAYS)
     if is_wrong:
@@ -209,7 +209,7 @@ def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
 @pytest.mark.parametrize("other_horizon", HORIZONS)
 @pytest.mark.parametrize("day", [1, 2])
 def test_of_retentions_at_once_each_counts_what_it_took(
-    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch, day: int, other_horizon: date
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch, day: int, other_horizon: date
 ) -> None:
     append_of_days(tables, DAYS)
     Interruption(monkeypatch, day, lambda: thin_history(tables, SCHEMA, other_horizon))
@@ -220,7 +220,7 @@ def test_of_retentions_at_once_each_counts_what_it_took(
 
 
 def test_what_a_retention_that_stood_still_noted_is_not_taken_for_another_ones(
-    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its note and its rows another one clears up behind it, and goes no further."""
     append_of_days(tables, DAYS)
@@ -229,7 +229,7 @@ def test_what_a_retention_that_stood_still_noted_is_not_taken_for_another_ones(
     assert differences(tables) == []
 
 
-def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: TablesLocation) -> None:
+def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: PathStore) -> None:
     append_of_days(tables, DAYS)
     table = DeltaTable(tables.table(COMMITS))
     write_deltalake(
@@ -240,7 +240,7 @@ def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: Tab
     assert differences(tables) == []
 
 
-def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: TablesLocation) -> None:
+def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: PathStore) -> None:
     """A job died yesterday; retention comes before the next."""
     append_of_days(tables, {5: range(3)})
     late = commits(0, range(3, 9))
@@ -255,9 +255,7 @@ def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: TablesLocatio
     assert differences(tables) == []
 
 
-def test_a_write_in_between_makes_summing_up_begin_anew(
-    tables: TablesLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     append_of_days(tables, {1: range(6)})
     whole, beaten = ledger_days._of_day, list[object]()
 
@@ -274,6 +272,6 @@ def test_a_write_in_between_makes_summing_up_begin_anew(
     assert [row["rows"] for row in entries(tables)] == [9]
 
 
-def test_nothing_to_correct_without_a_ledger(tables: TablesLocation) -> None:
+def test_nothing_to_correct_without_a_ledger(tables: PathStore) -> None:
     note_thinned(tables, DeltaTable(tables.table(COMMITS)), COMMITS, str(date(2030, 1, 1)), commits(0, range(3)))
     assert entries(tables) == []

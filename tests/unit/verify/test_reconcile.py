@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.location import TablesLocation
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.verify.reconcile import Gathered, Records, reconcile
 from offsetstream.verify.topic import thinned_below
@@ -97,7 +97,7 @@ AGO = [TODAY - timedelta(days) for days in range(9)]
 def test_below_which_offset_retention_took_records(
     tmp_path: Path, written: list[tuple[int, int, date]], below: int | None
 ) -> None:
-    create_tables(TablesLocation(str(tmp_path)), "cluster-1", "new")
+    create_tables(PathStore(str(tmp_path)), "cluster-1", "new")
     rows = [
         {"offsets_partition": 1, "log_id": log_id, "record_offset": offset, "written_day": day}
         for log_id, offset, day in written
