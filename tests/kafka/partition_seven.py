@@ -3,10 +3,11 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import count
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.encode import encode_record
@@ -31,7 +32,7 @@ def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
     """Write a commit with a time of its own; returns its offset."""
     key = {"type": 1, "data": {"group": group_id, "topic": "orders", "partition": 0}}
     data = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}
-    delivered: list[int | None] = []
+    delivered: list[int | str | None] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "client.id": "__admin_client"})
     key_bytes, value_bytes = encode_record(key, {"version": 3, "data": data})
     producer.produce(
@@ -40,11 +41,11 @@ def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
         key_bytes,
         partition_for(group_id, 50),
         timestamp=timestamp_ms,
-        on_delivery=lambda error, message: delivered.append(message.offset() if error is None else None),
+        on_delivery=lambda error, message: delivered.append(message.offset() if error is None else error.str()),
     )
     assert producer.flush(30) == 0
     (offset,) = delivered
-    assert offset is not None
+    assert isinstance(offset, int), offset
     return offset
 
 
@@ -76,13 +77,32 @@ def load_ids(runner: JobRunner) -> dict[int, int]:
 
 
 def set_topic_config(kafka: EmbeddedKafka, **config: str) -> None:
-    entries = [
-        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in config.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=entries)
-    admin = admin_client(kafka.bootstrap_server)  # it must outlive its answer
+    """Set the offsets topic's config, and wait until the one broker acts on it.
+
+    A broker takes one image of the metadata after the other. It shows a config before it has applied it to its logs,
+    but by the time that it shows a later one, here of no account, it has.
+    """
+    _alter_and_await(kafka, {name.replace("_", "."): value for name, value in config.items()})
+    _alter_and_await(kafka, {"file.delete.delay.ms": str(60_000 + next(_NUMBERS))})
+
+
+_NUMBERS = count()
+
+
+def _alter_and_await(kafka: EmbeddedKafka, config: Mapping[str, str]) -> None:
+    set_ = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in config.items()]
+    resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=set_)
+    admin = admin_client(kafka.bootstrap_server)  # it must outlive its answers
     admin.incremental_alter_configs([resource])[resource].result(30)
+    deadline = time.monotonic() + SECONDS
+    while config.items() - _shown(admin).items():
+        assert time.monotonic() < deadline, f"the broker never took {config}"
+        time.sleep(0.01)
+
+
+def _shown(admin: AdminClient) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC)
+    return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(30).items()}
 
 
 def lose_the_log(kafka: EmbeddedKafka) -> None:
