@@ -27,11 +27,12 @@ _Row = tuple[LogRecord, str]
 def dump_segments(
     partitions: Iterable[LogPartition], line_format: str, target: BinaryIO, report: Report
 ) -> Unprintable | None:
-    """Write the records of each partition; the result is what ``line_format``, one of LINE_FORMATS, cannot print.
+    """Write the records of each partition as lines; return what the format cannot print, None if that is nothing.
 
-    They are those that a consumer with isolation.level=read_committed would see, but in the format ``records`` all
-    that are in the log, control records too, with the producer, the transactional bit and the control type of those
-    that a producer with an id wrote. ``report`` is told where a log ends within a batch. Raises SegmentError.
+    ``line_format`` is one of LINE_FORMATS. In ``records`` every record of the log is written, control records too, and
+    those of a producer with an id say more: the producer, whether they are of a transaction, and a marker's type. The
+    other formats have the records that a consumer with isolation.level=read_committed is given. ``report`` is called
+    with a sentence where a log ends within a batch. Raises SegmentError.
     """
     found: list[Unprintable] = []
     for partition in partitions:
