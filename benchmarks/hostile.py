@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from benchmarks.broker import empty_broker
-from benchmarks.garbage import garbage, produce
 from benchmarks.process_tree import PeakMemory
+from testkit.garbage import garbage, produce
 
 _LARGE = 10_000_000
 _BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}

@@ -20,12 +20,12 @@ from deltalake import write_deltalake
 
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import OFFSETS_PARTITIONS, group_record
-from benchmarks.garbage import produce
 from benchmarks.process_tree import PeakMemory
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
+from testkit.garbage import produce
 
 _COMMAND = (sys.executable, "-m", "offsetstream")
 _AT_ONCE = 100_000  # rows that the benchmark writes in one go

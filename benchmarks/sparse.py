@@ -15,7 +15,7 @@ from benchmarks.commit_log import OFFSETS_PARTITIONS, TOPIC, Groups
 from benchmarks.load import load
 from benchmarks.results import Result, Samples
 from offsetstream.codec.crc32c import crc32c
-from tests.segments import record
+from testkit.segments import record
 
 ROWS = ("gaps",)
 _RECORDS, _OFFSETS_PER_RECORD, _ROUNDS = 500_000, 100, 2

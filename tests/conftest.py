@@ -7,10 +7,10 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.brokers import BrokerUnderTest, broker_for_tests, origin
+from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
-TIERS = ("unit", "oracle", "kafka", "spark", "release")
+TIERS = ("benchmarks", "unit", "oracle", "kafka", "spark", "release")
 # Folders whose tests share what takes long to come about.
 IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/")
 
@@ -36,7 +36,7 @@ def is_of(test_id: str, line: str) -> bool:
 
 
 def _tier(item: pytest.Item) -> str:
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+    return item.nodeid.removeprefix("tests/").partition("/")[0]
 
 
 def _place(item: pytest.Item) -> tuple[int, str, bool]:

@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
-from benchmarks.garbage import produce
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
@@ -22,6 +21,7 @@ from offsetstream.stream.lifecycle import live, patience
 from offsetstream.stream.lifecycle.live import LiveStream
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.tables.lease import request_reload
+from testkit.garbage import produce
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import all_at, await_, commit, commits, is_loaded, load_ids, set_topic_config
 from tests.kafka.quick_compaction import CLEANER, offsets_in_log

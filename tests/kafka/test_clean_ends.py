@@ -16,7 +16,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
-from tests.reliability.job_process import JobProcess, await_, session
+from testkit.job_process import JobProcess, await_, session
 from tests.reliability.truth import rows
 
 

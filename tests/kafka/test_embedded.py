@@ -17,8 +17,8 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
+from testkit.processes import await_gone, is_alive
 from tests.kafka.admin_answers import committed_offsets
-from tests.processes import await_gone, is_alive
 
 HOLDER = """
 import time

@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from benchmarks.garbage import garbage, produce
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import create_topics
@@ -30,6 +29,7 @@ from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.records import disagreements, read_records
+from testkit.garbage import garbage, produce
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner

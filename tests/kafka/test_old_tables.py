@@ -18,10 +18,10 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+from testkit.job_process import JobProcess
 from tests.kafka.jobs import JobRunner
 from tests.reliability.crash_matrix import act_at, listing
 from tests.reliability.file_watch import FileWatch
-from tests.reliability.job_process import JobProcess
 from tests.reliability.old_tables import QUESTIONS, old_answers, old_kafka, unpack_tables
 from tests.reliability.truth import HistoryRows, behind, differences, history_rows, read_topic, rows
 

@@ -16,6 +16,7 @@ from offsetstream.stream.apply.batch import BatchWriter
 from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
+from testkit.job_process import JobProcess
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     all_at,
@@ -28,7 +29,6 @@ from tests.kafka.partition_seven import (
     set_topic_config,
 )
 from tests.kafka.quick_compaction import DOOMED, commit_doomed, delete_doomed, quickly_compacting_kafka
-from tests.reliability.job_process import JobProcess
 
 DOOMED_PLACE = {(DOOMED, 0): 5}
 

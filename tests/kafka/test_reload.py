@@ -20,7 +20,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.lookup import Lookup
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     GROUPS,

@@ -8,7 +8,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.errors import ClusterError
-from tests.brokers import BrokerUnderTest
+from testkit.brokers import BrokerUnderTest
 from tests.kafka.admin_answers import committed_offsets
 
 

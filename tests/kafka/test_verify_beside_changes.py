@@ -15,7 +15,7 @@ from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
 from offsetstream.verify.table_lag import ask_standing
 from offsetstream.verify.tables import TableRows
-from tests.brokers import BrokerUnderTest
+from testkit.brokers import BrokerUnderTest
 
 TOPIC = "verify-beside-changes"
 STAYS, GOES, LATER = f"{TOPIC}-stays", f"{TOPIC}-goes", f"{TOPIC}-later"

@@ -7,7 +7,7 @@ from offsetstream.demo.topics import end_offsets
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UsageError
-from tests.brokers import BrokerUnderTest
+from testkit.brokers import BrokerUnderTest
 from tests.kafka.admin_answers import DescribedGroup, committed_offsets, describe_groups, list_groups
 
 

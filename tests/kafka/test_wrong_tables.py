@@ -26,7 +26,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.kafka.jobs import JobRunner
 
 GROUPS = [f"group-{number}" for number in range(8)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsetstream.codec.record_layouts import Shape, record_types
-from tests.codec_records import Layout, older_layouts, present_layouts, shape_of
+from testkit.codec_records import Layout, older_layouts, present_layouts, shape_of
 from tests.oracle.kafka_classes import GROUP_MESSAGES
 
 

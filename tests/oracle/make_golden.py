@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaGateway
 
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
-from tests.codec_records import present_layouts
+from testkit.codec_records import present_layouts
 from tests.oracle.cases import CASES, Case
 from tests.oracle.kafka_classes import KafkaClasses
 from tests.oracle.test_formatters import Formatter, random_records

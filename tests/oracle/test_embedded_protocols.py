@@ -20,7 +20,7 @@ from offsetstream.codec.record_layouts import embedded_shape
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
 from offsetstream.embedded.artifacts import resolve
-from tests.codec_records import message
+from testkit.codec_records import message
 from tests.oracle.kafka_classes import CLIENT_MESSAGES, FAILED, KafkaClasses
 from tests.oracle.test_generated_classes import damaged
 

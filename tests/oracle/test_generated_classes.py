@@ -16,7 +16,7 @@ from offsetstream.codec.record_layouts import Shape, record_types
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
-from tests.codec_records import Layout
+from testkit.codec_records import Layout
 from tests.oracle.cases import CASES, EARLY_ACCESS, Case
 from tests.oracle.kafka_classes import FAILED, GROUP_MESSAGES, KafkaClasses
 

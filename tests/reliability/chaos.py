@@ -30,8 +30,8 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import ClusterError
 from offsetstream.tables.path_store import PathStore
+from testkit.job_process import JobProcess, await_
 from tests.reliability.chaos_clients import ChaosClients
-from tests.reliability.job_process import JobProcess, await_
 from tests.reliability.truth import TOPIC, behind, differences, read_topic, rows
 
 WHOLE_LOG = {"log.cleaner.enable": "false", "min.insync.replicas": "2"}

@@ -29,9 +29,9 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark.session import local_session
 from offsetstream.tables.lease import request_reload
 from offsetstream.tables.schema import all_schemas
+from testkit.job_process import JobProcess
 from tests.reliability.checked_job import CheckedJob
 from tests.reliability.file_watch import FileWatch
-from tests.reliability.job_process import JobProcess
 from tests.reliability.truth import HistoryRows, history_rows
 
 _GROUPS = 30

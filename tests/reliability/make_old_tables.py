@@ -26,10 +26,10 @@ from offsetstream.demo.topics import create_topics, produce_records
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
+from testkit.job_process import await_
 from tests.kafka.every_group.all_groups import await_quiet, group_types
 from tests.kafka.java_clients import java_clients
 from tests.kafka.stage import Stage
-from tests.reliability.job_process import await_
 from tests.reliability.old_tables import FIXTURES, QUESTIONS, RELEASE, broker_properties, data_of
 from tests.reliability.truth import behind, read_topic
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.codec.embedded import encode_embedded
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from tests.merge_model import HOSTILE
+from testkit.merge_model import HOSTILE
 
 RAW = pa.schema(
     [

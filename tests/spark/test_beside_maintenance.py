@@ -21,8 +21,8 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
-from tests.delta import append_rows
-from tests.small_writes import WRITES, Between
+from testkit.small_writes import WRITES, Between
+from testkit.tables import append_rows
 from tests.spark.conftest import new_tables
 
 OPTIMIZES = ["OPTIMIZE {table}", "OPTIMIZE {table} ZORDER BY ({column})"]

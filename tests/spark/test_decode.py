@@ -12,7 +12,7 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.decode import decode
 from offsetstream.tables.record_rows import decode_here
-from tests.codec_records import present_layouts
+from testkit.codec_records import present_layouts
 from tests.spark.log import RAW, frame, random_log
 
 PARTITIONS = 7

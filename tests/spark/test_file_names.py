@@ -12,7 +12,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.tables.test_location import NAMES
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.readers import require_that_all_read
-from tests.small_writes import WRITES
+from testkit.readers import require_that_all_read
+from testkit.small_writes import WRITES
 from tests.spark.conftest import new_tables
 
 

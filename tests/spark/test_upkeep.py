@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from benchmarks.day import SimulatedJob, contents, hurry
 from offsetstream.maintenance import upkeep
 from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
@@ -30,7 +29,8 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.spark_sessions import alike
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import TableWriter
-from tests.delta import append_rows as append_any
+from testkit.simulated_job import SimulatedJob, contents, hurry
+from testkit.tables import append_rows as append_any
 from tests.spark.conftest import new_tables
 
 COMMITS = "offset_commits"

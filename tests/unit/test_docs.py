@@ -18,7 +18,7 @@ LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)|`(docs/[\w./-]+\.md)`")
 
 def files() -> Iterator[Path]:
     """Everything that is read by people, but for the tools' own folders."""
-    for folder in ("offsetstream", "streaming_jobs", "tests", "benchmarks", "scripts", "docs"):
+    for folder in ("offsetstream", "streaming_jobs", "testkit", "tests", "benchmarks", "scripts", "docs"):
         yield from (f for f in sorted((ROOT / folder).rglob("*")) if f.suffix in {".py", ".json", ".md", ".sql"})
     yield ROOT / "README.md"
 

@@ -16,7 +16,7 @@ import offsetstream
 from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.codec.encode import encode_record
 from offsetstream.errors import TablesError
-from tests.delta import append_rows, create_empty_tables
+from testkit.tables import append_rows, create_empty_tables
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 

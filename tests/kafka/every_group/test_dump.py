@@ -23,7 +23,7 @@ from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
-from tests.brokers import BrokerUnderTest
+from testkit.brokers import BrokerUnderTest
 from tests.kafka.every_group.all_groups import AllGroups
 
 TOPIC = "dump-topic"

@@ -36,7 +36,7 @@ from offsetstream.cluster.rights import Right
 from offsetstream.embedded.clients import QUIET, admin_client, coordinator_is_away
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.properties import password
-from tests.certificates import KEY_PASSWORD, STORE_PASSWORD, Signed, jks_of, sign, trust_store
+from testkit.certificates import KEY_PASSWORD, STORE_PASSWORD, Signed, jks_of, sign, trust_store
 
 PACKAGE = "org.apache.kafka.common.security"
 CLIENT_SECRET = "client-sesame-3"  # noqa: S105 - of a token endpoint that lives as long as a test

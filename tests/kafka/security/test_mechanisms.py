@@ -12,7 +12,7 @@ from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.monitor.broker_channel import Leaders
 from offsetstream.stream.monitor.epoch_ends import EpochEnd, EpochEnds
 from offsetstream.stream.monitor.raw_log import RawLog
-from tests.certificates import sign
+from testkit.certificates import sign
 from tests.kafka.security.broker import SECRETS, Secured, write_properties
 from tests.kafka.security.commands import offsetstream
 

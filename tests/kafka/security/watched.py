@@ -17,8 +17,8 @@ from offsetstream.cluster.rights import COMMANDS, READ_OFFSETS, TOPIC_NAMES
 from offsetstream.embedded.ports import free_ports
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
+from testkit.processes import descendants
 from tests.kafka.security.broker import PACKAGE, STORAGE_SECRET, Secured, write_properties
-from tests.processes import descendants
 
 _SECONDS = 120.0  # no assertion on time: only so that a failing test ends
 _PAGES = ("environment/", "SQL/", "StreamingQuery/", "jobs/", "executors/")

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from offsetstream.cli.main import main
 from offsetstream.coordinator.partitioning import partition_for
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 PARTITIONS = 50
 T1, T2, T3 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from offsetstream.coordinator.partitioning import partition_for
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.cli.conftest import PARTITIONS, Run
 
 OWNED = {"load_state": "OWNED", "coordinator_id": 2, "coordinator_epoch": 7, "coordinator_available": True}

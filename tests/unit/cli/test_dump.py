@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from offsetstream.cli.main import main
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
-from tests.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, message, write_segment
+from testkit.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, message, write_segment
 
 
 def commit(group: str, offset: int) -> Record:

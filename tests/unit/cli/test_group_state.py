@@ -10,7 +10,7 @@ from typing import Any
 from offsetstream.cli.group_state import Group, read_groups
 from offsetstream.tables.lookup import Lookup, Row
 from offsetstream.tables.path_store import PathStore
-from tests.delta import append_rows, create_empty_tables
+from testkit.tables import append_rows, create_empty_tables
 from tests.unit.cli.conftest import assigned, commit, group, member, place
 
 GROUPS = 3000

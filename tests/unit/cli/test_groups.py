@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.cli.conftest import T2, Run, group, write_states
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.cli.conftest import PARTITIONS, Run, assigned, commit, group, member, write_states
 
 IDS = (

@@ -28,7 +28,7 @@ from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.version import PROPERTY
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.cli.conftest import Run
 
 TODAY = datetime.now(UTC).date()

@@ -3,7 +3,7 @@ import io
 import json
 from pathlib import Path
 
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.cli.conftest import T1, Run, commit
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from offsetstream.tables.schema import load_schema
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.cli.conftest import Run
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

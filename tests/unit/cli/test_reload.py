@@ -11,7 +11,7 @@ from offsetstream.tables import lease_holder
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.path_store import PathStore
-from tests.delta import append_rows
+from testkit.tables import append_rows
 from tests.unit.cli.conftest import Run
 
 LONG = 30.0  # seconds after which something is broken

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from offsetstream.cli.main import main
 from offsetstream.codec.encode import encode_record
-from tests.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, write_segment
+from testkit.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, write_segment
 
 PRODUCERS = (7, 0), (8, 0), (9, 1)
 

@@ -6,7 +6,7 @@ from confluent_kafka.admin import AdminClient
 from offsetstream.cluster.jaas import parse_login
 from offsetstream.cluster.properties import librdkafka_config, read_properties, spark_options
 from offsetstream.errors import UsageError
-from tests.certificates import sign
+from testkit.certificates import sign
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -11,7 +11,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
-from tests.certificates import KEY_PASSWORD, STORE_PASSWORD, sign
+from testkit.certificates import KEY_PASSWORD, STORE_PASSWORD, sign
 
 ROOT = sign("root", is_authority=True)
 BETWEEN = sign("between", ROOT, is_authority=True)

@@ -3,7 +3,7 @@
 from random import Random
 
 from offsetstream.codec.crc32c import crc32c
-from tests import segments
+from testkit import segments
 
 
 def test_vectors_of_rfc_3720() -> None:

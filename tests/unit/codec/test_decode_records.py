@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offsetstream.codec import DECODED_SCHEMA, decode_records, decoding
 from offsetstream.codec.encode import encode_record, encode_value
-from tests.codec_records import Layout, older_layouts, present_layouts
+from testkit.codec_records import Layout, older_layouts, present_layouts
 from tests.unit.codec.by_record import Record, decode_one
 
 _KEY, _ = encode_record({"type": 1, "data": {"group": "grüppe", "topic": "topic", "partition": 3}}, None)

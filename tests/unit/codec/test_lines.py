@@ -12,7 +12,7 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.codec.lines import decode_line, encode_line, parse_raw_line
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import UsageError
-from tests.codec_records import present_layouts
+from testkit.codec_records import present_layouts
 
 _KEY = "AAEAAWcAAXQAAAAA"
 _VALUE = "AAMAAAAAAAAAZAAAAAoABG1ldGEAAAAAAAAE0g=="

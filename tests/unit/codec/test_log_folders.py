@@ -6,7 +6,7 @@ import pytest
 
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.errors import UsageError
-from tests.segments import batch, write_segment
+from testkit.segments import batch, write_segment
 
 DATA = batch(0, [(b"k", b"v")])
 

@@ -13,7 +13,7 @@ from offsetstream.codec import log_segments
 from offsetstream.codec.log_segments import Segment, read_segments
 from offsetstream.codec.record_batches import ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.errors import SegmentError
-from tests.segments import (
+from testkit.segments import (
     COMMIT,
     CONTROL,
     DELETE_HORIZON,

@@ -14,7 +14,7 @@ from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
-from tests.codec_records import Layout, older_layouts, present_layouts
+from testkit.codec_records import Layout, older_layouts, present_layouts
 
 LAYOUTS = [*present_layouts(), *older_layouts()]
 _FLEXIBLE = [layout for layout in present_layouts() if layout.version in layout.shape.flexible]

@@ -10,7 +10,7 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.wire import DecodeError
-from tests.codec_records import Layout, present_layouts
+from testkit.codec_records import Layout, present_layouts
 from tests.conformance.builder import new
 
 KAFKA_CLASS = "GroupCoordinatorRecordSerdeTest"

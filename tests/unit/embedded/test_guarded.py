@@ -11,7 +11,7 @@ import pytest
 
 from offsetstream.embedded.guarded import GuardedProcesses
 from offsetstream.errors import EnvironmentNotReadyError
-from tests.processes import await_gone, is_alive
+from testkit.processes import await_gone, is_alive
 
 PARENT = """
 import time

@@ -17,7 +17,7 @@ from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import insert_rows
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH = BatchId(3, 4)

@@ -15,7 +15,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 BATCH, LOAD = BatchId(1, 0), BatchId(1, -1)
 

@@ -18,7 +18,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 FEW, MORE = 4, 9
 GROUPS = ["", "it's", "é😀", *(f"group-{number}" for number in range(30))]

@@ -13,7 +13,7 @@ from offsetstream.errors import UnreachableError
 from offsetstream.stream.monitor import raw_log
 from offsetstream.stream.monitor.broker_channel import text
 from offsetstream.stream.monitor.raw_log import RawLog
-from tests.segments import ABORT, CONTROL, TRANSACTIONAL, batch, marker, message
+from testkit.segments import ABORT, CONTROL, TRANSACTIONAL, batch, marker, message
 
 KEY = (b"key", b"value")
 PRODUCER = (7, 0)

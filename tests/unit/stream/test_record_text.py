@@ -12,7 +12,7 @@ from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line
 from offsetstream.codec.wire import DecodeError
 from offsetstream.dump.formats import LINE_FORMATS, RAW_SCHEMA, format_batch
-from tests.codec_records import older_layouts, present_layouts
+from testkit.codec_records import older_layouts, present_layouts
 
 Record = tuple[bytes | None, bytes | None]
 

@@ -12,7 +12,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 BATCH = BatchId(1, 0)

@@ -13,7 +13,7 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 END = 50
 

@@ -17,7 +17,7 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.transaction import BatchId, app_id
-from tests.delta import append_rows as append_any
+from testkit.tables import append_rows as append_any
 
 TODAY = datetime.now(UTC).date()
 

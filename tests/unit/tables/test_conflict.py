@@ -24,7 +24,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.small_writes import WRITES, Between, SmallWrite
+from testkit.small_writes import WRITES, Between, SmallWrite
 
 Beat = Callable[[str], object]
 

@@ -17,8 +17,8 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
-from tests.merge_model import HOSTILE
+from testkit.merge_model import HOSTILE
+from testkit.tables import append_rows
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 LOAD = BatchId(1, -1)

@@ -15,7 +15,7 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 SIGNATURE = {"checkpoint_id", "batch_id", "written_day"}
 

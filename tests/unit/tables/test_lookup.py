@@ -12,7 +12,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from tests.delta import append_rows, create_empty_tables
+from testkit.tables import append_rows, create_empty_tables
 
 HOSTILE = ["", " ", ",", '"', "'", "a\nb", "a\x00b", "\r\n", "%", "_", "null", "grüppe", "😀", "';--", "a*?[b]"]
 

@@ -16,7 +16,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, transaction
 from offsetstream.tables.transaction import BatchId, app_id
-from tests.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
+from testkit.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
 
 OFFSETS, ASSIGNMENTS, GROUPS = "committed_offsets", "member_assignments", "groups"
 LOAD = BatchId(1, -1)

@@ -17,10 +17,10 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.string_views import rewrite_string_views
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import PROPERTY
-from tests.delta import append_rows
-from tests.merge_model import in_order
-from tests.readers import require_that_all_read
-from tests.small_writes import WRITES, SmallWrite
+from testkit.merge_model import in_order
+from testkit.readers import require_that_all_read
+from testkit.small_writes import WRITES, SmallWrite
+from testkit.tables import append_rows
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)

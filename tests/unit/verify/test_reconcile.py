@@ -14,7 +14,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.verify.reconcile import Gathered, Records, reconcile
 from offsetstream.verify.topic import thinned_below
-from tests.delta import append_rows
+from testkit.tables import append_rows
 
 COMMITS = load_schema("offset_commits")
 Row = tuple[int, int, str] | tuple[int, int, str, dict[str, Any]]  # partition, offset, topic, and other columns
