@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from benchmarks.commit_log import OFFSETS_PARTITIONS
 from benchmarks.job import Job
 from benchmarks.results import tell
-from offsetstream.stream.partitions.partition_book import OWNED
+from offsetstream.tables.names import OWNED
 from offsetstream.tables.small_tables import read_rows
 
 _ALL_LOADED = f"{OFFSETS_PARTITIONS} of {OFFSETS_PARTITIONS} offsets partitions loaded"

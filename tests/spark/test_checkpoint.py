@@ -34,7 +34,7 @@ def write_checkpoint(root: Path, number: int, *, planned: int, done: int) -> Non
 
 def write_batches(tables: PathStore, checkpoint_id: int, applied: int) -> None:
     book = PartitionBook(tables, [0, 49])
-    book.rows[0]["next_offset"], book.rows[49]["next_offset"] = 10 * (applied - 1), 7 + applied - 1
+    book.advance({0: 10 * (applied - 1), 49: 7 + applied - 1})
     book.write(BatchId(checkpoint_id, applied - 1))
 
 

@@ -33,10 +33,10 @@ class Gaps:
     def incomplete(self, ends: Mapping[int, int], shares: Mapping[int, Share]) -> list[int]:
         """Return the partitions of which a batch up to ``ends``, which is read and not applied, lacks records."""
         gaps = {
-            number: (row["next_offset"], end)
+            number: (row.applied, end)
             for number, end in ends.items()
-            if (row := self._book.rows[number])["history_complete_from"] is not None
-            and shares.get(number, _NOTHING).records < end - row["next_offset"]
+            if (row := self._book.rows[number]).history_complete_from is not None
+            and shares.get(number, _NOTHING).records < end - row.applied
             and not self._is_too_young(number)
         }
         lost = self._lost(gaps) if gaps else {}

@@ -17,7 +17,6 @@ from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
-from offsetstream.stream.partitions.load_policy import is_other_log
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import Share
@@ -139,7 +138,7 @@ class Loader:
         if not ends:
             return ends
         self._book.observe(ends)
-        others = {number for number, end in ends.items() if is_other_log(self._book.rows[number], end)}
+        others = {number for number, end in ends.items() if self._book.rows[number].is_other_log(end)}
         for number in others:
             self._book.begin_log(number)
         others.update(self._truncation.begin())
@@ -156,7 +155,7 @@ class Loader:
         """Load these partitions together, and return how many records there were."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         shares: dict[int, Share] = {}
-        if filled or any(self._book.rows[number]["load_id"] > 1 for number in ends):
+        if filled or any(self._book.rows[number].loads > 1 for number in ends):
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
             raw = self._source.read(self._writer.spark, start, stable)

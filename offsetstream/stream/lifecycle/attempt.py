@@ -34,8 +34,8 @@ from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
-from offsetstream.stream.partitions.partition_book import OWNED, PartitionBook
-from offsetstream.stream.partitions.partition_count import is_recounted, note_count, place_groups
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
@@ -68,7 +68,7 @@ class Attempt:
         self._coordinator = coordinator
         self._writer = TableWriter(spark, settings.tables, settings.state_writes)
         self._book = PartitionBook(settings.tables, partitions, keeps_history=settings.keeps_history)
-        self._book.keep_history_from(lease.found.history_kept_from)
+        self._book.claims.thinned_before(lease.found.history_kept_from)
         self._topics = TopicBook(settings.tables)
         self._topic_settings = TopicSettings(cluster, progress.say)
         if is_ledger_lost(settings.tables):
@@ -90,7 +90,7 @@ class Attempt:
             coordinator,
             keeps_history=settings.keeps_history,
         )
-        raw_log = RawLog(channels, lambda: self._book.known_epochs)
+        raw_log = RawLog(channels, lambda: self._book.coordinators.known_epochs)
         self._gaps = Gaps(self._book, self._topic_settings, raw_log.lost_offsets)
         self._upkeep = Upkeep(self._writer)
         hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
@@ -116,9 +116,9 @@ class Attempt:
         self._book.observe(ends)
         self._truncation.begin()
         to_load = partitions_to_load(self._book.rows, ends, self._topic_settings.safe_retention)
-        if self._book.without_history:
+        if self._book.claims.missing:
             self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
-            to_load = sorted({*to_load, *self._book.without_history})
+            to_load = sorted({*to_load, *self._book.claims.missing})
         to_load = sorted({*to_load, *self._doubled()})
         checkpoint = self._start(to_load, readable, goes_on=goes_on)
         self._stream(checkpoint, readable)
@@ -199,7 +199,7 @@ class Attempt:
         if is_to_be_written:
             self._progress.say(f"Placing all groups by {len(self._book.rows)} offsets partitions")
             place_groups(self._settings.tables, len(self._book.rows), batch)
-        note_count(self._book)
+        self._book.note_partition_count()
         if is_to_be_written:
             self._book.write(batch)
 
@@ -210,7 +210,7 @@ class Attempt:
     def _query(self, checkpoint: Checkpoint, readable: list[int]) -> DataStreamWriter:
         """Return the query over the partitions that can be read and are loaded."""
         rows, most = self._book.rows, self._settings.max_offsets_per_trigger
-        start = {number: rows[number]["next_offset"] for number in readable if rows[number]["load_state"] == OWNED}
+        start = {number: rows[number].applied for number in readable if rows[number].is_owned}
         if not start:
             raise UnreachableError("none of the offsets partitions that have a leader could be loaded")
         checkpoint.note_partitions(start)

@@ -25,7 +25,7 @@ from offsetstream.stream.lifecycle.refusals import REFUSALS, LedAnewError, StopR
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS, Turns
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.partitions.load_policy import has_lost_records, partitions_to_load
+from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
@@ -74,7 +74,7 @@ class LiveStream:
         self._settings = settings
         self._leaders = leaders
         self._log_ids = {number: book.log_ids[number] for number in leaders.reading}
-        self._epochs = book.known_epochs
+        self._epochs = book.coordinators.known_epochs
         self._late: list[int] = []  # those that a batch brought on from too long ago
         self._refused: list[int] = []  # those for which a batch was refused
         self._failure: TablesError | None = None  # what a batch met in the tables
@@ -180,7 +180,7 @@ class LiveStream:
         self._require_same_leaders()
 
     def _require_same_leaders(self) -> None:
-        epochs = self._book.known_epochs
+        epochs = self._book.coordinators.known_epochs
         if led_anew := sum(epochs[number] != self._epochs[number] for number in self._log_ids):
             raise LedAnewError(f"{led_anew} offsets partitions are led anew")
 
@@ -214,7 +214,7 @@ class LiveStream:
     def _sample(self) -> list[int]:
         """Observe the coordinators, and load the partitions that have been behind for too long."""
         with self._turns:
-            self._book.keep_history_from(self._lease.read().history_kept_from)
+            self._book.claims.thinned_before(self._lease.read().history_kept_from)
             ends = self._observer.look() or {}
             lost = self._lost(ends)
             behind = [] if lost else partitions_to_load(self._book.rows, ends, self._settings.safe_retention)
@@ -260,10 +260,10 @@ class LiveStream:
         return [
             number
             for number, log_id in self._log_ids.items()
-            if rows[number]["log_id"] != log_id
+            if rows[number].log_id != log_id
             or number in self._late
             or number in self._doubled
-            or (number in ends and has_lost_records(rows[number], ends[number]))
+            or (number in ends and rows[number].has_lost_records(ends[number]))
         ]
 
     @property

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from offsetstream.tables.small_tables import as_utc
+from offsetstream.stream.partitions.partition_row import PartitionRow
 
 # As long as a broker lets a transaction be open, transaction.max.timeout.ms, where nobody has changed it.
 DEFAULT_MAX_TRANSACTION_TIMEOUT = timedelta(minutes=15)
@@ -20,22 +19,28 @@ class HangingTransactions:
         self._say = say
         self._told: dict[int, tuple[int, datetime]] = {}  # the last stable offset and its time, by partition
 
-    def look(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def look(self, rows: Iterable[PartitionRow]) -> None:
         """Take in the present rows of ``offsets_partitions``."""
         now = datetime.now(UTC)
         for row in rows:
-            number, since = row["offsets_partition"], row["last_stable_offset_since"]
-            stands = None if since is None else (row["last_stable_offset"], as_utc(since))
+            number, stands = row.offsets_partition, _stands(row)
             if number in self._told and self._told[number] != stands:
                 _, told_since = self._told.pop(number)
                 self._say(f"Offsets partition {number} goes on after {_minutes(now - told_since)}")
             if stands and number not in self._told and now - stands[1] >= self._at_most:
                 self._told[number] = stands
+                waiting = (row.high_watermark or 0) - stands[0]
                 self._say(
                     f"Offsets partition {number} is held back at offset {stands[0]:,} by a transaction that has been "
-                    f"open for {_minutes(now - stands[1])}: {row['high_watermark'] - stands[0]:,} records wait behind "
-                    "it; 'kafka-transactions.sh find-hanging' names its producer, and '... abort' ends it"
+                    f"open for {_minutes(now - stands[1])}: {waiting:,} records wait behind it; "
+                    "'kafka-transactions.sh find-hanging' names its producer, and '... abort' ends it"
                 )
+
+
+def _stands(row: PartitionRow) -> tuple[int, datetime] | None:
+    if row.last_stable_offset is None or row.last_stable_offset_since is None:
+        return None
+    return row.last_stable_offset, row.last_stable_offset_since
 
 
 def _minutes(duration: timedelta) -> str:

@@ -62,7 +62,7 @@ class Observer:
         if leaders.keys() != self._book.rows.keys():
             raise PartitionsChangedError(f"the topic has {len(leaders)} partitions, not {len(self._book.rows)}")
         led = [number for number in self._book.partitions if leaders[number] is not None]
-        self._book.lose_coordinators(set(self._book.partitions) - set(led))
+        self._book.coordinators.lose(set(self._book.partitions) - set(led))
         if not led:
             raise UnreachableError("no offsets partition has a leader")
         # A leader that changed meanwhile is not known to be the one of the epoch: the next look will tell.

@@ -16,6 +16,7 @@ from offsetstream.stream.partitions.applied_epochs import EpochStart
 from offsetstream.stream.partitions.partition_book import PartitionBook
 
 TopicId = Callable[[], str]
+_ANY_EPOCH = -1  # asks a leader whatever its epoch is
 EndsOfEpochs = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, EpochEnd]]
 
 
@@ -54,19 +55,19 @@ class TruncationDetector:
         before, self._known_id = self._known_id, self._topic_id()
         if before not in {None, self._known_id}:
             # A first load that did not end has rows of the old log, too.
-            is_same = {number: False for number, row in self._book.rows.items() if row["load_state"] is not None}
+            is_same = {number: False for number, row in self._book.rows.items() if row.load_state is not None}
         else:
-            is_same = self._compare(self._led(self._book.epochs_raised))
+            is_same = self._compare(self._led(self._book.coordinators.raised))
         rewritten = [number for number, same in is_same.items() if not same]
         for number in rewritten:
             self._book.begin_log(number)
-        self._book.take_epochs(is_same)
-        self.unsettled = set(self._led(self._book.epochs_raised))
+        self._book.coordinators.settle(is_same)
+        self.unsettled = set(self._led(self._book.coordinators.raised))
         self._learn()
         return rewritten
 
     def _led(self, partitions: Collection[int]) -> list[int]:
-        return [number for number in partitions if self._book.rows[number]["coordinator_available"]]
+        return [number for number in partitions if self._book.rows[number].coordinator_available]
 
     def _compare(self, raised: Collection[int]) -> dict[int, bool]:
         """Tell of each partition whether its log still has what the tables have; who does not answer is left out."""
@@ -85,7 +86,7 @@ class TruncationDetector:
         """Return what the logs must have of that which is applied."""
         needs = {}
         for number in raised:
-            epoch, end = self._book.epochs.of(number), self._book.rows[number]["next_offset"]
+            epoch, end = self._book.epochs.of(number), self._book.rows[number].next_offset
             # Tables of before version 4 do not know it: then it is at most the epoch of before the rise.
             highest = self._epoch_before(number) if epoch is None else epoch
             if end is not None and highest is not None:
@@ -106,18 +107,17 @@ class TruncationDetector:
         return needs
 
     def _epoch(self, number: int) -> int:
-        epoch: int = self._book.rows[number]["coordinator_epoch"]
-        return epoch
+        epoch = self._book.rows[number].coordinator_epoch
+        return _ANY_EPOCH if epoch is None else epoch
 
     def _epoch_before(self, number: int) -> int | None:
-        epoch: int | None = self._book.epochs_raised[number]["coordinator_epoch"]
-        return epoch
+        return self._book.coordinators.raised[number].coordinator_epoch
 
     def _learn(self) -> None:
         """Learn where the present leader epochs began, by where the one before ends."""
         asked: dict[int, tuple[int, int]] = {}
-        for number in self._led(self._book.rows.keys() - self._book.epochs_raised.keys()):
-            epoch, known = self._book.rows[number]["coordinator_epoch"], self._book.epochs.starts.get(number)
+        for number in self._led(self._book.rows.keys() - self._book.coordinators.raised.keys()):
+            epoch, known = self._book.rows[number].coordinator_epoch, self._book.epochs.starts.get(number)
             if epoch is None or (known is not None and known.epoch == epoch):
                 continue
             if epoch in {0, self._book.epochs.of(number)}:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from offsetstream.stream.partitions.partition_row import PartitionRow
 
 
 class LogIds(Mapping[int, int]):
     """The present log of each offsets partition, also after one was begun anew."""
 
-    def __init__(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+    def __init__(self, rows: Mapping[int, PartitionRow]) -> None:
         self._rows = rows
 
     def __getitem__(self, partition: int) -> int:
-        log_id: int = self._rows[partition]["log_id"]
-        return log_id
+        return self._rows[partition].log_id
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._rows)

@@ -11,16 +11,17 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.stream.partitions.partition_book import EVENTS, TABLE, UNLOADED, PartitionBook
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.ledger import LEDGER, forget
+from offsetstream.tables.names import OFFSETS_PARTITIONS, PARTITION_EVENTS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId, app_id
 
 _CELLS = ("committed_offsets", "group_cells")
-_LOADED = {TABLE, *_CELLS, *DERIVED_TABLES, *RECORD_TABLES}
+_LOADED = {OFFSETS_PARTITIONS, *_CELLS, *DERIVED_TABLES, *RECORD_TABLES}
 
 
 def last_checkpoint_id(tables: PathStore) -> int:
@@ -39,15 +40,12 @@ def mend_lost_tables(book: PartitionBook, tables: PathStore) -> set[str]:
     forget(tables, lost & set(RECORD_TABLES))
     if not lost or lost == _LOADED:
         return set()
-    if TABLE in lost:
+    if OFFSETS_PARTITIONS in lost:
         _recall(book, tables)
-    known = [row for row in book.rows.values() if row["load_state"] is not None]
-    if not known:
+    if not book.unload_all():
         return set()  # a first job was killed while it set its fence
-    for row in known:
-        row["load_state"] = UNLOADED
-        if lost & set(RECORD_TABLES):
-            row["history_complete_from"] = None
+    if lost & set(RECORD_TABLES):
+        book.claims.withdraw()
     book.write(BatchId(last_checkpoint_id(tables), -1))
     return lost
 
@@ -64,22 +62,13 @@ def _versions(tables: PathStore) -> dict[str, int | None]:
 
 def _recall(book: PartitionBook, tables: PathStore) -> None:
     """Fill the rows of an empty book with the present log and load of each partition, as the other tables have them."""
-    for row in _greatest(tables, EVENTS, "max(load_id) AS load_id"):
+    for row in _greatest(tables, PARTITION_EVENTS, "max(load_id) AS load_id"):
         if row["offsets_partition"] in book.rows:
-            _take(book.rows[row["offsets_partition"]], row["log_id"], load_id=row["load_id"])
+            book.recall(row["offsets_partition"], row["log_id"], load_id=row["load_id"] or 0)
     for name in (*_CELLS, *RECORD_TABLES):
         for row in _greatest(tables, name, "max(record_offset) + 1 AS next_offset"):
             if row["offsets_partition"] in book.rows:
-                _take(book.rows[row["offsets_partition"]], row["log_id"], next_offset=row["next_offset"])
-
-
-def _take(row: dict[str, Any], log_id: int, **numbers: int | None) -> None:
-    if log_id > row["log_id"]:
-        row |= {"log_id": log_id, "next_offset": None}
-    for name, number in numbers.items():
-        if name == "load_id" or log_id == row["log_id"]:
-            row[name] = max(row[name] or 0, number or 0) or None
-    row["load_state"] = UNLOADED
+                book.recall(row["offsets_partition"], row["log_id"], next_offset=row["next_offset"] or 0)
 
 
 def _greatest(tables: PathStore, name: str, column: str) -> Iterator[dict[str, Any]]:

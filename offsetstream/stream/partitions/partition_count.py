@@ -23,8 +23,8 @@ _TOLD = "in_coordinator_partition"
 
 def is_recounted(book: PartitionBook) -> bool:
     """Tell whether the tables have rows that were placed by another number of partitions than the topic has now."""
-    known = (row for row in book.rows.values() if row["load_state"] is not None)
-    return any(row["partition_count"] != len(book.rows) for row in known)
+    known = (row for row in book.rows.values() if row.load_state is not None)
+    return any(row.partition_count != len(book.rows) for row in known)
 
 
 def place_groups(tables: PathStore, partitions: int, batch: BatchId) -> None:
@@ -36,12 +36,6 @@ def place_groups(tables: PathStore, partitions: int, batch: BatchId) -> None:
     for name in STATE_TABLES:
         if _is_moved(tables, name, partitions):
             _tell(tables, name, partitions, batch)
-
-
-def note_count(book: PartitionBook) -> None:
-    """Note that all rows that the tables have, and will get, are placed by the number of partitions of now."""
-    for row in book.rows.values():
-        row["partition_count"] = len(book.rows)
 
 
 def _is_moved(tables: PathStore, name: str, partitions: int) -> bool:

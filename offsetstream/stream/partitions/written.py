@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
@@ -16,7 +16,7 @@ _STATE = ("committed_offsets", "group_cells")  # all there is of what was writte
 class WrittenOffsets:
     """Reads the tables when it is asked first, and then only after :meth:`forget`; ``rows`` are those of the book."""
 
-    def __init__(self, tables: PathStore, rows: Mapping[int, Mapping[str, Any]]) -> None:
+    def __init__(self, tables: PathStore, rows: Mapping[int, PartitionRow]) -> None:
         self._tables = tables
         self._rows = rows
         self._greatest: dict[Log, int] | None = None
@@ -32,11 +32,11 @@ class WrittenOffsets:
         """
         if self._greatest is None:
             self._greatest = self._read()
-        ends = {number: self._greatest.get((number, row["log_id"]), -1) + 1 for number, row in self._rows.items()}
-        return {number: end for number, end in ends.items() if end > (self._rows[number]["next_offset"] or 0)}
+        ends = {number: self._greatest.get((number, row.log_id), -1) + 1 for number, row in self._rows.items()}
+        return {number: end for number, end in ends.items() if end > self._rows[number].applied}
 
     def _read(self) -> dict[Log, int]:
-        above = min((row["next_offset"] or 0 for row in self._rows.values()), default=0)
+        above = min((row.applied for row in self._rows.values()), default=0)
         found: dict[Log, int] = {}
         for table in (*RECORD_TABLES, *_STATE):
             for log, offset in greatest_offsets(self._tables, table, above).items():

@@ -114,11 +114,11 @@ def test_files_go_when_readers_had_their_time(run: Run, tables: PathStore) -> No
 
 
 def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: PathStore, live_job: Lease) -> None:
-    book, ended = PartitionBook(tables, [3]), threading.Event()
+    book, other, ended = PartitionBook(tables, [3]), PartitionBook(tables, [3]), threading.Event()
 
     def job() -> None:
         while not ended.wait(0.05):
-            book.keep_history_from(live_job.read().history_kept_from)
+            book.claims.thinned_before(live_job.read().history_kept_from)
             book.write(BatchId(1, -1))  # it knows of nobody else who writes these rows
 
     thread = threading.Thread(target=job)
@@ -131,12 +131,11 @@ def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: Pat
     assert done["offset_commits"]["rows_thinned"] == 1
     assert (offsets(tables), complete_from(tables)) == ([1, 2], HORIZON)
     # A job that did not hear of it while it ran hears of it when it starts.
-    book = PartitionBook(tables, [3])
-    book.rows[3]["history_complete_from"] = LONG_AGO
+    assert other.rows[3].history_complete_from == LONG_AGO
     row = read_lease(tables)
     assert row is not None
-    book.keep_history_from(row.history_kept_from)
-    assert book.rows[3]["history_complete_from"] == HORIZON
+    other.claims.thinned_before(row.history_kept_from)
+    assert other.rows[3].history_complete_from == HORIZON
 
 
 def test_nothing_goes_unless_the_job_took_note(run: Run, tables: PathStore, live_job: Lease) -> None:

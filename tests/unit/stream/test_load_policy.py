@@ -1,10 +1,12 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from offsetstream.cluster.client import PartitionEnds
-from offsetstream.stream.partitions.load_policy import is_other_log, partitions_to_load
+from offsetstream.stream.partitions.load_policy import partitions_to_load
+from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.tables.names import OWNED, LoadState
 
 RETENTION = timedelta(hours=24)
 SAFE = 0.9 * RETENTION
@@ -14,17 +16,17 @@ def ends(stable: int = 100, high: int | None = None, start: int = 0) -> Partitio
     return PartitionEnds(start, stable, stable if high is None else high, 1, 1, datetime.now(UTC))
 
 
-def row(next_offset: int | None = 100, state: str | None = "OWNED", hours_ago: float = 0.0) -> dict[str, Any]:
+def row(next_offset: int | None = 100, state: LoadState | None = OWNED, hours_ago: float = 0.0) -> PartitionRow:
     caught_up_at = datetime.now(UTC) - timedelta(hours=hours_ago)
-    return {"load_state": state, "next_offset": next_offset, "caught_up_at": caught_up_at}
+    return PartitionRow(7, load_state=state, next_offset=next_offset, caught_up_at=caught_up_at)
 
 
-def must_load(row: dict[str, Any], ends: PartitionEnds) -> bool:
+def must_load(row: PartitionRow, ends: PartitionEnds) -> bool:
     return partitions_to_load({7: row}, {7: ends}, SAFE) == [7]
 
 
 @pytest.mark.parametrize("state", [None, "LOADING", "FAILED", "UNLOADED"])
-def test_a_partition_that_is_not_whole_is_loaded(state: str | None) -> None:
+def test_a_partition_that_is_not_whole_is_loaded(state: LoadState | None) -> None:
     assert must_load(row(state=state), ends())
     assert must_load(row(None, state), ends())
 
@@ -49,8 +51,14 @@ def test_retention_is_the_topics_own() -> None:
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
-    behind = row(99, hours_ago=20)
-    assert not must_load(behind | {"caught_up_at": behind["caught_up_at"].replace(tzinfo=None)}, ends())
+    caught_up_at = (datetime.now(UTC) - timedelta(hours=20)).replace(tzinfo=None)
+    stored = {"offsets_partition": 7, "load_state": OWNED, "next_offset": 99, "caught_up_at": caught_up_at}
+    assert not must_load(PartitionRow.of(stored), ends())
+
+
+def test_who_was_never_seen_to_be_caught_up_is_loaded() -> None:
+    assert must_load(replace(row(99), caught_up_at=None), ends())
+    assert not must_load(replace(row(), caught_up_at=None), ends())
 
 
 def test_a_time_to_come_is_none() -> None:
@@ -67,7 +75,7 @@ def test_records_that_are_gone_are_made_up_for_by_a_load() -> None:
 
 @pytest.mark.parametrize(("next_offset", "is_other"), [(None, False), (99, False), (100, False), (101, True)])
 def test_a_log_that_ends_before_what_was_applied_is_another(next_offset: int | None, is_other: bool) -> None:
-    assert is_other_log(row(next_offset), ends(stable=40, high=100)) is is_other
+    assert row(next_offset).is_other_log(ends(stable=40, high=100)) is is_other
 
 
 def test_another_log_is_loaded() -> None:

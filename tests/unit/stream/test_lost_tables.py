@@ -9,9 +9,10 @@ from deltalake import DeltaTable
 
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_checkpoint_id, mend_lost_tables
-from offsetstream.stream.partitions.partition_book import OWNED, UNLOADED, PartitionBook
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import LEDGER, count_open, last_offsets
+from offsetstream.tables.names import OWNED, UNLOADED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.schema import all_schemas
@@ -29,11 +30,10 @@ def tables(tmp_path: Path) -> PathStore:
     location = PathStore(str(tmp_path))
     create_tables(location, "cluster-1", "new")
     fence(location, 3)
-    book = PartitionBook(location, [0, 1])
-    for number, log_id in ((0, 0), (1, 2)):
-        book.rows[number] |= {"log_id": log_id, "load_id": 4, "load_state": OWNED, "next_offset": 70}
-        book.rows[number] |= {"history_complete_from": SINCE}
-    book.write(BATCH)
+    loaded = {"load_id": 4, "load_state": OWNED, "next_offset": 70, "history_complete_from": SINCE}
+    rows = [{"offsets_partition": number, "log_id": log_id, **loaded} for number, log_id in ((0, 0), (1, 2))]
+    append_rows(tmp_path, "offsets_partitions", rows)
+    PartitionBook(location, [0, 1]).write(BATCH)
     place = {"checkpoint_id": 3, "batch_id": 4, "written_day": SINCE.date()}
     for partition, log_id, offset in ((0, 0, 68), (1, 1, 900), (1, 2, 69)):
         record = {"offsets_partition": partition, "log_id": log_id, "record_offset": offset, **place}
@@ -63,7 +63,7 @@ def test_nothing_is_lost(tables: PathStore) -> None:
     book = PartitionBook(tables, [0, 1])
     before = DeltaTable(tables.table("offsets_partitions")).version()
     assert mend_lost_tables(book, tables) == set()
-    assert [row["load_state"] for row in book.rows.values()] == [OWNED, OWNED]
+    assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
     assert DeltaTable(tables.table("offsets_partitions")).version() == before
 
 
@@ -76,9 +76,9 @@ def test_without_a_state_table_all_is_loaded_anew(tables: PathStore, name: str) 
     assert mend_lost_tables(book, tables) == {name}
     fence(tables, 4)  # from now on the table looks like the others: the book must say it
     for rows in (book.rows, PartitionBook(tables, [0, 1]).rows):
-        assert [row["load_state"] for row in rows.values()] == [UNLOADED, UNLOADED]
-        assert [row["next_offset"] for row in rows.values()] == [70, 70]
-        assert [row["history_complete_from"] for row in rows.values()] == [SINCE, SINCE]
+        assert [row.load_state for row in rows.values()] == [UNLOADED, UNLOADED]
+        assert [row.next_offset for row in rows.values()] == [70, 70]
+        assert [row.history_complete_from for row in rows.values()] == [SINCE, SINCE]
     assert mend_lost_tables(book, tables) == set()
 
 
@@ -88,14 +88,14 @@ def test_without_a_history_table_its_completeness_begins_anew(tables: PathStore,
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == {name}
     written = PartitionBook(tables, [0, 1]).rows
-    assert [row["history_complete_from"] for row in written.values()] == [None, None]
+    assert [row.history_complete_from for row in written.values()] == [None, None]
     assert {*last_offsets(DeltaTable(tables.table(LEDGER)), "offset_commits")} == set(
         counted if name != COMMITS else ()
     )
     book.start_load({0: 70, 1: 70})
     for number in (0, 1):
         book.finish_load(number, 0, 0, 0)
-        assert book.rows[number]["history_complete_from"] == book.rows[number]["load_started_at"]
+        assert book.rows[number].history_complete_from == book.rows[number].load_started_at
 
 
 def test_without_the_book_logs_and_loads_are_counted_on(tables: PathStore) -> None:
@@ -103,7 +103,7 @@ def test_without_the_book_logs_and_loads_are_counted_on(tables: PathStore) -> No
     assert mend_lost_tables(book, tables) == {"offsets_partitions"}
     columns = ("log_id", "next_offset", "load_id", "load_state")
     for rows in (book.rows, PartitionBook(tables, [0, 1]).rows):
-        assert [tuple(row[name] for name in columns) for row in rows.values()] == [
+        assert [tuple(getattr(row, name) for name in columns) for row in rows.values()] == [
             (0, 69, 4, UNLOADED),
             (2, 70, 4, UNLOADED),
         ]
@@ -121,7 +121,7 @@ def test_a_lost_ledger_is_told(tables: PathStore) -> None:
 def test_what_no_load_fills_costs_no_load(tables: PathStore, name: str) -> None:
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == set()
-    assert [row["load_state"] for row in book.rows.values()] == [OWNED, OWNED]
+    assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
 
 
 def test_without_any_table_all_is_new(tables: PathStore) -> None:

@@ -24,7 +24,7 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypa
     tables, said = PathStore(str(tmp_path)), StringIO()
     create_tables(tables, "cluster-1", "new")
     book, topics = PartitionBook(tables, range(3)), TopicBook(tables)
-    before = {number: dict(row) for number, row in book.rows.items()}
+    before = dict(book.rows)
     nobody = Cluster("127.0.0.1:1")
     progress = Progress(Console(file=said, soft_wrap=True))
     hanging = HangingTransactions(timedelta(0), progress.say)

@@ -11,7 +11,7 @@ from offsetstream.errors import LeaseError
 from offsetstream.stream.partitions import partition_count
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.partition_count import is_recounted, note_count, place_groups
+from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
 from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
@@ -39,13 +39,19 @@ def tables(tmp_path: Path) -> PathStore:
                 rows += [key | {"record_offset": at} for at in (1, 2)]
         columns = load_schema(name).column_names
         append_rows(tmp_path, name, [{k: v for k, v in row.items() if k in columns} for row in rows])
-    book = job(location, FEW)
+    book = loaded(location)
+    book.note_partition_count()
+    book.write(LOAD)
+    return location
+
+
+def loaded(tables: PathStore) -> PartitionBook:
+    """A job with few partitions, all of them loaded."""
+    book = job(tables, FEW)
     book.start_load(dict.fromkeys(range(FEW), 300))
     for number in range(FEW):
         book.finish_load(number, 1, 1, 1)
-    note_count(book)
-    book.write(LOAD)
-    return location
+    return book
 
 
 def job(tables: PathStore, partitions: int) -> PartitionBook:
@@ -104,7 +110,7 @@ def test_a_change_that_was_interrupted_is_made_again(tables: PathStore, monkeypa
     again = job(tables, MORE)
     assert is_recounted(again)  # nothing says that it was made
     place_groups(tables, MORE, LOAD)
-    note_count(again)
+    again.note_partition_count()
     again.write(LOAD)
     assert all(are_placed(tables, MORE))
     assert not is_recounted(job(tables, MORE))
@@ -118,13 +124,12 @@ def test_a_job_that_was_taken_over_places_nothing(tables: PathStore) -> None:
     assert all(are_placed(tables, FEW))
 
 
-def test_tables_of_an_older_version_are_placed_anew(tables: PathStore) -> None:
+def test_tables_of_an_older_version_are_placed_anew(tmp_path: Path) -> None:
     """Their job did not note by how many partitions it placed groups, and missed changes."""
-    book = job(tables, FEW)
-    for row in book.rows.values():
-        row["partition_count"] = None
-    book.write(LOAD)
-    assert is_recounted(job(tables, FEW))
+    location = PathStore(str(tmp_path))
+    create_tables(location, "cluster-1", "new")
+    loaded(location).write(LOAD)
+    assert is_recounted(job(location, FEW))
 
 
 def test_nothing_is_recounted_before_the_first_load(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_while_no_epoch_rises_nothing_is_asked(book: PartitionBook) -> None:
     seen(book, 9)
     assert found.begin() == []
     assert log.asked == []
-    assert [row["applied_leader_epoch"] for row in book.rows.values()] == [9, 9, 9]
+    assert [row.applied_leader_epoch for row in book.rows.values()] == [9, 9, 9]
 
 
 def test_a_new_leader_that_has_all_that_was_applied(book: PartitionBook) -> None:
@@ -88,7 +88,7 @@ def test_a_new_leader_that_has_all_that_was_applied(book: PartitionBook) -> None
     seen(book, 10, partitions=(1,))
     assert found.begin() == []
     assert log.asked == [{1: (10, 9)}, {1: (10, 9)}]  # the end of the epoch applied, and the start of the new one
-    assert not book.epochs_raised
+    assert not book.coordinators.raised
     assert book.epochs.of(1) == 9
     book.advance({1: END + 1})
     assert book.epochs.of(1) == 10
@@ -102,9 +102,9 @@ def test_a_log_that_was_cut(book: PartitionBook, starts: tuple[tuple[int, int], 
     log.starts, log.end = list(starts), 10 * END
     seen(book, 11, end=10 * END, partitions=(1,))
     assert found.begin() == [1]
-    assert (book.rows[1]["log_id"], book.rows[1]["next_offset"], book.epochs_raised) == (1, None, {})
+    assert (book.rows[1].log_id, book.rows[1].next_offset, book.coordinators.raised) == (1, None, {})
     assert book.epochs.of(1) is None
-    assert book.rows[0]["log_id"] == 0
+    assert book.rows[0].log_id == 0
 
 
 def test_epochs_without_records_come_and_go(book: PartitionBook) -> None:
@@ -147,9 +147,8 @@ def test_a_broker_that_tells_no_epochs_begins_a_new_log(book: PartitionBook) -> 
 def test_tables_of_an_older_version_know_an_epoch_that_is_not_exceeded(book: PartitionBook, cut_at: int) -> None:
     log = Log((7, 0))
     loaded(book, log, 9)
-    for row in book.rows.values():
-        row["applied_leader_epoch"] = None
-    book.epochs.starts.clear()
+    for number in book.partitions:
+        book.epochs.forget(number)
     log.starts.append((10, cut_at))
     seen(book, 10, END + 5)
     assert logs(book, log).begin() == ([] if cut_at == END else [0, 1, 2])
@@ -162,7 +161,7 @@ def test_a_partition_of_which_nothing_is_applied_has_no_log_to_compare(book: Par
     for epoch in (9, 10):
         seen(book, epoch)
         assert found.begin() == []
-    assert not book.epochs_raised
+    assert not book.coordinators.raised
 
 
 def test_a_cluster_that_does_not_answer_is_asked_again(book: PartitionBook) -> None:
@@ -173,13 +172,13 @@ def test_a_cluster_that_does_not_answer_is_asked_again(book: PartitionBook) -> N
     log.answers = None
     with pytest.raises(UnreachableError):
         found.begin()
-    assert set(book.epochs_raised) == {1}
+    assert set(book.coordinators.raised) == {1}
     log.answers = False  # the leader has changed once more
     assert found.begin() == []
-    assert (found.unsettled, set(book.epochs_raised)) == ({1}, {1})
-    book.lose_coordinators([1])  # nobody can be asked, and the others need not wait
+    assert (found.unsettled, set(book.coordinators.raised)) == ({1}, {1})
+    book.coordinators.lose([1])  # nobody can be asked, and the others need not wait
     assert found.begin() == []
-    assert (found.unsettled, set(book.epochs_raised)) == (set(), {1})
+    assert (found.unsettled, set(book.coordinators.raised)) == (set(), {1})
     log.answers = True
     seen(book, 10, partitions=(1,))
     assert found.begin() == [1]
@@ -193,7 +192,7 @@ def test_every_log_of_a_recreated_topic_is_new(book: PartitionBook) -> None:
     assert found.begin() == []
     present[0] = "new"
     assert found.begin() == [0, 1, 2]
-    assert {row["log_id"] for row in book.rows.values()} == {1}
+    assert {row.log_id for row in book.rows.values()} == {1}
     assert found.begin() == []
 
 
@@ -277,7 +276,7 @@ def test_a_log_cut_after_a_first_load_that_did_not_end(
     seen(book, 11, end=10 * END)
     assert book.next_offsets == {}
     assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
-    assert book.rows[1]["log_id"] == len(rewritten)
+    assert book.rows[1].log_id == len(rewritten)
 
 
 def test_a_log_of_which_nothing_is_known_stays_unsettled(book: PartitionBook, tmp_path: Path) -> None:

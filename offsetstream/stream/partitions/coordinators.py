@@ -1,0 +1,101 @@
+"""Who coordinates the offsets partitions, and whose leader epoch rose (rule 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from offsetstream.cluster.client import PartitionEnds
+from offsetstream.stream.partitions.partition_events import PartitionEvents
+from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.stream.partitions.partition_rows import PartitionRows
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.small_tables import rows_per_partition
+
+
+class Leader(NamedTuple):
+    """The broker that leads, and so coordinates, a partition, and its leader epoch."""
+
+    coordinator_id: int | None
+    coordinator_epoch: int | None
+
+
+class Coordinators:
+    """Takes in who coordinates each partition, and tells of changes by events.
+
+    ``raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5), with the leader from
+    before. That is what is written until the log was looked at, so that the question is not lost if the job is killed
+    meanwhile, or the cluster falls silent.
+    """
+
+    def __init__(self, tables: PathStore, rows: PartitionRows, events: PartitionEvents) -> None:
+        self._tables = tables
+        self._rows = rows
+        self._events = events
+        self.raised: dict[int, Leader] = {}
+
+    def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
+        """Take in what the cluster says of the partitions."""
+        now = datetime.now(UTC)
+        found = {number: self._observe(self._rows[number], seen) for number, seen in ends.items()}
+        before = {number: leader for number, leader in found.items() if leader is not None}
+        moved = {
+            number for number, leader in before.items() if leader.coordinator_id != self._rows[number].coordinator_id
+        }
+        self._unload(moved, before, now)
+        for number, leader in before.items():
+            event = "coordinator moved" if number in moved else "leader epoch changed"
+            self._events.add(self._rows[number], event, source="broker", event_at=now, **_previous(leader))
+            self.raised.setdefault(number, leader)
+
+    def _observe(self, row: PartitionRow, seen: PartitionEnds) -> Leader | None:
+        """Take in who coordinates the partition; returns who did, if that is another broker or an older epoch."""
+        before = Leader(row.coordinator_id, row.coordinator_epoch)
+        epoch = row.coordinator_epoch if seen.coordinator_epoch is None else seen.coordinator_epoch
+        if row.coordinator_epoch is not None and epoch is not None and epoch < row.coordinator_epoch:
+            return None  # the answer of a broker that does not know of the change yet
+        if seen.coordinator_id is None:
+            self.lose([row.offsets_partition])
+            return None
+        now_is = Leader(seen.coordinator_id, epoch)
+        self._rows.learn(row.offsets_partition, **now_is._asdict(), coordinator_available=True)
+        is_same = before.coordinator_id == seen.coordinator_id and before.coordinator_epoch in {None, epoch}
+        return None if before.coordinator_id is None or is_same else before
+
+    def _unload(self, partitions: Collection[int], before: Mapping[int, Leader], now: datetime) -> None:
+        """Tell that coordinators have unloaded the partitions, with what the tables hold of them now."""
+        if not partitions:
+            return
+        groups, offsets = (rows_per_partition(self._tables, table) for table in ("groups", "committed_offsets"))
+        for number in partitions:
+            row, counts = self._rows[number], dict[str, int]()
+            if row.is_owned:  # else not all of them are in the tables
+                counts = {"groups": groups.get(number, 0), "offsets": offsets.get(number, 0)}
+                row = self._rows.learn(number, **{f"{name}_count": count for name, count in counts.items()})
+            self._events.add(row, "unloaded", source="broker", event_at=now, **_previous(before[number]), **counts)
+
+    def lose(self, partitions: Iterable[int]) -> None:
+        """Note that no broker leads the partitions at present."""
+        for number in partitions:
+            self._rows.learn(number, coordinator_available=False)
+
+    def settle(self, partitions: Iterable[int]) -> None:
+        """Note that the logs of the partitions are known to be those of their present leader epochs."""
+        for number in partitions:
+            self._rows.has_news |= self.raised.pop(number, None) is not None
+
+    @property
+    def known_epochs(self) -> dict[int, int | None]:
+        """The leader epochs of the partitions whose logs are known to be those of the tables; they are written so."""
+        return {row.offsets_partition: row.coordinator_epoch for row in self.known_rows()}
+
+    def known_rows(self) -> list[PartitionRow]:
+        """Return the rows with the leaders whose logs are known to be those of the tables."""
+        leaders = {number: leader._asdict() for number, leader in self.raised.items()}
+        return [replace(row, **leaders.get(number, {})) for number, row in self._rows.items()]
+
+
+def _previous(leader: Leader) -> dict[str, int | None]:
+    return {f"previous_{name}": value for name, value in leader._asdict().items()}

@@ -1,0 +1,234 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.transaction import BatchId
+from tests.unit.stream.partitions.book import BATCH, LOAD, ends, events, loaded, newest, seen
+
+
+def test_a_new_book_has_an_empty_row_for_each_partition(book: PartitionBook) -> None:
+    assert book.rows == {number: PartitionRow(number) for number in range(3)}
+    assert book.partitions == [0, 1, 2]
+    assert book.log_ids == {0: 0, 1: 0, 2: 0}
+    assert book.next_offsets == {}
+
+
+def test_what_was_written_is_read_again(tables: PathStore, book: PartitionBook) -> None:
+    book.observe({number: ends(100) for number in range(3)})
+    loaded(book, 1, 100)
+    book.write(BATCH)
+    again = PartitionBook(tables, range(4))
+    assert {number: again.rows[number] for number in range(3)} == book.rows
+    assert again.rows[3].load_state is None
+    assert again.next_offsets == {1: 100}
+
+
+def test_a_load_from_start_to_end(book: PartitionBook) -> None:
+    before = datetime.now(UTC)
+    book.observe({1: ends(100)})
+    book.start_load({1: 100})
+    row = book.rows[1]
+    assert (row.load_state, row.load_id, row.load_end_offset, row.loaded_at) == ("LOADING", 1, 100, None)
+    assert book.next_offsets == {}
+    book.finish_load(1, 10, 2, 4)
+    row = book.rows[1]
+    assert (row.load_state, row.groups_count, row.offsets_count) == ("OWNED", 2, 4)
+    assert book.next_offsets == {1: 100}
+    times = [before, row.caught_up_at, row.load_started_at, row.loaded_at, datetime.now(UTC)]
+    assert times == sorted(time for time in times if time is not None)
+    assert book.rows[0].load_state is None
+
+
+def test_a_partition_without_records_is_loaded_too(book: PartitionBook) -> None:
+    loaded(book, 0, 0)
+    assert book.next_offsets == {0: 0}
+
+
+def test_a_second_load_does_not_go_back(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.advance({1: 150})
+    loaded(book, 1, 120)
+    assert book.rows[1].load_id == 2
+    assert book.next_offsets == {1: 150}
+
+
+def test_another_log_begins_at_its_own_start(tables: PathStore, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.begin_log(1)
+    assert book.log_ids == {0: 0, 1: 1, 2: 0}
+    assert book.next_offsets == {}
+    loaded(book, 1, 10)
+    assert book.next_offsets == {1: 10}
+    assert book.rows[1].history_complete_from == book.rows[1].load_started_at
+    book.write(LOAD)
+    assert [(event["log_id"], event["load_id"]) for event in events(tables)] == [(0, 1), (0, 1), (1, 2), (1, 2)]
+    assert PartitionBook(tables, range(3)).log_ids == book.log_ids
+
+
+def test_batches_advance_and_never_go_back(book: PartitionBook) -> None:
+    loaded(book, 0, 10)
+    loaded(book, 1, 10)
+    book.advance({0: 30, 1: 5})
+    assert book.next_offsets == {0: 30, 1: 10}
+
+
+def test_what_the_cluster_says_is_noted(book: PartitionBook) -> None:
+    book.observe({0: ends(90, 100), 2: ends(7, leader=None, epoch=None)})
+    noted = ("log_start_offset", "last_stable_offset", "high_watermark", "coordinator_id", "coordinator_epoch")
+    assert [getattr(book.rows[0], name) for name in noted] == [2, 90, 100, 5, 9]
+    assert [getattr(book.rows[2], name) for name in noted] == [2, 7, 7, None, None]
+    assert [book.rows[number].coordinator_available for number in range(3)] == [True, None, False]
+
+
+def test_what_an_open_transaction_holds_back_is_timed(tables: PathStore, book: PartitionBook) -> None:
+    def since(stable: int, high: int) -> datetime | None:
+        book.observe({1: ends(stable, high)})
+        return book.rows[1].last_stable_offset_since
+
+    before = datetime.now(UTC)
+    assert since(90, 90) is None
+    first = since(90, 100)
+    assert first is not None
+    assert before <= first <= datetime.now(UTC)
+    assert since(90, 200) == first  # it still stands there
+    book.write(LOAD)
+    assert PartitionBook(tables, range(3)).rows[1].last_stable_offset_since == first
+    second = since(95, 200)  # another one does
+    assert second is not None
+    assert second > first
+    assert since(200, 200) is None
+    third = since(200, 201)
+    book.begin_log(1)
+    fourth = since(200, 201)
+    assert third is not None
+    assert fourth is not None
+    assert fourth > third
+
+
+def test_caught_up_is_what_is_applied_to_the_last_stable_offset(book: PartitionBook) -> None:
+    long_ago = datetime.now(UTC) - timedelta(days=1)
+    for number in range(3):
+        book.observe(seen(number, 100, long_ago))
+        loaded(book, number, 100)
+    book.start_load({2: 100})
+    before = datetime.now(UTC)
+    book.observe({0: ends(100, 120), 1: ends(101), 2: ends(100)})
+    assert (book.rows[0].caught_up_at or long_ago) >= before
+    assert book.rows[1].caught_up_at == long_ago
+    assert book.rows[2].caught_up_at == long_ago  # its rows are not whole
+
+
+def test_a_load_is_told_by_two_events(tables: PathStore, book: PartitionBook) -> None:
+    book.observe({1: ends(100)})
+    loaded(book, 1, 100)
+    book.write(LOAD)
+    started, ended = events(tables)
+    shared = {"offsets_partition": 1, "log_id": 0, "load_id": 1, "source": "job"}
+    shared |= {"coordinator_id": 5, "coordinator_epoch": 9, "checkpoint_id": 1, "batch_id": -1}
+    assert started.items() >= (shared | {"event": "load started", "records": None}).items()
+    assert ended.items() >= (shared | {"event": "loaded", "records": 10, "groups": 2, "offsets": 4}).items()
+    took = (ended["event_at"] - started["event_at"]).total_seconds() * 1000
+    assert abs(ended["milliseconds"] - took) < 1
+
+
+def test_events_are_written_once(tables: PathStore, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.write(LOAD)
+    book.write(LOAD)
+    assert len(list(events(tables))) == 2
+    loaded(book, 1, 100)
+    book.write(BATCH)
+    assert [event["load_id"] for event in events(tables)] == [1, 1, 2, 2]
+
+
+def test_events_of_an_interrupted_load_are_not_written_again(tables: PathStore, book: PartitionBook) -> None:
+    book.start_load({1: 100})
+    book.write(LOAD)
+    restarted = PartitionBook(tables, range(3))
+    loaded(restarted, 1, 100)
+    restarted.write(LOAD)
+    found = [(event["event"], event["load_id"]) for event in events(tables)]
+    assert found == [("load started", 1), ("load started", 2), ("loaded", 2)]
+
+
+def test_a_batch_writes_the_book_once(tables: PathStore, book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.write(BATCH)
+    book.advance({1: 200})
+    book.write(BATCH)
+    assert PartitionBook(tables, range(3)).next_offsets == {1: 100}
+    book.write(BatchId(1, 1))
+    assert PartitionBook(tables, range(3)).next_offsets == {1: 200}
+
+
+def test_a_new_log_starts_from_nothing(tmp_path: Path) -> None:
+    tables = PathStore(str(tmp_path))
+    create_tables(tables, "cluster", "new")
+    book = PartitionBook(tables, [0])
+    book.start_load({0: 100})
+    book.finish_load(0, records=1, groups=1, offsets=1)
+    book.begin_log(0)
+    assert book.log_ids == {0: 1}
+    assert book.next_offsets == {}
+    book.start_load({0: 10})
+    book.finish_load(0, records=1, groups=1, offsets=1)
+    assert book.next_offsets == {0: 10}
+
+
+def test_news_are_all_but_being_caught_up(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    book.observe({1: ends(100)})
+    book.write(LOAD)
+    book.observe({1: ends(100)})
+    assert not book.has_news
+    for changed in (ends(101), ends(100, 102), ends(100, leader=6, epoch=10)):
+        book.observe({1: changed})
+        assert book.has_news
+        book.write(LOAD)
+
+
+def test_a_failed_load(tables: PathStore, book: PartitionBook) -> None:
+    loaded(book, 0, 10)
+    book.start_load({1: 100})
+    book.fail_loads("the broker went away")
+    book.write(LOAD)
+    assert [book.rows[number].load_state for number in range(3)] == ["OWNED", "FAILED", None]
+    (failed,) = [event for event in events(tables) if event["event"] == "load failed"]
+    assert (failed["offsets_partition"], failed["load_id"], failed["detail"]) == (1, 1, "the broker went away")
+
+
+def test_log_ids_are_those_of_now(book: PartitionBook) -> None:
+    log_ids = book.log_ids
+    book.begin_log(2)
+    assert log_ids == {0: 0, 1: 0, 2: 1}
+
+
+def test_a_load_is_caught_up_with_what_was_there_when_its_end_was_asked_for(book: PartitionBook) -> None:
+    asked_at = datetime.now(UTC) - timedelta(minutes=10)
+    book.observe(seen(1, 100, asked_at))
+    loaded(book, 1, 100)
+    assert book.rows[1].caught_up_at == asked_at
+    assert timedelta(minutes=10) <= book.behind_for(1) < timedelta(minutes=11)
+
+
+def test_a_partition_that_is_never_at_its_end_is_caught_up_with_what_was_there_before(book: PartitionBook) -> None:
+    loaded(book, 1, 100)
+    start = datetime.now(UTC)
+    for at in range(5):
+        book.observe(seen(1, 110 + 10 * at, start + timedelta(seconds=at)))
+        book.advance({1: 105 + 10 * at})
+    assert book.rows[1].caught_up_at == start + timedelta(seconds=3)
+
+
+def test_how_long_a_partition_is_behind_is_told_by_the_times_of_records_too(book: PartitionBook) -> None:
+    now = datetime.now(UTC)
+    book.observe(seen(1, 100, now))
+    loaded(book, 1, 100)
+    assert book.behind_for(1) < timedelta(minutes=1)
+    book.clocks.read(newest(now + timedelta(days=2)))
+    assert book.behind_for(1) > timedelta(days=1)
+    book.observe(seen(1, 100, now))  # at that time of the brokers' it had everything
+    assert book.behind_for(1) < timedelta(minutes=1)
