@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 
 _TYPES = {
@@ -25,6 +27,13 @@ _TYPES = {
 def arrow_schema(schema: TableSchema) -> pa.Schema:
     """Return the table's columns as Arrow has them."""
     return pa.schema([(column.name, _TYPES[column.type]) for column in schema.columns])
+
+
+def new_tables(folder: Path) -> PathStore:
+    """Create the tables in the folder as a job does before its first load."""
+    tables = PathStore(str(folder))
+    create_tables(tables, "cluster-1", "new")
+    return tables
 
 
 def create_empty_tables(root: Path) -> None:

@@ -7,7 +7,9 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from offsetstream.tables.path_store import PathStore
 from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
+from testkit.tables import new_tables
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
 TIERS = ("benchmarks", "unit", "oracle", "kafka", "spark", "release")
@@ -60,6 +62,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InWhole
 
 def pytest_report_header() -> str:
     return f"kafka broker: {origin()}"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> PathStore:
+    """New tables of the cluster "cluster-1", before a first load."""
+    return new_tables(tmp_path / "tables")
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 from testkit.small_writes import WRITES, Between
-from testkit.tables import append_rows
-from tests.spark.conftest import new_tables
+from testkit.tables import append_rows, new_tables
 
 OPTIMIZES = ["OPTIMIZE {table}", "OPTIMIZE {table} ZORDER BY ({column})"]
 OF_EACH_KIND = [write for write in WRITES if write.name in {"merge", "append", "events", "book"}]

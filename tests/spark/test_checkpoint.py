@@ -14,7 +14,7 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import is_done
 from offsetstream.tables.transaction import BatchId
-from tests.spark.conftest import new_tables
+from testkit.tables import new_tables
 
 
 def write_checkpoint(root: Path, number: int, *, planned: int, done: int) -> None:

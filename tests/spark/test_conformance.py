@@ -23,6 +23,7 @@ from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
+from testkit.tables import new_tables
 from tests.conformance.case import BOTH, Case, Coordinator
 from tests.conformance.cases import CASES
 from tests.conformance.histories import History
@@ -30,7 +31,6 @@ from tests.conformance.pure_tables import PureTables, consumed
 from tests.conformance.report import not_in_tables, reason_not_in_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.conformance.valid_histories import valid_histories
-from tests.spark.conftest import new_tables
 from tests.spark.log import RAW
 
 Logs: TypeAlias = Sequence[Sequence[LogRecord]]

@@ -17,7 +17,7 @@ from offsetstream.tables.small_tables import read_rows, transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions
 from offsetstream.tables.transaction import BatchId
 from testkit.merge_model import MergeModel, Row, Step, in_order, random_steps, source_table
-from tests.spark.conftest import new_tables
+from testkit.tables import new_tables
 
 STEPS = 6
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from testkit.readers import require_that_all_read
 from testkit.small_writes import WRITES
-from tests.spark.conftest import new_tables
+from testkit.tables import new_tables
 
 
 def test_spark_filters_what_each_write_leaves(spark: SparkSession, tmp_path: Path) -> None:

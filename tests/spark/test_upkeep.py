@@ -31,7 +31,7 @@ from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import TableWriter
 from testkit.simulated_job import SimulatedJob, contents, hurry
 from testkit.tables import append_rows as append_any
-from tests.spark.conftest import new_tables
+from testkit.tables import new_tables
 
 COMMITS = "offset_commits"
 COMMIT = pa.schema(list(load_schema(COMMITS).arrow)[:-3])

@@ -21,7 +21,6 @@ from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables import lease_holder
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
@@ -37,16 +36,14 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
+def tables(tables: PathStore) -> PathStore:
     """A commit of one cell on each of three days, two of them beyond 30 days."""
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
     for offset, day in enumerate((TODAY - timedelta(days=50), TODAY - timedelta(days=40), TODAY)):
-        append_rows(tmp_path, "offset_commits", [commit(offset, day)])
+        append_rows(Path(tables.root), "offset_commits", [commit(offset, day)])
     loaded = {"load_state": "OWNED", "history_complete_from": LONG_AGO, "log_id": 0, "next_offset": 3}
-    append_rows(tmp_path, "offsets_partitions", [{"offsets_partition": 3} | loaded])
-    Lease.acquire(location).release()
-    return location
+    append_rows(Path(tables.root), "offsets_partitions", [{"offsets_partition": 3} | loaded])
+    Lease.acquire(tables).release()
+    return tables
 
 
 def commit(offset: int, day: date) -> dict[str, Any]:

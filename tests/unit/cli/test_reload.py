@@ -8,7 +8,6 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables import lease_holder
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows
@@ -18,11 +17,9 @@ LONG = 30.0  # seconds after which something is broken
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    append_rows(tmp_path, "offsets_partitions", [{"offsets_partition": number} for number in range(3)])
-    return location
+def tables(tables: PathStore) -> PathStore:
+    append_rows(Path(tables.root), "offsets_partitions", [{"offsets_partition": number} for number in range(3)])
+    return tables
 
 
 @pytest.fixture

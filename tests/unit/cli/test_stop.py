@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables import lease_holder
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.path_store import PathStore
 from tests.unit.cli.conftest import Run
@@ -26,13 +25,11 @@ def job() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @pytest.fixture
-def tables(tmp_path: Path, job: "subprocess.Popen[bytes]") -> PathStore:
+def tables(tables: PathStore, job: "subprocess.Popen[bytes]") -> PathStore:
     """Tables whose lease is held by that process."""
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    Lease.acquire(location)
-    DeltaTable(location.table(TABLE)).update(updates={"pid": str(job.pid)})
-    return location
+    Lease.acquire(tables)
+    DeltaTable(tables.table(TABLE)).update(updates={"pid": str(job.pid)})
+    return tables
 
 
 def stop_requested_by(tables: PathStore) -> str | None:

@@ -1,24 +1,14 @@
 """The fence, which needs no Spark; the checkpoint's files are read in tests/spark/test_checkpoint.py."""
 
-from pathlib import Path
-
 import pytest
 from deltalake import DeltaTable
 
 from offsetstream.stream.partitions.checkpoint import LAST_WRITTEN, Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import is_done, read_rows
 from offsetstream.tables.transaction import BatchId
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def checkpoint(number: int) -> Checkpoint:

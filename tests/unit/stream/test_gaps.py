@@ -1,6 +1,5 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from offsetstream.stream.apply.gaps import Gaps, Ranges
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.size import Share
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 
 PARTITIONS = range(3)
@@ -41,13 +39,6 @@ class Log:
         if self._told is None:
             raise UnreachableError("no broker answers")
         return self._told
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def settings(lag_ms: int = 0) -> TopicSettings:

@@ -1,5 +1,4 @@
 import threading
-from pathlib import Path
 
 import pytest
 from deltalake.exceptions import CommitFailedError
@@ -8,20 +7,16 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from offsetstream.errors import LeaseError
 from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
 from offsetstream.tables.path_store import PathStore
 
 LONG = 30.0  # seconds after which something is broken
 
 
-@pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PathStore:
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.0)
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def take_over(tables: PathStore) -> Lease:

@@ -19,7 +19,6 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import TablesError
 from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import FileWriter, NewFile, append_files
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import COMMITS
@@ -109,13 +108,6 @@ def test_bytes_are_those_of_the_texts() -> None:
         rows = of_kind(passed, kind)
         least = sum(len(row[name] or "") for row in rows for name in ("group_id", "key_json", "value_json", "value"))
         assert least < size < 4 * least + 200 * len(rows)
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def history(tables: PathStore, batch: BatchId, written: dict[int, int]) -> CommitHistory:

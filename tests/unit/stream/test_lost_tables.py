@@ -18,34 +18,32 @@ from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import insert_rows
 from offsetstream.tables.transaction import BatchId
-from testkit.tables import append_rows
+from testkit.tables import append_rows, new_tables
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH = BatchId(3, 4)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
+def tables(tables: PathStore) -> PathStore:
     """Two partitions, one of which had another log before; the third checkpoint."""
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    fence(location, 3)
+    fence(tables, 3)
     loaded = {"load_id": 4, "load_state": OWNED, "next_offset": 70, "history_complete_from": SINCE}
     rows = [{"offsets_partition": number, "log_id": log_id, **loaded} for number, log_id in ((0, 0), (1, 2))]
-    append_rows(tmp_path, "offsets_partitions", rows)
-    PartitionBook(location, [0, 1]).write(BATCH)
+    append_rows(Path(tables.root), "offsets_partitions", rows)
+    PartitionBook(tables, [0, 1]).write(BATCH)
     place = {"checkpoint_id": 3, "batch_id": 4, "written_day": SINCE.date()}
     for partition, log_id, offset in ((0, 0, 68), (1, 1, 900), (1, 2, 69)):
         record = {"offsets_partition": partition, "log_id": log_id, "record_offset": offset, **place}
-        append_rows(tmp_path, "offset_commits", [record])
+        append_rows(Path(tables.root), "offset_commits", [record])
     event = {"event": "loaded", "source": "job", "coordinator_id": 1, "coordinator_epoch": 1}
     insert_rows(
-        location,
+        tables,
         "partition_events",
         [{**event, "offsets_partition": n, "log_id": n, "load_id": 4} for n in (0, 1)],
         BATCH,
     )
-    return location
+    return tables
 
 
 def fence(tables: PathStore, checkpoint_id: int) -> None:
@@ -131,8 +129,7 @@ def test_without_any_table_all_is_new(tables: PathStore) -> None:
 
 
 def test_a_first_job_that_was_killed_while_it_set_its_fence_lost_nothing(tmp_path: Path) -> None:
-    new = PathStore(str(tmp_path))
-    create_tables(new, "cluster-1", "new")
+    new = new_tables(tmp_path / "new")
     fence(new, 1)
     book = delete(new, "groups", "offsets_partitions", "topics")
     assert mend_lost_tables(book, new) == set()

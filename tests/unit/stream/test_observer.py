@@ -1,6 +1,5 @@
 from datetime import timedelta
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -14,16 +13,13 @@ from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 
 
-def test_a_cluster_that_does_not_answer_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_does_not_answer_is_told_of_once(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.2)
-    tables, said = PathStore(str(tmp_path)), StringIO()
-    create_tables(tables, "cluster-1", "new")
-    book, topics = PartitionBook(tables, range(3)), TopicBook(tables)
+    said, book, topics = StringIO(), PartitionBook(tables, range(3)), TopicBook(tables)
     before = dict(book.rows)
     nobody = Cluster("127.0.0.1:1")
     progress = Progress(Console(file=said, soft_wrap=True))

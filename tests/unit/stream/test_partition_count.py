@@ -13,12 +13,11 @@ from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
 from offsetstream.stream.state.spark_derive import STATE_TABLES
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from testkit.tables import append_rows
+from testkit.tables import append_rows, new_tables
 
 FEW, MORE = 4, 9
 GROUPS = ["", "it's", "é😀", *(f"group-{number}" for number in range(30))]
@@ -26,10 +25,8 @@ LOAD = BatchId(1, -1)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
+def tables(tables: PathStore) -> PathStore:
     """Each group in its own partition of few, and left behind in another one; two rows of it in most tables."""
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
     for name in STATE_TABLES:
         rows = []
         for group in GROUPS:
@@ -38,11 +35,11 @@ def tables(tmp_path: Path) -> PathStore:
                 key = {"offsets_partition": place, "group_id": group, "in_coordinator_partition": place == own}
                 rows += [key | {"record_offset": at} for at in (1, 2)]
         columns = load_schema(name).column_names
-        append_rows(tmp_path, name, [{k: v for k, v in row.items() if k in columns} for row in rows])
-    book = loaded(location)
+        append_rows(Path(tables.root), name, [{k: v for k, v in row.items() if k in columns} for row in rows])
+    book = loaded(tables)
     book.note_partition_count()
     book.write(LOAD)
-    return location
+    return tables
 
 
 def loaded(tables: PathStore) -> PartitionBook:
@@ -133,6 +130,4 @@ def test_tables_of_an_older_version_are_placed_anew(tmp_path: Path) -> None:
 
 
 def test_nothing_is_recounted_before_the_first_load(tmp_path: Path) -> None:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    assert not is_recounted(job(location, FEW))
+    assert not is_recounted(job(new_tables(tmp_path / "new"), FEW))

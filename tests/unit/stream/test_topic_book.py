@@ -8,7 +8,6 @@ from deltalake import DeltaTable
 from offsetstream.cluster.client import TopicSeen
 from offsetstream.stream.monitor import topic_book
 from offsetstream.stream.monitor.topic_book import ASSIGNMENTS, TABLE, TopicBook
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -19,11 +18,11 @@ BATCH = BatchId(1, 0)
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    append_rows(tmp_path, ASSIGNMENTS, [{"offsets_partition": 0, "group_id": "g", "topic_id": ID, "topic": ID}])
-    return location
+def tables(tables: PathStore) -> PathStore:
+    append_rows(
+        Path(tables.root), ASSIGNMENTS, [{"offsets_partition": 0, "group_id": "g", "topic_id": ID, "topic": ID}]
+    )
+    return tables
 
 
 def names(tables: PathStore, table: str) -> list[str]:

@@ -10,7 +10,6 @@ from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.applied_epochs import EpochStart
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import append_rows
@@ -45,9 +44,7 @@ class Log:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> PartitionBook:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
+def book(tables: PathStore) -> PartitionBook:
     return PartitionBook(tables, range(3))
 
 
@@ -119,10 +116,10 @@ def test_epochs_without_records_come_and_go(book: PartitionBook) -> None:
     assert book.epochs.of(1) == 7
 
 
-def test_what_another_job_wrote_down_counts(book: PartitionBook, tmp_path: Path) -> None:
+def test_what_another_job_wrote_down_counts(book: PartitionBook, tables: PathStore) -> None:
     log = Log((7, 0), (9, END))
     loaded(book, log, 9)
-    again = PartitionBook(PathStore(str(tmp_path)), range(3))
+    again = PartitionBook(tables, range(3))
     assert again.epochs.of(1) == 7
     seen(again, 9)
     assert logs(again, log).begin() == []
@@ -215,49 +212,49 @@ TABLES = ["offset_commits", "group_records", "undecodable_records", "committed_o
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize(("cut_at", "rewritten"), [(END, [1]), (END + 9, [1]), (END + 10, [])])
 def test_a_log_cut_behind_what_is_applied_and_within_what_is_written(
-    book: PartitionBook, tmp_path: Path, table: str, cut_at: int, rewritten: list[int]
+    book: PartitionBook, tables: PathStore, table: str, cut_at: int, rewritten: list[int]
 ) -> None:
     loaded(book, Log((9, 0)), 9)
-    written(tmp_path, table, END + 9)
-    book = PartitionBook(PathStore(str(tmp_path)), range(3))
+    written(Path(tables.root), table, END + 9)
+    book = PartitionBook(tables, range(3))
     seen(book, 11, end=10 * END)
     assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
 
 
-def test_what_was_written_after_the_leader_moved(book: PartitionBook, tmp_path: Path) -> None:
+def test_what_was_written_after_the_leader_moved(book: PartitionBook, tables: PathStore) -> None:
     """The last that is applied is of epoch 7, and what was written is of 9, as was noted before."""
     log = Log((7, 0), (9, END), end=2 * END)
     loaded(book, log, 9)
     assert book.epochs.of(1) == 7
-    written(tmp_path, "offset_commits", END + 9)
+    written(Path(tables.root), "offset_commits", END + 9)
     for starts, rewritten in (
         (((7, 0), (9, END), (11, END + 20)), []),
         (((7, 0), (9, END), (11, END + 9)), [1]),
         (((7, 0), (11, END)), [1]),
         (((6, 0), (9, END - 1), (11, END + 20)), [0, 1, 2]),
     ):
-        book = PartitionBook(PathStore(str(tmp_path)), range(3))
+        book = PartitionBook(tables, range(3))
         seen(book, 11, end=10 * END)
         assert logs(book, Log(*starts, end=10 * END)).begin() == rewritten
 
 
-def test_what_was_written_of_another_log_does_not_count(book: PartitionBook, tmp_path: Path) -> None:
+def test_what_was_written_of_another_log_does_not_count(book: PartitionBook, tables: PathStore) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
-    written(tmp_path, "offset_commits", END + 9, log_id=1)
+    written(Path(tables.root), "offset_commits", END + 9, log_id=1)
     log.starts.append((10, END))
     seen(book, 10)
     assert found.begin() == []
 
 
-def test_what_a_batch_writes_is_looked_for_anew(book: PartitionBook, tmp_path: Path) -> None:
+def test_what_a_batch_writes_is_looked_for_anew(book: PartitionBook, tables: PathStore) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     log.starts.append((10, END))
     seen(book, 10)
     assert found.begin() == []
     book.written.forget()  # as a batch does before it writes, and this one failed
-    written(tmp_path, "offset_commits", END + 9)
+    written(Path(tables.root), "offset_commits", END + 9)
     log.starts.append((11, END + 5))
     seen(book, 11)
     assert found.begin() == [1]
@@ -265,24 +262,24 @@ def test_what_a_batch_writes_is_looked_for_anew(book: PartitionBook, tmp_path: P
 
 @pytest.mark.parametrize(("cut_at", "rewritten"), [(END - 1, [1]), (END, [])])
 def test_a_log_cut_after_a_first_load_that_did_not_end(
-    book: PartitionBook, tmp_path: Path, cut_at: int, rewritten: list[int]
+    book: PartitionBook, tables: PathStore, cut_at: int, rewritten: list[int]
 ) -> None:
     seen(book, 9)
     assert logs(book, Log((9, 0))).begin() == []
     book.start_load(dict.fromkeys(range(3), 2 * END))
     book.write(BatchId(1, -1))
-    written(tmp_path, "offset_commits", END - 1)
-    book = PartitionBook(PathStore(str(tmp_path)), range(3))
+    written(Path(tables.root), "offset_commits", END - 1)
+    book = PartitionBook(tables, range(3))
     seen(book, 11, end=10 * END)
     assert book.next_offsets == {}
     assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
     assert book.rows[1].log_id == len(rewritten)
 
 
-def test_a_log_of_which_nothing_is_known_stays_unsettled(book: PartitionBook, tmp_path: Path) -> None:
+def test_a_log_of_which_nothing_is_known_stays_unsettled(book: PartitionBook, tables: PathStore) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
-    written(tmp_path, "offset_commits", END + 9)
+    written(Path(tables.root), "offset_commits", END + 9)
     book.written.forget()
     seen(book, 10)
     log.answers = False

@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.compaction import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, clear, crowds, stored
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
@@ -20,13 +19,6 @@ from offsetstream.tables.transaction import BatchId, app_id
 from testkit.tables import append_rows as append_any
 
 TODAY = datetime.now(UTC).date()
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def keep_nothing(tables: PathStore) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from deltalake.exceptions import CommitFailedError
 from offsetstream.errors import LeaseError
 from offsetstream.tables import merge, replace
 from offsetstream.tables.arrow_rows import append_rows
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -63,10 +61,8 @@ BEATS: list[Beat] = [compact, z_order, compact_and_vacuum, restore, rewrite, del
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 @pytest.mark.parametrize("beat", BEATS, ids=lambda beat: beat.__name__)
 def test_a_write_that_loses_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: SmallWrite, beat: Beat
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch, write: SmallWrite, beat: Beat
 ) -> None:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
     write.prepare(tables)
     path = tables.table(write.table)
     between = Between(monkeypatch, path, lambda: beat(path))
@@ -75,9 +71,7 @@ def test_a_write_that_loses_is_done_again(
     assert write.found(tables) == write.expected
 
 
-def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
+def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tables.table("job_lease")
     lease = Lease.acquire(tables)
     for step in (lease.heartbeat, lambda: lease.use_checkpoint(3, "here"), lease.release):
@@ -96,10 +90,8 @@ def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("name", ["merge", "new rows", "append", "events"])
-def test_rows_that_somebody_deletes_stay_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_rows_that_somebody_deletes_stay_deleted(tables: PathStore, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     write = next(write for write in WRITES if write.name == name)
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
     write.prepare(tables)
     path = tables.table(write.table)
     Between(monkeypatch, path, lambda: DeltaTable(path).delete())
@@ -110,11 +102,9 @@ def test_rows_that_somebody_deletes_stay_deleted(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("batch", [BatchId(1, -1), BatchId(1, 3)], ids=["load", "batch"])
 def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: BatchId
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
     """An object store may take a commit and lose its answer: the next try meets the commit itself."""
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
     answers = [False]
 
     def write_and_lose_the_answer(*arguments: Any, **options: Any) -> None:
@@ -134,9 +124,7 @@ def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
     assert len(read_rows(DeltaTable(tables.table("group_records")))) == 1
 
 
-def test_a_write_that_always_loses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
+def test_a_write_that_always_loses_says_so(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
     def always_beaten(*_: Any) -> None:

@@ -13,6 +13,7 @@ from offsetstream.tables.schema import all_schemas
 
 @pytest.fixture
 def tables(tmp_path: Path) -> PathStore:
+    """There are none yet."""
     return PathStore(str(tmp_path / "tables"))
 
 

@@ -11,7 +11,6 @@ from offsetstream.cluster.client import TopicSeen
 from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
@@ -22,13 +21,6 @@ from testkit.tables import append_rows
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 LOAD = BatchId(1, -1)
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def double(tables: PathStore, name: str) -> None:

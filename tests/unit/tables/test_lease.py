@@ -21,7 +21,6 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError, TablesError
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import (
     TABLE,
     Lease,
@@ -34,19 +33,9 @@ from offsetstream.tables.lease import (
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, Life
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
+from testkit.tables import new_tables
 
 TAKEN_OVER = "another job has taken over the lease"
-
-
-def new_tables(folder: Path) -> PathStore:
-    tables = PathStore(str(folder))
-    create_tables(tables, "cluster-1", "new")
-    return tables
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    return new_tables(tmp_path / "tables")
 
 
 def change(tables: PathStore, **columns: str) -> None:

@@ -6,14 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError
 from offsetstream.tables import lease_holder, lease_wait
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE, Lease, read_lease
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
 from offsetstream.tables.lease_wait import is_job_alive, take_lease
@@ -24,14 +22,12 @@ LONG = 30.0  # seconds after which something is broken
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PathStore:
+def tables(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> PathStore:
     """Tables whose lease is held by a job of another host, as far as anybody here can see."""
     monkeypatch.setattr(lease_wait, "POLL_SECONDS", 0.02)
-    location = PathStore(str(tmp_path / "tables"))
-    create_tables(location, "cluster-1", "new")
-    Lease.acquire(location)
-    change(location, host="'elsewhere'")
-    return location
+    Lease.acquire(tables)
+    change(tables, host="'elsewhere'")
+    return tables
 
 
 def change(tables: PathStore, **columns: str) -> None:

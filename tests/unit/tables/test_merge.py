@@ -1,6 +1,5 @@
 """Merges by delta-rs. That Spark's mean the same is shown in tests/spark/test_merge.py."""
 
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,7 +9,6 @@ from deltalake.exceptions import CommitFailedError
 
 from offsetstream.errors import DoubledRowsError, LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -20,13 +18,6 @@ from testkit.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps
 
 OFFSETS, ASSIGNMENTS, GROUPS = "committed_offsets", "member_assignments", "groups"
 LOAD = BatchId(1, -1)
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def merge(tables: PathStore, name: str, *rows: Row, batch: BatchId = LOAD, **how: Any) -> None:

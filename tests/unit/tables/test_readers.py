@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
@@ -24,9 +23,7 @@ from testkit.tables import append_rows
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
-def test_every_engine_filters_what_a_write_leaves(tmp_path: Path, write: SmallWrite) -> None:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
+def test_every_engine_filters_what_a_write_leaves(tables: PathStore, write: SmallWrite) -> None:
     for step in (write.prepare, write.run):
         step(tables)
         assert require_that_all_read(tables, write.table)
@@ -39,9 +36,7 @@ def has_string_views(path: str) -> bool:
     return pa.string_view() in types or pa.binary_view() in types
 
 
-def test_an_upgrade_writes_files_of_delta_rs_merges_anew(tmp_path: Path) -> None:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
+def test_an_upgrade_writes_files_of_delta_rs_merges_anew(tables: PathStore) -> None:
     of_each = {write.table: write for write in WRITES}
     for name, write in of_each.items():
         write.prepare(tables)
@@ -59,11 +54,9 @@ def test_an_upgrade_writes_files_of_delta_rs_merges_anew(tmp_path: Path) -> None
     assert upgrade_tables(tables) == []
 
 
-def test_an_upgrade_leaves_days_whose_files_can_be_read(tmp_path: Path) -> None:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster-1", "new")
+def test_an_upgrade_leaves_days_whose_files_can_be_read(tables: PathStore) -> None:
     for day in ("2026-01-01", "2026-01-02"):
-        append_rows(tmp_path, "offset_commits", [{"group_id": "g", "written_day": date.fromisoformat(day)}])
+        append_rows(Path(tables.root), "offset_commits", [{"group_id": "g", "written_day": date.fromisoformat(day)}])
     table = DeltaTable(tables.table("offset_commits"))
     table.update({"group_id": "'h'"}, predicate="written_day = DATE '2026-01-02'")
     first = [file for file in table.file_uris() if "2026-01-01" in file]

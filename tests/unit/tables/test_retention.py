@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import retention
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
@@ -29,13 +27,6 @@ CELLS = {
         {"key_type": kind, "key_json": f'{{"k":{n}}}', "group_id": "g"} for kind in (2, 3) for n in (0, 1)
     ],
 }
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def append(tables: PathStore, name: str, rows: Iterable[Row]) -> None:

@@ -1,5 +1,4 @@
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,22 +6,15 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, is_done, overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId, app_id
+from testkit.tables import new_tables
 
 BOOK, EVENTS = "offsets_partitions", "partition_events"
 LOAD = BatchId(1, -1)
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
@@ -124,8 +116,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampl
 @settings(max_examples=15, deadline=None)
 @given(names=st.lists(texts, unique=True, min_size=1, max_size=6))
 def test_any_text_is_a_key_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
-    tables = PathStore(str(tmp_path_factory.mktemp("tables")))
-    create_tables(tables, "cluster-1", "new")
+    tables = new_tables(tmp_path_factory.mktemp("tables"))
     for _ in range(2):
         insert_rows(tables, EVENTS, [event(1, name) for name in names], LOAD)
     assert sorted(row["event"] for row in rows(tables, EVENTS)) == sorted(names)

@@ -22,13 +22,6 @@ from testkit.small_writes import WRITES, SmallWrite
 EVERY_WRITE = pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
-
-
 def notes(tables: PathStore, write: SmallWrite) -> list[tuple[Any, Any]]:
     found = read_rows(DeltaTable(tables.table(write.table)))
     return sorted(((row[write.column], row["My note"]) for row in found), key=str)

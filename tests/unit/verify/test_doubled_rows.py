@@ -2,7 +2,6 @@
 
 import shutil
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +9,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import arrow_rows
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
@@ -29,18 +27,14 @@ def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    overwrite_rows(location, "offsets_partitions", [{"offsets_partition": n, "log_id": 0} for n in range(3)], BATCH)
+def tables(tables: PathStore) -> PathStore:
+    overwrite_rows(tables, "offsets_partitions", [{"offsets_partition": n, "log_id": 0} for n in range(3)], BATCH)
     commits = [{"offsets_partition": n, "log_id": 0, "group_id": "g", "topic": "t", "partition": n} for n in range(3)]
     history = [{**row, "record_offset": offset} for row in commits for offset in (4, 5, 7)]
-    arrow_rows.append_rows(
-        location, "offset_commits", rows_of("offset_commits", *history).drop_columns([*SIGNED]), BATCH
-    )
+    arrow_rows.append_rows(tables, "offset_commits", rows_of("offset_commits", *history).drop_columns([*SIGNED]), BATCH)
     last = rows_of("committed_offsets", *({**row, "record_offset": 7} for row in commits))
-    arrow_rows.merge_rows(location, "committed_offsets", last, BATCH)
-    return location
+    arrow_rows.merge_rows(tables, "committed_offsets", last, BATCH)
+    return tables
 
 
 def double(tables: PathStore, name: str, where: str = "true") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import arrow_rows, ledger_days, replace, retention
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import LEDGER, count_open, forget, last_offsets, write_entries
 from offsetstream.tables.ledger_days import note_thinned, settle, sum_up
 from offsetstream.tables.path_store import PathStore
@@ -30,13 +28,6 @@ SCHEMA = load_schema(COMMITS)
 SIGNED = ["checkpoint_id", "batch_id", "written_day"]
 TODAY = datetime.now(UTC).date()
 OPEN = BatchId(9, -1)
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> PathStore:
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    return location
 
 
 def commits(partition: int, offsets: Iterable[int], log_id: int = 0) -> pa.Table:

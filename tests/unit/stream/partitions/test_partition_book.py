@@ -1,9 +1,7 @@
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_row import PartitionRow
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 from tests.unit.stream.partitions.book import BATCH, LOAD, ends, events, loaded, newest, seen
@@ -164,9 +162,7 @@ def test_a_batch_writes_the_book_once(tables: PathStore, book: PartitionBook) ->
     assert PartitionBook(tables, range(3)).next_offsets == {1: 200}
 
 
-def test_a_new_log_starts_from_nothing(tmp_path: Path) -> None:
-    tables = PathStore(str(tmp_path))
-    create_tables(tables, "cluster", "new")
+def test_a_new_log_starts_from_nothing(tables: PathStore) -> None:
     book = PartitionBook(tables, [0])
     book.start_load({0: 100})
     book.finish_load(0, records=1, groups=1, offsets=1)
