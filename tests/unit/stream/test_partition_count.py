@@ -123,10 +123,9 @@ def test_a_job_that_was_taken_over_places_nothing(tables: PathStore) -> None:
 
 def test_tables_of_an_older_version_are_placed_anew(tmp_path: Path) -> None:
     """Their job did not note by how many partitions it placed groups, and missed changes."""
-    location = PathStore(str(tmp_path))
-    create_tables(location, "cluster-1", "new")
-    loaded(location).write(LOAD)
-    assert is_recounted(job(location, FEW))
+    new = new_tables(tmp_path / "new")
+    loaded(new).write(LOAD)
+    assert is_recounted(job(new, FEW))
 
 
 def test_nothing_is_recounted_before_the_first_load(tmp_path: Path) -> None:
