@@ -13,6 +13,8 @@ DOCS = ROOT / "docs"
 NUMBERS = r"\d+(?:\.\d+)?(?: (?:rows?|items?|records?) \d+)?(?:(?:, | and |-)\d+(?:\.\d+)?(?: (?:rows?|items?) \d+)?)*"
 CITATION = re.compile(rf"\b(reference|rules?) ({NUMBERS})", re.IGNORECASE)
 BEYOND_SECTIONS = re.compile(r" (?:rows?|items?|records?) \d+(?:(?:, | and )\d+(?!\.|\d))*")
+# `tests/kafka/test_reload.py`, `test_reload.py` or `test_reload.py::test_after_a_pause`.
+TEST = re.compile(r"`(?:([\w/]+)/)?(test_\w+\.py)(?:::(test_\w+))?`")
 LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)|`(docs/[\w./-]+\.md)`")
 
 
@@ -67,6 +69,19 @@ def test_every_link_to_a_file_leads_to_one() -> None:
                 continue
             broken.append((str(page.relative_to(ROOT)), linked or named))
     assert broken == []
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    pages = [*DOCS.rglob("*.md"), *ROOT.glob("*.md")]
+    named = [(page.name, *each) for page in pages for each in TEST.findall(page.read_text("utf-8"))]
+    assert len(named) > 50
+    assert [
+        each for each in named if not any(has_test(file, *each[1:]) for file in (ROOT / "tests").rglob(each[2]))
+    ] == []
+
+
+def has_test(file: Path, folder: str, _name: str, test: str) -> bool:
+    return (not folder or file.parent == ROOT / folder) and (not test or f"def {test}(" in file.read_text("utf-8"))
 
 
 def test_the_page_of_the_tables_is_current() -> None:
