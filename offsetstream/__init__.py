@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from offsetstream.coordinator.partitioning import partition_for
     from offsetstream.errors import OffsetstreamError
     from offsetstream.frames import decode
+    from offsetstream.stream.job import run
+    from offsetstream.stream.settings import JobSettings
     from offsetstream.tables.reader import Tables, open_tables
 
     __version__: str
 
 __all__ = [
     "GroupMetadataCache",
+    "JobSettings",
     "OffsetstreamError",
     "Tables",
     "__version__",
@@ -28,16 +31,19 @@ __all__ = [
     "decode_udf",
     "open_tables",
     "partition_for",
+    "run",
 ]
 
 _MODULES = {
     "GroupMetadataCache": "coordinator.cache",
+    "JobSettings": "stream.settings",
     "OffsetstreamError": "errors",
     "Tables": "tables.reader",
     "decode": "frames",
     "decode_udf": "codec.udf",
     "open_tables": "tables.reader",
     "partition_for": "coordinator.partitioning",
+    "run": "stream.job",
 }
 
 

@@ -7,15 +7,18 @@ from typing import Any
 import click
 
 from offsetstream.cli.main import SETTINGS, OneLineErrors
-from offsetstream.cli.run import job_options, run_job
+from offsetstream.cli.options import config_option, settings_options
+from offsetstream.cli.run import OF_OWN_SPARK, run_job
 from offsetstream.spark.session import submitted_session
+from offsetstream.stream.settings import JobSettings
 
 
 @click.command(cls=OneLineErrors, context_settings=SETTINGS)
-@job_options
+@config_option("run", but=OF_OWN_SPARK)
+@settings_options(JobSettings, but=OF_OWN_SPARK)
 def materialize_offsets(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""
-    run_job(options, submitted_session)
+    run_job(options, lambda _: submitted_session())
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
+from offsetstream.cli.options import client_properties
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions
-from offsetstream.cluster.properties import read_properties
 from offsetstream.dump.formats import Unprintable
 from offsetstream.dump.topic import SESSION, Range, dump
 from offsetstream.errors import UsageError
@@ -19,7 +19,7 @@ class ClusterDump:
     """What is to be dumped of a cluster: asked at once, so that nothing is written where it cannot be had."""
 
     def __init__(self, bootstrap_server: str, command_config: str | None, wanted: tuple[int, ...]) -> None:
-        self._properties = read_properties(command_config)
+        self._properties = client_properties(command_config)
         self._bootstrap_server = bootstrap_server
         self._cluster = Cluster(bootstrap_server, self._properties)
         self._ranges = _ranges(self._cluster, wanted)

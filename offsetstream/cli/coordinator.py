@@ -9,7 +9,7 @@ import click
 
 from offsetstream.cli.describe import broker_text
 from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
+from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UsageError
@@ -43,6 +43,7 @@ Examples:
 
 Exit code 1 where the partition of a group has no coordinator, or the cluster's answer is not that of the tables."""
 )
+@config_option("coordinator")
 @click.option("--group", multiple=True, required=True, metavar="GROUP", help="A group, there or not; repeatable.")
 @cluster_options
 @tables_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from offsetstream.cli.line_files import file_option, open_output
-from offsetstream.cli.options import BROKERS
+from offsetstream.cli.options import cluster_options, config_option
 from offsetstream.cli.output import tell
 from offsetstream.cli.segments import open_partitions, warn
 from offsetstream.dump.formats import LINE_FORMATS, Unprintable
@@ -27,8 +27,8 @@ Exit code 0 also where records cannot be decoded: in JSON such a line has an "er
 formats have no place for an error: there stderr tells how many there are, and the exit code is 1. A damaged log
 segment ends the dump with exit code 1; stderr tells which batch. One that ends within a batch is read up to there."""
 )
-@click.option("--bootstrap-server", type=BROKERS, metavar="HOST:PORT", help="A broker to connect to.")
-@click.option("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS).")
+@config_option("dump")
+@cluster_options
 @click.option(
     "--files",
     multiple=True,

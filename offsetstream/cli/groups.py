@@ -10,7 +10,7 @@ import click
 from offsetstream.cli import describe as views
 from offsetstream.cli.group_state import Group, read_groups
 from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import cluster_options, output_of, output_options, tables_option
+from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, ReadAnew, tell
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
@@ -50,6 +50,7 @@ Examples:
   offsetstream groups list --type Consumer --state Stable
   offsetstream groups list --output json --file groups.json""",
 )
+@config_option("groups.list")
 @click.option(
     "--state",
     multiple=True,
@@ -105,6 +106,7 @@ Examples:
 
 Exit code 1 where a group is not there.""",
 )
+@config_option("groups.describe")
 @click.option("--group", multiple=True, metavar="GROUP", help="A group to describe; repeatable.")
 @click.option("--all-groups", is_flag=True, help="Describe all groups.")
 @click.option(

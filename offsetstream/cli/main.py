@@ -39,7 +39,7 @@ SUBCOMMANDS = {
 
 # What is installed with which extra (pyproject.toml).
 _EXTRAS = dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster") | dict.fromkeys(
-    ("delta", "pandas", "py4j", "pyspark"), "spark"
+    ("delta", "pandas", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"
 )
 
 
@@ -54,7 +54,7 @@ class OneLineErrors(click.Command):
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise
             tell(f"Error: {first_line(error)}")
-            raise click.exceptions.Exit(OffsetstreamError.exit_code) from error
+            raise click.exceptions.Exit(getattr(error, "exit_code", OffsetstreamError.exit_code)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
-from pyspark.sql import SparkSession
 
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.options import SECONDS, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, output_of, output_options, settings_options
 from offsetstream.cli.output import Column, tell
-from offsetstream.maintenance.maintain import Maintenance
-from offsetstream.spark.session import local_session
+from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.tables.location import store_at
 
-_DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _COLUMNS = (
     Column("table", "TABLE"),
     Column("files_before", "FILES"),
@@ -33,48 +32,21 @@ _COLUMNS = (
 )
 
 
-def _duration(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
-    """Return a number of days: ``30d``, ``4w``, or as Delta's properties have it, ``interval 30 days``."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"(?:interval\s+)?(\d{1,5})\s*([a-z]*)", text.strip().lower())
-    days = int(found[1]) * _DAYS.get(found[2], 0) if found else 0
-    if not days:
-        raise click.BadParameter(f"{text!r} is no number of days such as 30d, 4w or 'interval 30 days', of at least 1d")
-    return timedelta(days=days)
-
-
 def maintain_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of the maintenance."""
-    options = (
-        click.option(
-            "--keep-history",
-            callback=_duration,
-            metavar="DURATION",
-            help="Of the days before that, keep the last row of each cell: 30d, 4w [default: keep everything].",
-        ),
-        click.option("--dry-run", is_flag=True, help="Say what there is to do, and do nothing."),
-        click.option(
-            "--timeout",
-            type=SECONDS,
-            default=300,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long to wait for the job.",
-        ),
-    )
-    for option in options:
-        command = option(command)
-    return tables_option(output_options(command))
+    return config_option("maintain")(settings_options(MaintenanceSettings)(output_options(command)))
 
 
 def run_maintenance(options: dict[str, Any], session: Callable[[], AbstractContextManager[SparkSession]]) -> None:
     """Do the maintenance with the options of :func:`maintain_options`, and print what was done."""
+    from offsetstream.maintenance.maintain import Maintenance  # noqa: PLC0415 - of PySpark, which --help does not need
+
     output = output_of(options)
-    keep: timedelta | None = options["keep_history"]
+    settings = MaintenanceSettings(**options)
+    keep = settings.keep_history
     horizon = None if keep is None else datetime.now(UTC).date() - keep
-    maintenance = Maintenance(store_at(options["tables"]), session, tell, dry_run=options["dry_run"])
-    output.table(_COLUMNS, [vars(done) for done in maintenance.run(horizon, options["timeout"])])
+    maintenance = Maintenance(store_at(settings.tables), session, tell, dry_run=settings.dry_run)
+    output.table(_COLUMNS, [vars(done) for done in maintenance.run(horizon, settings.timeout)])
 
 
 @click.command(
@@ -95,4 +67,6 @@ def maintain(**options: Any) -> None:
 
     Run it as often as you like, also beside the job: what might disturb the job is left to the job itself.
     """
+    from offsetstream.spark.session import local_session  # noqa: PLC0415 - of PySpark
+
     run_maintenance(options, local_session)

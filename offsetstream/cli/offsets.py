@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, ReadAnew, tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import store_at
@@ -64,6 +64,7 @@ Examples:
 
 Exit code 1 where a group has no committed offset there.""",
 )
+@config_option("offsets.list")
 @click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
 @click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")

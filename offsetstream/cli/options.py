@@ -1,63 +1,169 @@
-"""The options that many commands share; each is also read from the environment, as its help says."""
+"""The options of commands: made of declared settings, shared by many commands, or filled from a file of settings."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from offsetstream.cli.output import Output
+from offsetstream.errors import UsageError
+from offsetstream.settings import kinds, schema
+from offsetstream.settings.config_file import ConfigFile, Key
+from offsetstream.settings.schema import Setting, Settings, settings_of
 
 Command = Callable[..., None]
-_LONGEST = 365 * 24 * 3600
+_ASKED = "A broker to ask for what is not in the tables."
+_KAFKA = f"{__name__}.kafka"  # where a context keeps the client properties of the file
 
 
-class Seconds(click.ParamType[float]):
-    """A time to wait, in seconds: neither nan nor infinity, not below zero, and at most a year."""
+class Value(click.ParamType[Any]):
+    """A value of one of our kinds."""
 
-    name = "seconds"
+    def __init__(self, kind: kinds.Kind) -> None:
+        self.kind = kind
+        self.name = kind.name
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the number."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it."""
         try:
-            seconds = float(value)
-        except (ValueError, OverflowError):
-            seconds = math.nan
-        if not 0 <= seconds <= _LONGEST:  # false of nan too
-            self.fail(f"{value!r} is not a number of seconds from 0 to {_LONGEST} (a year)", param, ctx)
-        return seconds
+            return self.kind.read(value)
+        except ValueError as error:
+            return self.fail(str(error), param, ctx)
 
 
-class Brokers(click.ParamType[str]):
-    """The addresses of brokers to begin with, separated by commas."""
-
-    name = "brokers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read them; at least one has to be there."""
-        brokers = [broker.strip() for broker in str(value).split(",")]
-        if not all(brokers):
-            self.fail(f"{value!r} names no broker: give host:port, or several with commas between", param, ctx)
-        return ",".join(brokers)
+SECONDS, BROKERS = Value(kinds.SECONDS), Value(kinds.BROKERS)
 
 
-SECONDS, BROKERS = Seconds(), Brokers()
+def settings_options(declared: type[Settings], but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Give a command an option for each of the settings, without those that are named in ``but``."""
+
+    def add(command: Command) -> Command:
+        for setting in reversed(settings_of(declared)):
+            if setting.name not in but:
+                command = _option(setting)(command)
+        return command
+
+    return add
 
 
-def tables_option(command: Command) -> Command:
-    """Add ``--tables``."""
-    option = click.option(
-        "--tables",
-        default="tables",
-        show_default=True,
-        metavar="DIR",
-        envvar="OFFSETSTREAM_TABLES",
-        show_envvar=True,
-        help="Folder or URI of the tables.",
+def _option(setting: Setting) -> Callable[[Command], Command]:
+    flag, default = f"--{setting.key}", setting.default
+    told: dict[str, Any] = {"help": setting.option.help, "envvar": setting.variable, "show_envvar": True}
+    if setting.type is bool:
+        flags = f"{flag}/--no-{setting.key}" if default else flag
+        return click.option(flags, setting.name, is_flag=True, default=default, show_default=default, **told)
+    if setting.option.kind is kinds.PAIRS:
+        return click.option(flag, setting.name, multiple=True, callback=_pairs, metavar=setting.option.metavar, **told)
+    if not setting.is_required:
+        told |= {"default": kinds.as_given(default), "show_default": default is not None}
+    return click.option(
+        flag, setting.name, required=setting.is_required, type=_type(setting), metavar=setting.option.metavar, **told
     )
-    return option(command)
+
+
+def _type(setting: Setting) -> click.ParamType[Any]:
+    if setting.option.kind is not None:
+        return Value(setting.option.kind)
+    if setting.choices is not None:
+        return click.Choice(setting.choices)
+    return click.IntRange(min=setting.option.minimum) if setting.type is int else click.STRING
+
+
+def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    try:
+        pairs: dict[str, str] = kinds.PAIRS.read(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return pairs
+
+
+def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Add ``--config``, whose file has a table of that name for the command (``groups.list`` for a subcommand).
+
+    Flags and the environment win over the file, as click has it for a context's default_map. ``but``: keys of the
+    table that are of no use to this command.
+    """
+
+    def fill(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+        file = ConfigFile.read(path)
+        ctx.meta[_KAFKA] = file.kafka
+        options = configurable(ctx.command)
+        values = file.values(command_name, {key: _key(option) for key, option in options.items()}, but)
+        found: dict[str, Any] = {}
+        for key, value in values.items():
+            option = options[key]
+            given = [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
+            try:
+                option.type_cast_value(ctx, given)
+            except click.BadParameter as error:
+                raise UsageError(f"{file.path}: {command_name}.{key}: {error.message}") from error
+            found[str(option.name)] = given
+        ctx.default_map = found
+
+    return click.option(
+        "--config",
+        metavar="FILE",
+        envvar=schema.CONFIG_VARIABLE,
+        show_envvar=True,
+        is_eager=True,
+        expose_value=False,
+        callback=fill,
+        help="TOML file of settings; flags and the environment win over it.",
+    )
+
+
+def configurable(command: click.Command) -> dict[str, click.Option]:
+    """Return the options of a command that a file may set, by their keys: those that stand for a value."""
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.is_eager]
+    names = [each.name for each in options]
+    return {each.opts[0].removeprefix("--"): each for each in options if names.count(each.name) == 1}
+
+
+def _key(option: click.Option) -> Key:
+    kind = option.type
+    if option.callback is _pairs:
+        return Key(kinds.PAIRS.toml, kinds.PAIRS.name)
+    if isinstance(kind, Value):
+        return Key(kind.kind.toml, kind.name)
+    plain = bool if option.is_flag else int if isinstance(kind, click.types.IntParamType) else str
+    key = Key.of(plain)
+    return Key((list,), f"a list, each of {key.name}", key) if option.multiple else key
+
+
+def client_properties(command_config: str | None) -> dict[str, str]:
+    """Return the Kafka client properties of the file that ``--command-config`` names, else of that of ``--config``."""
+    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - look-ups seldom need it
+
+    return read_properties(command_config, properties_of_config())
+
+
+def properties_of_config() -> dict[str, str]:
+    """Return the Kafka client properties that the file of ``--config`` has."""
+    found: dict[str, str] = click.get_current_context().meta.get(_KAFKA, {})
+    return found
+
+
+def shared_option(name: str, option: schema.Option, *, default: str | None = None) -> Callable[[Command], Command]:
+    """Add an option that many commands have, as it is declared."""
+    return _option(Setting(name, str, default, option))
+
+
+tables_option = shared_option("tables", schema.TABLES, default="tables")
+
+
+def timeout_option(command: Command) -> Command:
+    """Add ``--timeout``, in seconds."""
+    return _option(Setting("timeout", float, 300.0, schema.TIMEOUT))(command)
+
+
+def cluster_options(command: Command) -> Command:
+    """Add ``--bootstrap-server`` and ``--command-config``, neither of them required."""
+    server = shared_option("bootstrap_server", replace(schema.BOOTSTRAP_SERVER, help=_ASKED))
+    config = shared_option("command_config", schema.COMMAND_CONFIG)
+    return server(config(command))
 
 
 def output_options(command: Command) -> Command:
@@ -92,23 +198,3 @@ def output_options(command: Command) -> Command:
 def output_of(options: dict[str, Any]) -> Output:
     """Take the options of :func:`output_options` out of ``options`` and return their Output."""
     return Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
-
-
-def cluster_options(command: Command) -> Command:
-    """Add ``--bootstrap-server`` and ``--command-config``, neither of them required."""
-    server = click.option(
-        "--bootstrap-server",
-        type=BROKERS,
-        metavar="HOST:PORT",
-        envvar="OFFSETSTREAM_BOOTSTRAP_SERVER",
-        show_envvar=True,
-        help="A broker to ask for what is not in the tables.",
-    )
-    config = click.option(
-        "--command-config",
-        metavar="FILE",
-        envvar="OFFSETSTREAM_COMMAND_CONFIG",
-        show_envvar=True,
-        help="Kafka client properties (SASL, TLS).",
-    )
-    return server(config(command))

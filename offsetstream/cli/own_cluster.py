@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from offsetstream.cli.options import client_properties
 from offsetstream.cluster.coordinators import CoordinatorLookup
-from offsetstream.cluster.properties import read_properties
 from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.path_store import PathStore
 
 
 def own_cluster(tables: PathStore, bootstrap_server: str, command_config: str | None) -> CoordinatorLookup:
     """Return the cluster at the address; TablesError if the tables are of another one."""
-    cluster = CoordinatorLookup(bootstrap_server, read_properties(command_config))
+    cluster = CoordinatorLookup(bootstrap_server, client_properties(command_config))
     require_tables_of(tables, cluster.cluster_id())
     return cluster

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import store_at
@@ -79,6 +79,7 @@ unload.
 
 Exit code 1 where a partition is not there."""
 )
+@config_option("partitions")
 @click.option(
     "--offsets-partition",
     "wanted",

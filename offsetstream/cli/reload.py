@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from offsetstream.cli.options import SECONDS
+from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import read_lease, request_reload, requested_partitions
@@ -26,6 +26,7 @@ Examples:
   offsetstream reload --offsets-partition 12 --offsets-partition 27 --timeout 600
 """
 )
+@config_option("reload")
 @click.option(
     "--offsets-partition",
     "wanted",
@@ -34,10 +35,8 @@ Examples:
     metavar="N",
     help="A partition of __consumer_offsets, repeatable [default: all].",
 )
-@click.option("--tables", default="tables", show_default=True, metavar="DIR", help="Folder or URI of the tables.")
-@click.option(
-    "--timeout", type=SECONDS, default=300, show_default=True, metavar="SECONDS", help="How long to wait for the end."
-)
+@tables_option
+@timeout_option
 def reload(wanted: tuple[int, ...], tables: str, timeout: float) -> None:
     """Have offsets partitions loaded anew, as a coordinator loads them, and wait until they are.
 

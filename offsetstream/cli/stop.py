@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from offsetstream.cli.options import SECONDS
+from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import read_lease, request_stop
@@ -22,10 +22,9 @@ Examples:
   offsetstream stop --tables tables --timeout 600
 """
 )
-@click.option("--tables", default="tables", show_default=True, metavar="DIR", help="Folder or URI of the tables.")
-@click.option(
-    "--timeout", type=SECONDS, default=300, show_default=True, metavar="SECONDS", help="How long to wait for the end."
-)
+@config_option("stop")
+@tables_option
+@timeout_option
 def stop(tables: str, timeout: float) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
     location = store_at(tables)

@@ -10,11 +10,18 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.options import SECONDS, cluster_options, output_of, output_options, tables_option
+from offsetstream.cli.options import (
+    SECONDS,
+    client_properties,
+    cluster_options,
+    config_option,
+    output_of,
+    output_options,
+    tables_option,
+)
 from offsetstream.cli.output import Column, Output, tell
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, require_to_see, require_to_see_everything
-from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.lease_holder import HeartbeatWatch
@@ -47,6 +54,7 @@ Examples:
 
 Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be compared."""
 )
+@config_option("verify")
 @cluster_options
 @tables_option
 @output_options
@@ -83,7 +91,7 @@ def verify(
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
     settle, with_topic = options.pop("settle"), options.pop("history")
     output, location = output_of(options), store_at(tables)
-    properties = read_properties(command_config)
+    properties = client_properties(command_config)
     cluster = Cluster(bootstrap_server, properties)
     require_tables_of(location, cluster.cluster_id())
     require_to_see_everything(cluster)

@@ -72,13 +72,14 @@ _NOT_FOR_SPARK = {
 }
 
 
-def read_properties(path: str | None) -> dict[str, str]:
-    """Return the properties of the file; UsageError if it cannot be read."""
+def read_properties(path: str | None, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the properties of the file, and those given that it does not have; UsageError if it cannot be read."""
+    properties = dict(given or {})
     if path is None:
-        return {}
+        return properties
     try:
         with Path(path).open("rb") as file:
-            return dict(javaproperties.load(file))
+            return properties | javaproperties.load(file)
     except (OSError, ValueError) as error:
         # Of a broken escape the error has the text, which may be of a password.
         reason = error.strerror if isinstance(error, OSError) else r"a \u escape without four hexadecimal digits"

@@ -77,7 +77,7 @@ _IDLE_CONSUMERS, _IDLE_BYTES = 64, 128 << 20
 # Of ``run``, whose Spark is in its own process.
 _LOCAL = {
     "spark.master": "local[*]",
-    # Enough for a load of any size: it is read in parts of five million records (load.MAX_OFFSETS_AT_ONCE).
+    # Enough for a load of any size: it is read in parts of five million records (settings.MAX_OFFSETS_AT_ONCE).
     "spark.driver.memory": "2g",
     # Records of megabytes need room where Spark does not count: the Kafka client, buffers of rows, Parquet's writers.
     "spark.memory.fraction": "0.4",
@@ -242,6 +242,22 @@ def prepare(spark: SparkSession) -> SparkSession:
                 f"Spark has no {name.rsplit('.', 1)[-1]}: start it with --packages {','.join(connectors())}"
             ) from error
     return spark
+
+
+@contextmanager
+def prepared(spark: SparkSession) -> Iterator[SparkSession]:
+    """Prepare a user's own session while the context lasts; afterwards its settings are as they were."""
+    names = [*PREFERRED, *BOUNDED, *REQUIRED, _HIDDEN_OPTIONS]
+    before = {name: spark.conf.get(name, None) for name in names}
+    try:
+        yield prepare(spark)
+    finally:
+        with suppress(Py4JError, OSError):  # a session that has gone
+            for name, value in before.items():
+                if value is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, value)
 
 
 def connectors() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_lost_java
+from offsetstream.spark.session import ending, local_session, prepared
 from offsetstream.stream.lifecycle.attempt import Attempt
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, in_words
@@ -33,6 +34,22 @@ from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
 
 TOPIC_WAIT_SECONDS = 30.0
+
+
+def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
+    """Run the job in a session of yours, which it leaves as it was, or else in one that it starts and ends.
+
+    Returns once all is applied (``once``), or after ``offsetstream stop``. The session needs Spark's Kafka source and
+    Delta: EnvironmentNotReadyError names what is missing. It takes no signals: an interrupt ends it as a crash would,
+    which the next run mends.
+    """
+    session = partial(own_session, settings) if spark is None else partial(prepared, spark)
+    Job(settings, session, Progress()).run()
+
+
+def own_session(settings: JobSettings) -> AbstractContextManager[SparkSession]:
+    """Start Spark for the job alone; it ends with the context."""
+    return ending(local_session(settings.master, settings.conf))
 
 
 class Job:
@@ -86,18 +103,16 @@ class Job:
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         # A job that is refused must not make anew a table that the live one has lost: neither would notice.
-        create_tables(self._settings.tables, cluster_id, coordinator, [LEASE_TABLE])
-        lease = take_lease(
-            self._settings.tables, self._progress.say, self._signals.stop, force=self._settings.force_lease
-        )
+        create_tables(self._settings.store, cluster_id, coordinator, [LEASE_TABLE])
+        lease = take_lease(self._settings.store, self._progress.say, self._signals.stop, force=self._settings.force)
         if lease is None:
             return
         with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
-            create_tables(self._settings.tables, cluster_id, coordinator)
-            if upgraded := upgrade_tables(self._settings.tables):
+            create_tables(self._settings.store, cluster_id, coordinator)
+            if upgraded := upgrade_tables(self._settings.store):
                 self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
             with explain_lost_java(), self._session() as spark:
-                folders = (self._settings.tables.root, self._settings.checkpoint)
+                folders = (self._settings.tables, self._settings.checkpoint)
                 require_java_in_utf8(spark.sparkContext._jvm, folders)
                 self._work(spark, lease, partitions, coordinator)
 

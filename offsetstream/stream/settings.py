@@ -2,35 +2,111 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from offsetstream.stream.apply.load import MAX_OFFSETS_AT_ONCE
-from offsetstream.stream.monitor.hanging import DEFAULT_MAX_TRANSACTION_TIMEOUT
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.write import StateWrites
+from offsetstream.settings.config_file import ConfigFile
+from offsetstream.settings.kinds import INTERVAL, MINUTES, PAIRS
+from offsetstream.settings.schema import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    CONFIG_VARIABLE,
+    TABLES,
+    Option,
+    Settings,
+    settings_of,
+)
 
-DEFAULT_MAX_SILENCE = timedelta(minutes=10)
+if TYPE_CHECKING:
+    from offsetstream.tables.path_store import PathStore
+
+MAX_OFFSETS_AT_ONCE = 5_000_000
 
 
-@dataclass(frozen=True)
-class JobSettings:
-    """The settings; ``trigger`` in Spark's words, such as ``10 seconds``.
+@dataclass(frozen=True, kw_only=True)
+class JobSettings(Settings):
+    """The settings of the job, as ``offsetstream run`` has them for options.
 
-    ``max_silence``: how long a cluster may not answer before the job gives up. ``force_lease``: take over at once from
-    whichever job holds the lease.
+    Each is checked: UsageError in one line that names it. Folders are made absolute. ``max_silence`` and
+    ``max_transaction_timeout`` also take a number of minutes. ``properties`` are those of Kafka clients; what
+    ``command_config`` has, wins over them, and is among them afterwards. ``master`` and ``conf`` are for a Spark that
+    the job starts, not for a session that it is given.
     """
 
-    bootstrap_server: str
-    tables: PathStore
-    checkpoint: str
-    properties: dict[str, str] = field(default_factory=dict, repr=False)
-    trigger: str = "10 seconds"
-    once: bool = False
-    coordinator: str | None = None  # new or classic; None asks the brokers
-    max_offsets_per_trigger: int = MAX_OFFSETS_AT_ONCE
-    max_transaction_timeout: timedelta = DEFAULT_MAX_TRANSACTION_TIMEOUT
-    max_silence: timedelta = DEFAULT_MAX_SILENCE
-    keeps_history: bool = True  # or only what a record that cannot be decoded was, and the events of partitions
-    state_writes: StateWrites = StateWrites.AUTO
-    force_lease: bool = False
+    bootstrap_server: Annotated[str, BOOTSTRAP_SERVER]
+    command_config: Annotated[str | None, COMMAND_CONFIG] = None
+    tables: Annotated[str, TABLES] = "tables"
+    checkpoint: Annotated[str, Option("Folder or URI of the checkpoints.", metavar="DIR")] = "checkpoints"
+    trigger: Annotated[str, Option("Time between two batches, in Spark's words.", "TIME", INTERVAL)] = "10 seconds"
+    once: Annotated[bool, Option("Apply everything there is now, then stop.")] = False
+    coordinator: Annotated[
+        Literal["new", "classic"] | None, Option("The brokers' group coordinator [default: ask them].")
+    ] = None
+    history: Annotated[
+        bool,
+        Option("Keep every record in offset_commits and group_records; switched on again, all is loaded anew."),
+    ] = True
+    state_writes: Annotated[
+        Literal["auto", "driver", "spark"],
+        Option("Who merges into the state tables: the driver by delta-rs, Spark's MERGE, or as the size suggests."),
+    ] = "auto"
+    max_offsets_per_trigger: Annotated[
+        int, Option("Take at most so many offsets in one batch.", metavar="N", minimum=1)
+    ] = MAX_OFFSETS_AT_ONCE
+    max_transaction_timeout: Annotated[
+        timedelta,
+        Option("Tell of a transaction that holds an offsets partition back for longer.", "MINUTES", MINUTES),
+    ] = timedelta(minutes=15)  # the brokers' transaction.max.timeout.ms, where nobody has changed it
+    max_silence: Annotated[
+        timedelta,
+        Option(
+            "Wait so long for a cluster that does not answer, at the start and later; then give up.", "MINUTES", MINUTES
+        ),
+    ] = timedelta(minutes=10)
+    force: Annotated[
+        bool,
+        Option(
+            "Take over at once from another job that holds the tables, without watching for a minute whether it "
+            "lives: for one that you know to be gone. If it does run, it cannot write any more, and ends."
+        ),
+    ] = False
+    master: Annotated[str | None, Option("Spark master [default: that of spark-defaults.conf, or local[*]].")] = None
+    conf: Annotated[Mapping[str, str], Option("A setting of Spark; repeatable.", "NAME=VALUE", PAIRS)] = field(
+        default_factory=dict, repr=False
+    )
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Only who makes settings needs what reads them.
+        from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
+        from offsetstream.tables.location import parse_location  # noqa: PLC0415
+
+        object.__setattr__(self, "tables", parse_location(self.tables))
+        object.__setattr__(self, "checkpoint", parse_location(self.checkpoint))
+        object.__setattr__(self, "properties", read_properties(self.command_config, self.properties))
+
+    @classmethod
+    def load(cls, config: str | None = None, **given: Any) -> Self:
+        """Return what is given, else what the environment says, else the file, else the defaults, as the command does.
+
+        ``config``: a TOML file, else the one that OFFSETSTREAM_CONFIG names, else none. Raises UsageError for what no
+        setting is, or not of its type.
+        """
+        from offsetstream.settings.model import filled  # noqa: PLC0415 - of pydantic-settings
+
+        file = ConfigFile.read(config or os.environ.get(CONFIG_VARIABLE) or None)
+        settings = {each.key: each for each in settings_of(cls)}
+        values = file.values("run", {key: each.in_toml for key, each in settings.items()})
+        found = {settings[key].name: value for key, value in values.items()}
+        return cls(**filled(cls, given, found | {"properties": file.kafka}))
+
+    @property
+    def store(self) -> PathStore:
+        """The tables."""
+        from offsetstream.tables.path_store import PathStore  # noqa: PLC0415
+
+        return PathStore(self.tables)

@@ -24,7 +24,9 @@ class JobRunner:
 
     def __init__(self, spark: SparkSession, bootstrap_server: str, folder: Path) -> None:
         self.tables = PathStore(str(folder / "tables"))
-        self.settings = JobSettings(bootstrap_server, self.tables, str(folder / "checkpoints"))
+        self.settings = JobSettings(
+            bootstrap_server=bootstrap_server, tables=self.tables.root, checkpoint=str(folder / "checkpoints")
+        )
         self._spark = spark
         self.said = StringIO()
 

@@ -76,7 +76,7 @@ def partitions(runner: JobRunner, column: str) -> set[object]:
 def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsRecords) -> None:
     runner = records.runner
     records.write_all_kinds(1)
-    runner.job(once=True, keeps_history=False).run()
+    runner.job(once=True, history=False).run()
     assert records.committed == [1]
     assert records.counts(*SWITCHED, KEPT_ALWAYS) == [0, 0, 3]
     assert runner.count("partition_events") == 2 * 50
@@ -84,7 +84,7 @@ def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsReco
     assert disagreements(read_records(runner.tables)) == []
 
     records.write_all_kinds(2)
-    runner.job(once=True, keeps_history=False).run()  # by the stream
+    runner.job(once=True, history=False).run()  # by the stream
     assert records.committed == [2]
     assert records.counts(*SWITCHED, KEPT_ALWAYS) == [0, 0, 6]
     assert partitions(runner, "load_id") == {1}
@@ -104,5 +104,5 @@ def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsReco
     assert disagreements(read_records(runner.tables)) == []
 
     records.write_all_kinds(4)  # a run without any record would leave the history complete
-    runner.job(once=True, keeps_history=False).run()
+    runner.job(once=True, history=False).run()
     assert partitions(runner, "history_complete_from") == {None}

@@ -32,7 +32,7 @@ class CheckedJob:
     def run(self, *, force: bool = False) -> list[str]:
         """Apply everything that is in the topic now; returns what is wrong with the tables then."""
         ends = read_topic(self._server)[1]
-        self.runner.job(once=True, force_lease=force).run()
+        self.runner.job(once=True, force=force).run()
         tables, names = self.runner.tables, {topic.topic_id: topic.name for topic in self._cluster.topics()}
         return [*behind(tables, ends), *differences(tables, self._server, names)]
 

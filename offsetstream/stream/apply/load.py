@@ -18,6 +18,7 @@ from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.spark_derive import STATE_TABLES
@@ -30,7 +31,6 @@ from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
 
-MAX_OFFSETS_AT_ONCE = 5_000_000
 _TOO_SLOW = "Reading took longer than tombstones are sure to stay (delete.retention.ms), or stood still meanwhile"
 _MORE_AT_ONCE = 10  # times as many offsets as before, where these were mostly gaps
 

@@ -41,7 +41,7 @@ from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import TableWriter
+from offsetstream.tables.write import StateWrites, TableWriter
 
 
 class Attempt:
@@ -66,14 +66,14 @@ class Attempt:
         self._signals = signals
         self._progress = progress
         self._coordinator = coordinator
-        self._writer = TableWriter(spark, settings.tables, settings.state_writes)
-        self._book = PartitionBook(settings.tables, partitions, keeps_history=settings.keeps_history)
+        self._writer = TableWriter(spark, settings.store, StateWrites(settings.state_writes))
+        self._book = PartitionBook(settings.store, partitions, keeps_history=settings.history)
         self._book.claims.thinned_before(lease.found.history_kept_from)
-        self._topics = TopicBook(settings.tables)
+        self._topics = TopicBook(settings.store)
         self._topic_settings = TopicSettings(cluster, progress.say)
-        if is_ledger_lost(settings.tables):
+        if is_ledger_lost(settings.store):
             progress.say("The history has no ledger: all its rows are counted as they are now")
-        if lost_tables := mend_lost_tables(self._book, settings.tables):
+        if lost_tables := mend_lost_tables(self._book, settings.store):
             progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
         self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(partitions))
         channels = Leaders(spark, cluster, settings.properties)
@@ -88,7 +88,7 @@ class Attempt:
             self._truncation,
             self._topic_settings,
             coordinator,
-            keeps_history=settings.keeps_history,
+            keeps_history=settings.history,
         )
         raw_log = RawLog(channels, lambda: self._book.coordinators.known_epochs)
         self._gaps = Gaps(self._book, self._topic_settings, raw_log.lost_offsets)
@@ -146,7 +146,7 @@ class Attempt:
         found: set[int] = set()
         for name in STATE_TABLES:
             try:
-                require_no_doubled_rows(self._settings.tables, name)
+                require_no_doubled_rows(self._settings.store, name)
             except DoubledRowsError as error:
                 self._progress.say(f"{error}: they are loaded anew")
                 found |= error.partitions & set(self._book.partitions)
@@ -169,14 +169,14 @@ class Attempt:
 
     def _batches(self, checkpoint: Checkpoint) -> BatchWriter:
         above = min(self._book.next_offsets.values(), default=0)
-        batch, keeps = BatchId(checkpoint.checkpoint_id, -1), self._settings.keeps_history
+        batch, keeps = BatchId(checkpoint.checkpoint_id, -1), self._settings.history
         history = History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
         return BatchWriter(
             self._writer, self._cluster, self._book, self._topics, history, self._gaps, self._coordinator, checkpoint
         )
 
     def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:
-        root, tables = self._settings.checkpoint, self._settings.tables
+        root, tables = self._settings.checkpoint, self._settings.store
         last = last_checkpoint(self._writer.spark, root, self._lease, tables) if goes_on else None
         if last is None or to_load or self._book.gone or is_recounted(self._book) or not last.reads(readable):
             return self._load(to_load)
@@ -186,7 +186,7 @@ class Attempt:
 
     def _load(self, partitions: list[int]) -> Checkpoint:
         """Load the partitions, and begin a new checkpoint behind them."""
-        root, tables = self._settings.checkpoint, self._settings.tables
+        root, tables = self._settings.checkpoint, self._settings.store
         checkpoint = next_checkpoint(self._writer.spark, root, self._lease, tables)
         self._place_groups(BatchId(checkpoint.checkpoint_id, -1))
         self._loader.unload_gone(checkpoint.checkpoint_id)
@@ -198,7 +198,7 @@ class Attempt:
         is_to_be_written = is_recounted(self._book)
         if is_to_be_written:
             self._progress.say(f"Placing all groups by {len(self._book.rows)} offsets partitions")
-            place_groups(self._settings.tables, len(self._book.rows), batch)
+            place_groups(self._settings.store, len(self._book.rows), batch)
         self._book.note_partition_count()
         if is_to_be_written:
             self._book.write(batch)

@@ -7,9 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 from offsetstream.stream.partitions.partition_row import PartitionRow
 
-# As long as a broker lets a transaction be open, transaction.max.timeout.ms, where nobody has changed it.
-DEFAULT_MAX_TRANSACTION_TIMEOUT = timedelta(minutes=15)
-
 
 class HangingTransactions:
     """Tells once of each partition whose last stable offset stands for ``at_most`` or longer, and when it moves."""

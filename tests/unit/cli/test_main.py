@@ -42,14 +42,17 @@ def test_the_help_lists_every_command() -> None:
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["groups", "--help"], ["offsets", "list", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["groups", "--help"], ["offsets", "list", "--help"], ["run", "--help"], ["maintain", "--help"]],
+)
 def test_looking_starts_without_spark_or_kafka(arguments: list[str]) -> None:
     code = (
         "import sys; from offsetstream.cli.main import main; main(standalone_mode=False); "
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    heavy = {"pyspark", "pandas", "pyarrow", "numpy", "confluent_kafka"}
+    heavy = {"pyspark", "pandas", "pyarrow", "numpy", "confluent_kafka", "pydantic", "pydantic_settings"}
     assert not heavy & set(done.stdout.splitlines()[-1].split())
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.cli import maintain as maintain_command
 from offsetstream.errors import EnvironmentNotReadyError
+from offsetstream.spark import session
 from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -168,7 +168,7 @@ def test_without_java_everything_else_is_done(
     def no_java() -> None:
         raise EnvironmentNotReadyError("Java 17 is missing")
 
-    monkeypatch.setattr(maintain_command, "local_session", no_java)
+    monkeypatch.setattr(session, "local_session", no_java)
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
     assert maintain(run, tables, "--dry-run")["groups"]["files_compacted"] == 2

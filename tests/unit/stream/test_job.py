@@ -11,14 +11,13 @@ from offsetstream.stream import job as module
 from offsetstream.stream.job import Job
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.path_store import PathStore
 
 
 def test_a_stop_while_the_topic_changes_takes_no_partition_for_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was found of the topic until then is nothing, as if it had no partitions any more."""
-    settings = JobSettings("127.0.0.1:1", PathStore(str(tmp_path)), str(tmp_path))
+    settings = JobSettings(bootstrap_server="127.0.0.1:1", tables=str(tmp_path), checkpoint=str(tmp_path))
     job = Job(settings, lambda: nullcontext(None), Progress(Console(file=StringIO())))  # type: ignore[arg-type]
     attempted: list[list[int]] = []
 

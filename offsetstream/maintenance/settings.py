@@ -1,0 +1,27 @@
+"""What a user says of the maintenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+from offsetstream.settings.kinds import DAYS
+from offsetstream.settings.schema import TABLES, TIMEOUT, Option, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceSettings(Settings):
+    """The settings of ``offsetstream maintain``; ``timeout`` in seconds."""
+
+    tables: Annotated[str, TABLES] = "tables"
+    keep_history: Annotated[
+        timedelta | None,
+        Option(
+            "Of the days before that, keep the last row of each cell: 30d, 4w [default: keep everything].",
+            "DURATION",
+            DAYS,
+        ),
+    ] = None
+    dry_run: Annotated[bool, Option("Say what there is to do, and do nothing.")] = False
+    timeout: Annotated[float, TIMEOUT] = 300.0

@@ -1,0 +1,102 @@
+"""Kinds of values that a user writes as text or number: what they are called, and how they are read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+_PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
+_INTERVAL, _OF_INTERVAL = (re.compile(text, re.IGNORECASE | re.ASCII) for text in (f"(?:{_PART})+", _PART))
+_YEAR = timedelta(days=365)
+_DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value: its name in messages, its types in TOML, and what reads it (ValueError in our words)."""
+
+    name: str
+    toml: tuple[type, ...]
+    read: Callable[[Any], Any]
+
+
+def _brokers(value: str) -> str:
+    brokers = [broker.strip() for broker in str(value).split(",")]
+    if not all(brokers):
+        raise ValueError(f"{value!r} names no broker: give host:port, or several with commas between")
+    return ",".join(brokers)
+
+
+def _interval(value: str) -> str:
+    text = str(value).strip()
+    if not _INTERVAL.fullmatch(text) or not _is_short(_OF_INTERVAL.findall(text)):
+        raise ValueError(f"{value!r} is no time such as '10 seconds' or '1 minute 30 seconds', of at most a year")
+    return text
+
+
+def _is_short(parts: list[tuple[str, str]]) -> bool:
+    try:
+        lengths = [timedelta(**{f"{unit.lower()}s": int(number)}) for number, unit in parts]
+        return sum(lengths, timedelta()) <= _YEAR
+    except OverflowError:
+        return False
+
+
+def _minutes(value: float | str | timedelta) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    try:
+        minutes = float(value)
+        if minutes >= 0:  # false of nan
+            return timedelta(minutes=minutes)
+    except OverflowError:  # for ever
+        return timedelta.max
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{value!r} is no number of minutes: give one that is not below zero, or inf")
+
+
+def _seconds(value: float | str) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 <= seconds <= _YEAR.total_seconds():  # false of nan too
+        raise ValueError(f"{value!r} is not a number of seconds from 0 to {_YEAR.total_seconds():.0f} (a year)")
+    return seconds
+
+
+def _days(value: str | timedelta) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    found = re.fullmatch(r"(?:interval\s+)?(\d{1,5})\s*([a-z]*)", str(value).strip().lower())
+    days = int(found[1]) * _DAYS.get(found[2], 0) if found else 0
+    if not days:
+        raise ValueError(f"{value!r} is no number of days such as 30d, 4w or 'interval 30 days', of at least 1d")
+    return timedelta(days=days)
+
+
+def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    pairs = [text.partition("=") for text in value]
+    if any(not separator for _, separator, _ in pairs):
+        raise ValueError("give NAME=VALUE")
+    return {name: text for name, _, text in pairs}
+
+
+BROKERS = Kind("a text", (str,), _brokers)
+INTERVAL = Kind("a text", (str,), _interval)  # of time, in Spark's words
+MINUTES = Kind("a number of minutes", (int, float), _minutes)
+SECONDS = Kind("a number of seconds", (int, float), _seconds)
+DAYS = Kind("a text", (str,), _days)  # 30d, 4w, or as Delta's properties have it, interval 30 days
+PAIRS = Kind("a table", (dict,), _pairs)  # of names and values
+
+
+def as_given(value: Any) -> Any:
+    """Return a value as a user would write it."""
+    return f"{value / timedelta(minutes=1):g}" if isinstance(value, timedelta) else value

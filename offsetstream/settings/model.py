@@ -1,0 +1,104 @@
+"""Settings checked and filled by pydantic-settings, whose models are made of the declarations.
+
+Imported only where settings are made: it takes longer than a look at the tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import BeforeValidator, Field, ValidationError, create_model
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from offsetstream.errors import UsageError
+from offsetstream.settings.schema import PREFIX, Option, Settings, settings_of
+
+_WORDS = {"missing": "it has no default: give one", "extra_forbidden": "there is no such setting"}
+_models: dict[type[Settings], type[BaseSettings]] = {}
+
+
+class _Given(BaseSettings):
+    """Settings that are only what is given."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", allow_inf_nan=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings' signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+def checked(declared: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, each of its type; UsageError that names the setting whose value is wrong."""
+    return _values(_model(declared), given)
+
+
+def filled(declared: type[Settings], given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is given, else what the environment says, else what the file says; UsageError as ``checked``."""
+    names = {each.name for each in settings_of(declared)}
+
+    class Environment(EnvSettingsSource):
+        """Of the settings that users have: no others are read."""
+
+        def __call__(self) -> dict[str, Any]:
+            return {name: value for name, value in super().__call__().items() if name in names}
+
+    class Filled(_model(declared)):  # type: ignore[misc]  # a class that is made at run time
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, Environment(settings_cls), InitSettingsSource(settings_cls, dict(file))
+
+    return _values(Filled, given)
+
+
+def _model(declared: type[Settings]) -> type[BaseSettings]:
+    """Return the model of a declaration, which is made once."""
+    if declared not in _models:
+        _models[declared] = _made(declared)
+    return _models[declared]
+
+
+def _made(declared: type[Settings]) -> type[BaseSettings]:
+    hints = get_type_hints(declared, include_extras=True)
+    fields: dict[str, Any] = {}
+    for each in dataclasses.fields(declared):
+        default = each.default if each.default is not dataclasses.MISSING else ...
+        if each.default_factory is not dataclasses.MISSING:
+            default = Field(default_factory=each.default_factory)
+        fields[each.name] = (hints[each.name], default)
+    for setting in settings_of(declared):
+        fields[setting.name] = (Annotated[setting.type, *_checks(setting.option)], fields[setting.name][1])
+    return create_model(declared.__name__, __base__=_Given, **fields)
+
+
+def _checks(option: Option) -> list[Any]:
+    kind = option.kind
+    read = [] if kind is None else [BeforeValidator(lambda value: None if value is None else kind.read(value))]
+    return [Field(ge=option.minimum, description=option.help), *read]
+
+
+def _values(model: type[BaseSettings], given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        made = model(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        reason = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]
+        raise UsageError(f"the setting {name}: {_WORDS.get(first['type'], reason)}") from None
+    return {name: getattr(made, name) for name in type(made).model_fields}
