@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "stop": ("offsetstream.cli.stop:stop", "Stop the job that writes to the tables."),
     "reload": ("offsetstream.cli.reload:reload", "Load offsets partitions anew, in the running job."),
     "maintain": ("offsetstream.cli.maintain:maintain", "Thin the history, compact and vacuum the tables."),
+    "config": ("offsetstream.cli.config:config", "Show the settings, and where each comes from."),
     "demo": ("offsetstream.cli.demo:demo", "See it all at work on a broker of its own."),
     "groups": ("offsetstream.cli.groups:groups", "List and describe groups, from the tables."),
     "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets, from the tables."),

@@ -57,10 +57,11 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
         return click.option(flags, setting.name, is_flag=True, default=default, show_default=default, **told)
     if setting.option.kind is kinds.PAIRS:
         return click.option(flag, setting.name, multiple=True, callback=_pairs, metavar=setting.option.metavar, **told)
+    kind = _type(setting)
     if not setting.is_required:
-        told |= {"default": kinds.as_given(default), "show_default": default is not None}
+        told |= {"default": _written(kind, default), "show_default": default is not None}
     return click.option(
-        flag, setting.name, required=setting.is_required, type=_type(setting), metavar=setting.option.metavar, **told
+        flag, setting.name, required=setting.is_required, type=kind, metavar=setting.option.metavar, **told
     )
 
 
@@ -70,6 +71,15 @@ def _type(setting: Setting) -> click.ParamType[Any]:
     if setting.choices is not None:
         return click.Choice(setting.choices)
     return click.IntRange(min=setting.option.minimum) if setting.type is int else click.STRING
+
+
+def written(option: click.Option, value: Any) -> Any:
+    """Return a value of the option as a user writes it."""
+    return _written(option.type, value)
+
+
+def _written(kind: click.ParamType[Any], value: Any) -> Any:
+    return kind.kind.write(value) if isinstance(kind, Value) and value is not None else value
 
 
 def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -137,12 +147,12 @@ def client_properties(command_config: str | None) -> dict[str, str]:
     """Return the Kafka client properties of the file that ``--command-config`` names, else of that of ``--config``."""
     from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - look-ups seldom need it
 
-    return read_properties(command_config, properties_of_config())
+    return read_properties(command_config, properties_of_config(click.get_current_context()))
 
 
-def properties_of_config() -> dict[str, str]:
+def properties_of_config(ctx: click.Context) -> dict[str, str]:
     """Return the Kafka client properties that the file of ``--config`` has."""
-    found: dict[str, str] = click.get_current_context().meta.get(_KAFKA, {})
+    found: dict[str, str] = ctx.meta.get(_KAFKA, {})
     return found
 
 

@@ -25,7 +25,7 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     from offsetstream.progress import Progress  # noqa: PLC0415
     from offsetstream.stream.job import Job  # noqa: PLC0415
 
-    settings = JobSettings(**options, properties=properties_of_config())
+    settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
     job = Job(settings, lambda: session(settings), Progress())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: job.stop())

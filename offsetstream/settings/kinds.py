@@ -17,11 +17,12 @@ _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: its name in messages, its types in TOML, and what reads it (ValueError in our words)."""
+    """A kind of value: its name in messages, its types in TOML, what reads it (ValueError in our words), and back."""
 
     name: str
     toml: tuple[type, ...]
     read: Callable[[Any], Any]
+    write: Callable[[Any], Any] = lambda value: value
 
 
 def _brokers(value: str) -> str:
@@ -60,6 +61,10 @@ def _minutes(value: float | str | timedelta) -> timedelta:
     raise ValueError(f"{value!r} is no number of minutes: give one that is not below zero, or inf")
 
 
+def _in_minutes(value: timedelta) -> str:
+    return "inf" if value == timedelta.max else f"{value / timedelta(minutes=1):g}"
+
+
 def _seconds(value: float | str) -> float:
     try:
         seconds = float(value)
@@ -91,12 +96,8 @@ def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, 
 
 BROKERS = Kind("a text", (str,), _brokers)
 INTERVAL = Kind("a text", (str,), _interval)  # of time, in Spark's words
-MINUTES = Kind("a number of minutes", (int, float), _minutes)
+MINUTES = Kind("a number of minutes", (int, float), _minutes, _in_minutes)
 SECONDS = Kind("a number of seconds", (int, float), _seconds)
-DAYS = Kind("a text", (str,), _days)  # 30d, 4w, or as Delta's properties have it, interval 30 days
+# 30d, 4w, or as Delta's properties have it, interval 30 days.
+DAYS = Kind("a text", (str,), _days, lambda value: f"{value.days}d")
 PAIRS = Kind("a table", (dict,), _pairs)  # of names and values
-
-
-def as_given(value: Any) -> Any:
-    """Return a value as a user would write it."""
-    return f"{value / timedelta(minutes=1):g}" if isinstance(value, timedelta) else value

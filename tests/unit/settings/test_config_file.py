@@ -1,0 +1,152 @@
+"""The file of settings: one for all commands; what it cannot have is one line that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from offsetstream.cli.main import SUBCOMMANDS, main
+from offsetstream.errors import UsageError
+from offsetstream.settings.config_file import COMMANDS
+from offsetstream.stream.settings import JobSettings
+from tests.unit.settings.support import SERVER, invoke, show, write
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for own, child in command.commands.items():
+            yield f"{name}.{own}", child
+    else:
+        yield name, command
+
+
+def test_the_commands_that_take_a_file() -> None:
+    found = set()
+    for name in SUBCOMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for own, each in commands(command, name):
+            if name != "config" and any("--config" in option.opts for option in each.params):
+                found.add(own)
+    assert found == set(COMMANDS)
+
+
+def test_one_file_serves_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"""
+tables = "{tmp_path}/at-the-top"
+output = "csv"
+[groups.list]
+type = ["Share", "Streams"]
+[offsets.list]
+tables = "{tmp_path}/its-own"
+partition = [1, 2]
+[verify]
+settle = 3
+[maintain]
+keep-history = "4w"
+"""
+    monkeypatch.setenv("OFFSETSTREAM_CONFIG", write(tmp_path, text))
+    assert show("groups", "list")["type"][0] == "Share, Streams"
+    assert show("groups", "describe")["tables"][0] == f"{tmp_path}/at-the-top"
+    assert show("offsets", "list")["tables"][0] == f"{tmp_path}/its-own"
+    assert show("verify")["settle"][0] == 3
+    assert show("maintain")["keep-history"][0] == "28d"
+    refused = invoke("groups", "list")
+    assert f"there is no table {tmp_path}/at-the-top" in refused.stderr
+    assert f"there is no table {tmp_path}/flag" in invoke("groups", "list", "--tables", f"{tmp_path}/flag").stderr
+    monkeypatch.setenv("OFFSETSTREAM_TABLES", f"{tmp_path}/variable")
+    assert f"there is no table {tmp_path}/variable" in invoke("offsets", "list").stderr
+
+
+WRONG = [
+    ('tabels = "x"', "unknown key tabels: did you mean tables?"),
+    ("[rum]", "unknown key rum: did you mean run?"),
+    ("tables = 5", "tables must be a text, not a whole number"),
+    ("run = true", "run must be a table, not true or false"),
+    ("[run]\ntrigger = 5", "run.trigger must be a text, not a whole number"),
+    ("[run]\ntrigger = 'often'", "run.trigger: 'often' is no time such as '10 seconds'"),
+    ("[run]\nonce = 'yes'", "run.once must be true or false, not a text"),
+    ("[run]\nmax-silence = '5'", "run.max-silence must be a number of minutes, not a text"),
+    ("[run]\nmax-silence = -1", "run.max-silence: -1 is no number of minutes"),
+    ("[run]\nmax-silence = 2026-01-01", "run.max-silence must be a number of minutes, not a date or time"),
+    ("[run]\nmax-offsets-per-trigger = true", "run.max-offsets-per-trigger must be a whole number, not true or false"),
+    ("[run]\nmax-offsets-per-trigger = 0", "run.max-offsets-per-trigger: "),
+    ("[run]\ncoordinator = 'old'", "run.coordinator: "),
+    ("[run]\nmax_silence = 5", "unknown key run.max_silence: did you mean max-silence?"),
+    ("[run]\nconf = ['a=b']", "run.conf must be a table, not a list"),
+    ("[run]\nconf = {a = ['b']}", "run.conf.a must be a text, not a list, a date or a time"),
+    ("[kafka]\nssl.key.password = ['hush']", "kafka.ssl.key.password must be a text, not a list"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_what_a_file_cannot_have_is_one_line_that_names_it(tmp_path: Path, text: str, words: str) -> None:
+    file = write(tmp_path, text)
+    for arguments in (("run", "--bootstrap-server", SERVER), ("config", "show"), ("config", "show", "run")):
+        refused = invoke(*arguments, "--config", file)
+        assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+        assert refused.stderr.startswith(f"Error: {file}: {words}")
+        assert "hush" not in refused.stderr
+    with pytest.raises(UsageError) as error:
+        JobSettings.load(file, bootstrap_server=SERVER)
+    assert "hush" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "words"),
+    [
+        (["groups", "list"], "[groups]\ntype = ['Share']", "unknown key groups.type: known are list, describe"),
+        (["groups", "list"], "[groups.list]\ntype = 'Share'", "groups.list.type must be a list, each of a text, not a"),
+        (["groups", "list"], "[groups.list]\ntype = [1]", "groups.list.type must be a list, each of a text"),
+        (["groups", "list"], "[groups.list]\ntype = ['Nonsense']", "groups.list.type: 'Nonsense' is not one of"),
+        (["maintain"], "[maintain]\nkeep-history = '30h'", "maintain.keep-history: '30h' is no number of days"),
+        (["verify"], "[verify]\nsettle = nan", "verify.settle: nan is not a number of seconds"),
+        (["groups", "describe"], "[groups.describe]\nmembers = true", "unknown key groups.describe.members"),
+        (["stop"], "[kafka]\na = [1]", "kafka.a must be a text"),
+    ],
+)
+def test_what_other_commands_files_cannot_have(tmp_path: Path, command: list[str], text: str, words: str) -> None:
+    file = write(tmp_path, text)
+    refused = invoke(*command, "--config", file)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert refused.stderr.startswith(f"Error: {file}: {words}")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "No such file or directory"), (b"x = = 1", "it is no TOML: "), (b"x = '\xff'", "it is no TOML: ")],
+)
+def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, words: str) -> None:
+    file = tmp_path / "settings.toml"
+    if content is not None:
+        file.write_bytes(content)
+    refused = invoke("groups", "list", "--config", str(file))
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert refused.stderr.startswith(f"Error: cannot read the settings {file}: {words}")
+
+
+def test_client_properties_of_the_file(tmp_path: Path) -> None:
+    """Those of --command-config win; a dotted key is a name, whether it is quoted or not."""
+    file = write(tmp_path, '[kafka]\nsecurity.protocol = "SSL"\n"client.id" = "x"\nsasl.login.refresh.buffer = 3\n')
+    properties = tmp_path / "client.properties"
+    properties.write_text("security.protocol=PLAINTEXT\n")
+    made = JobSettings.load(file, bootstrap_server=SERVER)
+    assert made.properties == {"security.protocol": "SSL", "client.id": "x", "sasl.login.refresh.buffer": "3"}
+    made = JobSettings.load(file, bootstrap_server=SERVER, command_config=str(properties))
+    assert made.properties == {"security.protocol": "PLAINTEXT", "client.id": "x", "sasl.login.refresh.buffer": "3"}
+
+
+@pytest.mark.parametrize("command", [["verify"], ["coordinator", "--group", "g"], ["dump"], ["run"]])
+def test_every_command_that_asks_the_cluster_takes_them(
+    tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, '[kafka]\nsecurity.protocol = "carrier pigeon"\n')
+    refused = invoke(*command, "--bootstrap-server", SERVER, "--config", file)
+    if command[0] == "coordinator":  # which looks at the tables first
+        assert "there is no table" in refused.stderr
+    else:
+        assert (refused.exit_code, "security.protocol is none of PLAINTEXT" in refused.stderr) == (2, True)

@@ -1,0 +1,206 @@
+"""What a user says: by flags, the environment, a file and JobSettings, all of which are of one declaration."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import offsetstream
+from offsetstream.cli.main import main
+from offsetstream.errors import UsageError
+from offsetstream.maintenance.settings import MaintenanceSettings
+from offsetstream.settings.schema import Setting, Settings, settings_of
+from offsetstream.stream.settings import JobSettings
+from offsetstream.tables.write import StateWrites
+from tests.unit.settings.support import EACH, SERVER, invoke, show, write
+
+JOB = Path(__file__).parents[3] / "streaming_jobs" / "materialize_offsets.py"
+
+
+@pytest.mark.parametrize(("command", "setting"), EACH, ids=lambda value: getattr(value, "name", value))
+def test_every_setting_is_in_the_help_with_its_name_in_the_environment(command: str, setting: Setting) -> None:
+    shown = CliRunner().invoke(main, [command, "--help"], terminal_width=500).output
+    (about,) = re.findall(rf"(?<=\n)  --{setting.key} .*?\]\n(?=  -|\n)", shown, re.DOTALL)
+    about = " ".join(about.split())
+    assert setting.option.help in about
+    assert f"env var: {setting.variable}" in about
+    assert setting.is_required == ("; required]" in about)
+
+
+@pytest.mark.parametrize("declared", [JobSettings, MaintenanceSettings])
+def test_what_is_for_programs_only(declared: type[Settings]) -> None:
+    names = {setting.name for setting in settings_of(declared)}
+    assert get_type_hints(declared).keys() - names <= {"properties"}
+
+
+# A setting; as it is in the file, in the environment, and as a flag; then what it is in these cases.
+PRECEDENCE = [
+    ("tables", '"/file"', "/environment", ["--tables", "/flag"], ["/file", "/environment", "/flag"]),
+    ("once", "true", "false", ["--once"], [True, False, True]),
+    ("history", "false", "yes", ["--no-history"], [False, True, False]),
+    ("coordinator", '"new"', "classic", ["--coordinator", "new"], ["new", "classic", "new"]),
+    ("state-writes", '"spark"', "driver", ["--state-writes", "auto"], ["spark", "driver", "auto"]),
+    ("max-offsets-per-trigger", "3", "2", ["--max-offsets-per-trigger", "1"], [3, 2, 1]),
+    ("max-silence", "0.5", "2", ["--max-silence", "inf"], [timedelta(seconds=30), timedelta(minutes=2), timedelta.max]),
+    ("max-silence", "inf", "1e9", ["--max-silence", "0"], [timedelta.max, timedelta(minutes=1e9), timedelta(0)]),
+    ("trigger", '"3 seconds"', "2 seconds", ["--trigger", " 1 second"], ["3 seconds", "2 seconds", "1 second"]),
+    ("bootstrap-server", '"a:1 ,b:1"', "b:2", ["--bootstrap-server", "c:3"], ["a:1,b:1", "b:2", "c:3"]),
+    ("master", '"local[3]"', "local[2]", ["--master", "local[1]"], ["local[3]", "local[2]", "local[1]"]),
+]
+
+
+def test_precedence_is_tried_with_every_kind_of_value() -> None:
+    tried = {name for name, *_ in PRECEDENCE}
+    kinds = {(str(each.type), each.option.kind) for each in settings_of(JobSettings) if each.key in tried}
+    assert kinds >= {(str(each.type), each.option.kind) for each in settings_of(JobSettings) if each.name != "conf"}
+
+
+@pytest.mark.parametrize(("key", "in_file", "variable", "flags", "expected"), PRECEDENCE)
+def test_flags_win_over_the_environment_and_that_over_the_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    in_file: str,
+    variable: str,
+    flags: list[str],
+    expected: list[Any],
+) -> None:
+    """The command and ``JobSettings.load`` are filled by different libraries: they have to agree."""
+    name, file = key.replace("-", "_"), write(tmp_path, f"[run]\n{key} = {in_file}\n")
+    server = {} if key == "bootstrap-server" else {"bootstrap_server": SERVER}
+    command = main.get_command(click.Context(main), "run")
+    assert command is not None
+
+    def both(*more: str) -> tuple[Any, Any, str]:
+        given = ["--config", file, *more, *([] if not server else ["--bootstrap-server", SERVER])]
+        ctx = command.make_context("run", list(given))
+        made = JobSettings(**ctx.params)
+        by_flag = {name: getattr(made, name)} if more else {}
+        return (
+            getattr(made, name),
+            getattr(JobSettings.load(file, **server, **by_flag), name),
+            show("run", *given)[key][1],
+        )
+
+    assert both() == (expected[0], expected[0], f"file {file}")
+    monkeypatch.setenv(f"OFFSETSTREAM_{name.upper()}", variable)
+    assert both() == (expected[1], expected[1], f"environment OFFSETSTREAM_{name.upper()}")
+    assert both(*flags) == (expected[2], expected[2], "flag")
+
+
+def test_without_any_of_them_there_are_the_defaults(tmp_path: Path) -> None:
+    shown = show("run", "--bootstrap-server", SERVER)
+    assert {source for key, (_, source) in shown.items() if key != "bootstrap-server"} == {"default"}
+    made = JobSettings(bootstrap_server=SERVER)
+    assert made == JobSettings.load(bootstrap_server=SERVER)
+    assert (made.trigger, made.once, made.history, made.max_silence) == (
+        "10 seconds",
+        False,
+        True,
+        timedelta(minutes=10),
+    )
+    assert (made.tables, made.checkpoint) == (str(Path("tables").absolute()), str(Path("checkpoints").absolute()))
+    assert made.store.root == made.tables
+    assert shown["max-silence"][0] == "10"
+
+
+def test_settings_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path, '[run]\nconf = {spark.driver.memory = "4g", "spark.ui.enabled" = true}\n')
+    made = JobSettings.load(file, bootstrap_server=SERVER)
+    assert made.conf == {"spark.driver.memory": "4g", "spark.ui.enabled": "true"}
+    assert show("run", "--config", file)["conf.spark.driver.memory"] == ("4g", f"file {file}")
+    assert show("run", "--config", file, "--conf", "a=b=c")["conf.a"] == ("b=c", "flag")
+    refused = invoke("run", "--bootstrap-server", SERVER, "--conf", "a")
+    assert (refused.exit_code, "'--conf'" in refused.stderr, "give NAME=VALUE" in refused.stderr) == (2, True, True)
+
+
+def test_the_entry_point_for_spark_submit_leaves_settings_of_spark_to_it(tmp_path: Path) -> None:
+    text = f'bootstrap-server = "{SERVER}"\n[run]\nmaster = "local[1]"\nconf = {{a = "b"}}\ntrigger = "3 seconds"\n'
+    job: click.Command = runpy.run_path(str(JOB))["materialize_offsets"]
+    given = job.make_context("materialize_offsets", ["--config", write(tmp_path, text)]).params
+    assert (given["bootstrap_server"], given["trigger"]) == (SERVER, "3 seconds")
+    assert "conf" not in given
+
+
+WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({}, "bootstrap_server: it has no default: give one"),
+    ({"bootstrap_server": ","}, "bootstrap_server: ',' names no broker"),
+    ({"tables": 5}, "tables: Input should be a valid string"),
+    ({"once": "maybe"}, "once: Input should be a valid boolean"),
+    ({"max_offsets_per_trigger": "many"}, "max_offsets_per_trigger: Input should be a valid integer"),
+    ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger: Input should be greater than or equal to 1"),
+    ({"max_silence": "long"}, "max_silence: 'long' is no number of minutes"),
+    ({"trigger": "often"}, "trigger: 'often' is no time such as"),
+    ({"coordinator": "old"}, "coordinator: Input should be 'new' or 'classic'"),
+    ({"conf": ["a"]}, "conf: give NAME=VALUE"),
+    ({"properties": {"ssl.key.password": ["hush"]}}, "properties.ssl.key.password: Input should be a valid string"),
+    ({"nonsense": 1}, "nonsense: there is no such setting"),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), WRONG_SETTINGS, ids=[words.partition(":")[0] for _, words in WRONG_SETTINGS]
+)
+def test_a_wrong_setting_of_a_program_is_one_line_that_names_it(given: dict[str, Any], words: str) -> None:
+    server = {"bootstrap_server": SERVER} if given else {}
+    makers: list[Callable[..., JobSettings]] = [JobSettings.load]
+    if given and "nonsense" not in given:  # of which Python itself says that they are no arguments
+        makers.append(JobSettings)
+    for make in makers:
+        with pytest.raises(UsageError) as error:
+            make(**(server | given))
+        assert str(error.value).startswith(f"the setting {words}")
+        assert "\n" not in str(error.value)
+        assert "hush" not in str(error.value)
+
+
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFSETSTREAM_MAX_OFFSETS_PER_TRIGGER", "many")
+    with pytest.raises(UsageError, match="the setting max_offsets_per_trigger: "):
+        JobSettings.load(bootstrap_server=SERVER)
+    assert JobSettings(bootstrap_server=SERVER).max_offsets_per_trigger > 1  # which asks no environment
+    monkeypatch.setenv("OFFSETSTREAM_MAX_OFFSETS_PER_TRIGGER", "")  # is none, as the command has it
+    monkeypatch.setenv("OFFSETSTREAM_PROPERTIES", '{"a": "b"}')  # is for programs only
+    made = JobSettings.load(bootstrap_server=SERVER)
+    assert (made.max_offsets_per_trigger, made.properties) == (5_000_000, {})
+
+
+def test_the_ways_to_write_state_are_those_that_there_are() -> None:
+    (setting,) = [each for each in settings_of(JobSettings) if each.name == "state_writes"]
+    assert get_args(setting.type) == tuple(StateWrites)
+
+
+@pytest.mark.parametrize("name", ["tables", "checkpoint"])
+def test_a_folder_that_is_none(name: str) -> None:
+    wrong: dict[str, Any] = {name: "a%41"}
+    with pytest.raises(UsageError, match="Delta cannot find the folder again"):
+        JobSettings(bootstrap_server=SERVER, **wrong)
+
+
+def test_looking_by_a_file_imports_no_schema_library(tmp_path: Path) -> None:
+    file = write(tmp_path, f'tables = "{tmp_path}"\n')
+    code = (
+        "import sys; from offsetstream.cli.main import main\n"
+        "try: main(standalone_mode=False)\n"
+        "except BaseException as error: print(error.__class__.__name__)\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    for arguments in (["groups", "list"], ["config", "show", "run"], ["run", "--help"], ["maintain", "--help"]):
+        command = [sys.executable, "-c", code, *arguments, *(["--config", file] if "--help" not in arguments else [])]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert not {"pydantic", "pydantic_settings", "pyspark"} & set(done.stdout.splitlines()[-1].split()), arguments
+
+
+def test_the_front_door_has_them() -> None:
+    assert offsetstream.JobSettings is JobSettings
+    assert callable(offsetstream.run)
