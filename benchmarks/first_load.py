@@ -17,11 +17,11 @@ from pathlib import Path
 from benchmarks import decode_query
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, records_in, write
-from benchmarks.job import OFFSETSTREAM
 from benchmarks.load import load
 from benchmarks.results import Result, Samples, tell
 from offsetstream.embedded.jvm import kafka_command
 from offsetstream.embedded.kafka import DEFAULT_VERSION
+from testkit.command import OFFSETSTREAM
 
 ROWS = ("decode", "first-load", "state-only", "dump")
 _COMMITS, _CELLS, _ROUNDS, _DECODE_ROUNDS = 3_000_000, 32_000, 2, 3

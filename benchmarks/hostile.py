@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from benchmarks.broker import empty_broker
 from benchmarks.process_tree import PeakMemory
+from testkit.command import OFFSETSTREAM
 from testkit.garbage import garbage, produce
 
 _LARGE = 10_000_000
@@ -43,7 +44,7 @@ def _measure(name: str, records: int, least: int, most: int, conf: list[str]) ->
         empty_broker(_BROKER) as kafka,
         tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder,
     ):
-        command = [sys.executable, "-m", "offsetstream", "run", "--once", "--bootstrap-server", kafka.bootstrap_server]
+        command = [*OFFSETSTREAM, "run", "--once", "--bootstrap-server", kafka.bootstrap_server]
         command += ["--tables", f"{folder}/tables", "--checkpoint", f"{folder}/checkpoints"]
         command += [part for setting in conf for part in ("--conf", setting)]
         for phase, seed in (("load", 0), ("batch", 1)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,10 +11,10 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.process_tree import PeakMemory
+from testkit.command import OFFSETSTREAM
 
 _SECONDS = 600.0  # no measurement takes longer
 _LOOK_SECONDS = 0.02
-OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 
 
 class Job:

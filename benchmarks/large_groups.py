@@ -25,9 +25,9 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
+from testkit.command import OFFSETSTREAM
 from testkit.garbage import produce
 
-_COMMAND = (sys.executable, "-m", "offsetstream")
 _AT_ONCE = 100_000  # rows that the benchmark writes in one go
 Records = Iterator[tuple[int, bytes | None, bytes | None]]
 
@@ -59,7 +59,7 @@ def _batch(name: str, records: Records) -> None:
         empty_broker({"message.max.bytes": "12000000"}) as kafka,
         tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder,
     ):
-        command = [*_COMMAND, "run", "--once", "--bootstrap-server", kafka.bootstrap_server]
+        command = [*OFFSETSTREAM, "run", "--once", "--bootstrap-server", kafka.bootstrap_server]
         command += ["--tables", f"{folder}/tables", "--checkpoint", f"{folder}/checkpoints"]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         produce(kafka.bootstrap_server, records, 1_000_000)
@@ -70,7 +70,7 @@ def _describe(count: int) -> None:
     with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder:
         _write_groups(PathStore(f"{folder}/tables"), count)
         for output in ("text", "json", "csv"):
-            command = [*_COMMAND, "groups", "describe", "--all-groups", "--tables", f"{folder}/tables"]
+            command = [*OFFSETSTREAM, "groups", "describe", "--all-groups", "--tables", f"{folder}/tables"]
             _measured(
                 f"groups describe --all-groups of {count:,} groups as {output}",
                 [*command, "--output", output],

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, write
-from benchmarks.job import OFFSETSTREAM
 from benchmarks.load import loaded
 from benchmarks.results import Result, Samples
+from testkit.command import OFFSETSTREAM
 
 ROWS = ("describe", "list")
 _CELLS, _ROUNDS = 100_000, 5

@@ -5,33 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-SECONDS = 240.0  # no assertion on time: only so that a failing test ends
-_SESSION = 3  # of the fields after the name in /proc/<pid>/stat (proc(5))
+from testkit.command import OFFSETSTREAM
+from testkit.processes import session
+from testkit.waiting import await_
 
 
-class JobProcess:
-    """``offsetstream run`` on tables and checkpoints in a folder; what it says goes to a file beside the folder."""
+class RunningProcess:
+    """A command in a session of its own, killed at the end of ``with``; what it says goes to the file ``said``."""
 
     def __init__(
-        self,
-        bootstrap_server: str,
-        folder: Path,
-        *options: str,
-        environment: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
+        self, command: Sequence[str], said: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
-        self._said = folder.with_name(f"{folder.name}-said.txt")
-        places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
-        command = [sys.executable, "-m", "offsetstream", "run", "--bootstrap-server", bootstrap_server, *places]
-        with self._said.open("w") as output:
+        self._said = said
+        with said.open("w") as output:
             self.process = subprocess.Popen(
-                [*command, *options],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -77,23 +69,17 @@ class JobProcess:
         return int(self.process.returncode)
 
 
-def session(leader: int) -> dict[int, str]:
-    """The processes that live in the session of a process, also of one that is gone: pid and command line."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state, *fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended meanwhile
-        if int(fields[_SESSION - 1]) == leader and state != "Z":
-            found[int(folder.name)] = command[:100]
-    return found
+class JobProcess(RunningProcess):
+    """``offsetstream run`` on tables and checkpoints in a folder; what it says goes to a file beside the folder."""
 
-
-def await_(condition: Callable[[], bool], told: Callable[[], str]) -> None:
-    """Wait until the condition holds; AssertionError with what ``told`` says if it never does."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.1)
+    def __init__(
+        self,
+        bootstrap_server: str,
+        folder: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
+        command = [*OFFSETSTREAM, "run", "--bootstrap-server", bootstrap_server, *places, *options]
+        super().__init__(command, folder.with_name(f"{folder.name}-said.txt"), environment, cwd)

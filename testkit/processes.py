@@ -1,10 +1,11 @@
 """Looking at processes from outside."""
 
 import os
-import time
 from pathlib import Path
 
-_SECONDS = 60.0  # no assertion on time: only so that a failing test ends
+from testkit.waiting import await_
+
+_SESSION = 3  # of the fields after the name in /proc/<pid>/stat (proc(5))
 
 
 def is_alive(pid: int) -> bool:
@@ -23,9 +24,20 @@ def descendants(pid: int) -> list[int]:
     return [found for child in children for found in (child, *descendants(child))]
 
 
+def session(leader: int) -> dict[int, str]:
+    """The processes that live in the session of a process, also of one that is gone: pid and command line."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, *fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+        if int(fields[_SESSION - 1]) == leader and state != "Z":
+            found[int(folder.name)] = command[:100]
+    return found
+
+
 def await_gone(pid: int, folder: Path) -> None:
     """Wait until neither the process nor the folder is there; AssertionError if they stay."""
-    deadline = time.monotonic() + _SECONDS
-    while is_alive(pid) or folder.exists():
-        assert time.monotonic() < deadline, f"process {pid} or {folder} is still there"
-        time.sleep(0.05)
+    await_(lambda: not is_alive(pid) and not folder.exists(), lambda: f"process {pid} or {folder} is still there")

@@ -3,7 +3,6 @@
 It does not see share and streams groups, and lists no offsets of topics that it may not describe (docs/security.md).
 """
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
 
 from offsetstream.embedded.clients import coordinator_is_away
+from testkit.waiting import await_
 
 _TIMEOUT = 30.0
 _STATES = {
@@ -32,7 +32,6 @@ _TYPES = {
     ConsumerGroupType.UNKNOWN: "Unknown",
 }
 
-_WAIT_SECONDS = 90.0
 
 Place = tuple[str, int]  # topic and partition
 
@@ -117,11 +116,13 @@ def committed_offsets(admin: AdminClient, group_ids: Iterable[str]) -> dict[tupl
 def await_coordinators(admin: AdminClient, group_ids: Iterable[str]) -> None:
     """Wait until a coordinator answers for each of the groups, which need not exist."""
     waiting = sorted(group_ids)
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while waiting:
-        asked = admin.describe_consumer_groups(waiting, request_timeout=_TIMEOUT)
-        waiting = [group_id for group_id, future in asked.items() if coordinator_is_away(future.exception(_TIMEOUT))]
-        assert time.monotonic() < deadline, f"no coordinator for {waiting}"
+
+    def are_there() -> bool:
+        asked = admin.describe_consumer_groups(waiting, request_timeout=_TIMEOUT) if waiting else {}
+        waiting[:] = [each for each, future in asked.items() if coordinator_is_away(future.exception(_TIMEOUT))]
+        return not waiting
+
+    await_(are_there, lambda: f"no coordinator for {waiting}")
 
 
 def _described(group: ConsumerGroupDescription) -> DescribedGroup:

@@ -1,7 +1,7 @@
 """Runs the streaming job in the test's own process, and reads its tables."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from io import StringIO
@@ -17,6 +17,7 @@ from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
+from testkit.waiting import await_
 
 
 class JobRunner:
@@ -59,6 +60,10 @@ class JobRunner:
         assert not thread.is_alive()
         if errors:
             raise errors[0]
+
+    def await_(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds; AssertionError with what the jobs said if it never does."""
+        await_(condition, self.said.getvalue)
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """All rows of a table, sorted; every column where none is named."""

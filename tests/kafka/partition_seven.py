@@ -2,8 +2,7 @@
 
 import os
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count
 
 from confluent_kafka import Producer, TopicPartition
@@ -16,9 +15,9 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.lookup import Lookup
+from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
 
-SECONDS = 120.0  # no assertion on time: only so that a failing test ends
 GROUPS = [f"group-{number}" for number in range(400) if partition_for(f"group-{number}", 50) == 7]
 COMMIT = ("group_id", "partition", "committed_offset")
 
@@ -47,13 +46,6 @@ def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
     (offset,) = delivered
     assert isinstance(offset, int), offset
     return offset
-
-
-def await_(condition: Callable[[], bool], runner: JobRunner) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, runner.said.getvalue()
-        time.sleep(0.1)
 
 
 def commits(runner: JobRunner) -> dict[tuple[str, int], int]:
@@ -94,10 +86,7 @@ def _alter_and_await(kafka: EmbeddedKafka, config: Mapping[str, str]) -> None:
     resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=set_)
     admin = admin_client(kafka.bootstrap_server)  # it must outlive its answers
     admin.incremental_alter_configs([resource])[resource].result(30)
-    deadline = time.monotonic() + SECONDS
-    while config.items() - _shown(admin).items():
-        assert time.monotonic() < deadline, f"the broker never took {config}"
-        time.sleep(0.01)
+    await_(lambda: not config.items() - _shown(admin).items(), lambda: f"the broker never took {config}", pause=0.01)
 
 
 def _shown(admin: AdminClient) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """Plays the workload of all group types on a broker: joins, leaves, deletions, conversions, transactions."""
 
-from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka.admin import NewTopic
 
 from offsetstream.embedded.clients import admin_client
+from testkit.waiting import await_
 from tests.kafka.cast import (
     AND_BACK,
     APPLICATIONS,
@@ -27,7 +27,6 @@ from tests.kafka.cast import (
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import SESSION_MS, JavaClients, Member
 
-_SETTLE_SECONDS = 120.0
 _TIMEOUT = 30.0
 
 
@@ -153,12 +152,12 @@ class Stage:
 
     def _settle(self) -> None:
         """Wait until the groups are what they are to be."""
-        deadline = monotonic() + _SETTLE_SECONDS
-        while wrong := self._unsettled():
-            for member in [member for members in self._members.values() for member in members]:
-                member.check()
-            assert monotonic() < deadline, wrong
-            sleep(0.2)
+        await_(self._is_settled, self._unsettled)
+
+    def _is_settled(self) -> bool:
+        for member in [member for members in self._members.values() for member in members]:
+            member.check()
+        return not self._unsettled()
 
     def _unsettled(self) -> dict[str, Any]:
         """What is found instead of what is expected. To describe a group as of another type than it has is an error."""

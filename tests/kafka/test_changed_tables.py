@@ -12,7 +12,6 @@ from offsetstream.errors import TablesError
 from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
-from tests.kafka.partition_seven import await_
 from tests.reliability.checked_job import CheckedJob
 
 BOOKS = ("offsets_partitions", "topics", "job_lease")
@@ -55,11 +54,11 @@ def test_rows_that_are_doubled_while_the_job_runs_are_single_after_a_batch(job: 
     before = len(job.runner.said.getvalue())
     with job.runner.running():
         job.commit()
-        await_(lambda: "Batch" in job.runner.said.getvalue()[before:], job.runner)
+        job.runner.await_(lambda: "Batch" in job.runner.said.getvalue()[before:])
         double(job, "committed_offsets")
         job.commit()
-        await_(lambda: "Starting checkpoint" in job.runner.said.getvalue()[before:], job.runner)
-        await_(lambda: doubled(job) == [], job.runner)
+        job.runner.await_(lambda: "Starting checkpoint" in job.runner.said.getvalue()[before:])
+        job.runner.await_(lambda: doubled(job) == [])
     assert "committed_offsets has rows twice" in job.runner.said.getvalue()[before:]
     assert job.run() == []
 

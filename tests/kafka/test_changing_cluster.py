@@ -23,7 +23,7 @@ from offsetstream.stream.monitor.observer import Observer
 from offsetstream.tables.lease import request_reload
 from testkit.garbage import produce
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import all_at, await_, commit, commits, is_loaded, load_ids, set_topic_config
+from tests.kafka.partition_seven import all_at, commit, commits, is_loaded, load_ids, set_topic_config
 from tests.kafka.quick_compaction import CLEANER, offsets_in_log
 
 
@@ -78,24 +78,24 @@ def has_all(runner: JobRunner, kafka: EmbeddedKafka) -> bool:
 def test_a_cluster_that_is_away_is_waited_for_at_the_start_and_later(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     kafka.stop_broker(1)
     with runner.running():
-        await_(lambda: said(runner, "asking again in"), runner)
+        runner.await_(lambda: said(runner, "asking again in"))
         kafka.start_broker(1)
-        await_(lambda: is_loaded(runner) and commits(runner) == all_at(0), runner)
+        runner.await_(lambda: is_loaded(runner) and commits(runner) == all_at(0))
 
         kafka.stop_broker(1)  # Spark's query only waits
-        await_(lambda: said(runner, "cannot be observed for now"), runner)
+        runner.await_(lambda: said(runner, "cannot be observed for now"))
         kafka.start_broker(1)
         commit(kafka, 1)
-        await_(lambda: commits(runner) == all_at(1), runner)
+        runner.await_(lambda: commits(runner) == all_at(1))
         assert set(load_ids(runner).values()) == {1}
 
-        await_(lambda: has_all(runner, kafka), runner)  # a batch that reads would wait for longer than this test
+        runner.await_(lambda: has_all(runner, kafka))  # a batch that reads would wait for longer than this test
         kafka.stop_broker(1)
         request_reload(runner.tables, [7])  # a load cannot wait: the job begins anew when it can
-        await_(lambda: said(runner, "going on when it answers"), runner)
+        runner.await_(lambda: said(runner, "going on when it answers"))
         kafka.start_broker(1)
         commit(kafka, 2)
-        await_(lambda: commits(runner) == all_at(2), runner)
+        runner.await_(lambda: commits(runner) == all_at(2))
 
         kafka.stop_broker(1)
     kafka.start_broker(1)  # the job has ended without it
@@ -114,7 +114,7 @@ def test_compaction_while_the_job_reads(runner: JobRunner, kafka: EmbeddedKafka)
     with runner.running():
         for offset in range(3, 30):
             commit(kafka, offset)
-        await_(lambda: commits(runner) == all_at(29), runner)
+        runner.await_(lambda: commits(runner) == all_at(29))
     assert len(offsets_in_log(kafka)) < applied(runner)
     assert set(log_ids(runner).values()) == {0}
     assert set(offsets_in_log(kafka)) <= offsets_in_history(runner)
@@ -125,7 +125,7 @@ def test_records_deleted_before_they_were_read(runner: JobRunner, kafka: Embedde
     commit(kafka, 40)
     set_topic_config(kafka, cleanup_policy="compact,delete", retention_ms="1")
     cluster = Cluster(kafka.bootstrap_server)
-    await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner), runner)
+    runner.await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner))
     set_topic_config(kafka, cleanup_policy="compact", retention_ms="-1")
     before = load_ids(runner)
     runner.run_once()
@@ -147,7 +147,7 @@ def test_records_deleted_while_a_batch_was_read_before_the_cluster_fell_silent(
     def delete_first(stream: LiveStream, *args: Any) -> None:
         if not looks:
             set_topic_config(kafka, cleanup_policy="compact,delete", retention_ms="1")
-            await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner), runner)
+            runner.await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner))
             set_topic_config(kafka, cleanup_policy="compact", retention_ms="-1")
             looks.append(0)
         look_before_writing(stream, *args)
@@ -170,15 +170,15 @@ def test_partitions_that_are_added(runner: JobRunner, kafka: EmbeddedKafka) -> N
     """Brokers send groups there once they are restarted; what is there already, they load."""
     admin = admin_client(kafka.bootstrap_server)
     with runner.running():
-        await_(lambda: runner.rows("job_lease", "owner") != [(None,)], runner)
+        runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
         admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(30)
-        await_(lambda: said(runner, "Beginning anew: the topic has 52 partitions, not 50"), runner)
+        runner.await_(lambda: said(runner, "Beginning anew: the topic has 52 partitions, not 50"))
         key, value = encode_record(
             {"type": 1, "data": {"group": "stray", "topic": "orders", "partition": 0}},
             {"version": 3, "data": {"offset": 5, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}},
         )
         produce(kafka.bootstrap_server, iter([(51, key, value)]))
-        await_(lambda: groups_of(runner, 51) == ["stray"], runner)
+        runner.await_(lambda: groups_of(runner, 51) == ["stray"])
     assert log_ids(runner) == dict.fromkeys(range(52), 0)
 
 
@@ -220,12 +220,12 @@ def test_partitions_that_come_back_have_a_new_log(runner: JobRunner, kafka: Embe
 def test_another_cluster_at_the_same_address_ends_the_job(runner: JobRunner, kafka: EmbeddedKafka, port: int) -> None:
     before = commits(runner)
     with pytest.raises(OtherClusterError, match="there is now the cluster"), runner.running() as job:
-        await_(lambda: runner.rows("job_lease", "owner") != [(None,)], runner)
-        await_(lambda: said(runner, "Going on with checkpoint"), runner)
+        runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
+        runner.await_(lambda: said(runner, "Going on with checkpoint"))
         kafka.close()
         with EmbeddedKafka(port=port) as other:
             create_topics(admin_client(other.bootstrap_server))
             commit(other, 999)
-            await_(lambda: runner.rows("job_lease", "owner") == [(None,)], runner)
+            runner.await_(lambda: runner.rows("job_lease", "owner") == [(None,)])
         job.stop()
     assert commits(runner) == before

@@ -21,7 +21,7 @@ from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.topic import TopicReader
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import await_, is_loaded, set_topic_config
+from tests.kafka.partition_seven import is_loaded, set_topic_config
 from tests.kafka.quick_compaction import quickly_compacting_kafka
 
 STEADY = next(f"steady-{number}" for number in range(400) if partition_for(f"steady-{number}", 50) == 7)
@@ -90,7 +90,7 @@ def batches(runner: JobRunner) -> int:
 def test_what_compaction_took_before_a_batch_read_it_is_not_claimed(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     committer = Committer(kafka)
     with committer.committing(), runner.running(TRIGGER):
-        await_(lambda: is_loaded(runner) and batches(runner) >= 3, runner)
+        runner.await_(lambda: is_loaded(runner) and batches(runner) >= 3)
     runner.run_once()
     claimed, lacks = complete_from(runner), missing(runner, committer)
     assert len(lacks) > 10  # the cleaner was quicker
@@ -110,12 +110,12 @@ def test_what_compaction_took_during_a_long_load_is_not_claimed(
     def slowly(*arguments: Any, **options: Any) -> Any:
         if not began:
             began.append(len(committer.sent))
-            await_(lambda: len(committer.sent) > began[0] + 50, runner)
+            runner.await_(lambda: len(committer.sent) > began[0] + 50)
         return pass_over(*arguments, **options)
 
     monkeypatch.setattr(load, "pass_over", slowly)
     with committer.committing():
-        await_(lambda: len(committer.sent) > 20, runner)
+        runner.await_(lambda: len(committer.sent) > 20)
         runner.run_once()
     runner.run_once()
     claimed, lacks = complete_from(runner), missing(runner, committer)
@@ -138,14 +138,14 @@ def test_without_compaction_nothing_is_missing_whatever_transactions_leave(
     set_topic_config(kafka, **config)
     committer = Committer(kafka)
     with runner.running(TRIGGER):
-        await_(lambda: is_loaded(runner), runner)
+        runner.await_(lambda: is_loaded(runner))
         claimed = complete_from(runner)
         with committer.committing():
             for offset in range(4):
                 place = [TopicPartition("orders", 1, 10 + offset)]
                 commit_in_transaction(kafka.bootstrap_server, STEADY, place, abort=offset % 2 == 1)
             done = batches(runner)
-            await_(lambda: batches(runner) >= done + 3, runner)
+            runner.await_(lambda: batches(runner) >= done + 3)
     runner.run_once()
     assert len(committer.sent) > 100
     assert committer.sent.keys() <= in_history(runner)

@@ -16,7 +16,7 @@ from offsetstream.stream.lifecycle import live
 from offsetstream.stream.lifecycle.live import LiveStream
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import GROUPS, await_, commit, commits, cut_the_log
+from tests.kafka.partition_seven import GROUPS, commit, commits, cut_the_log
 
 PLACES = [TopicPartition("orders", number, 1) for number in (0, 1)]
 
@@ -96,9 +96,9 @@ def test_a_log_cut_while_the_job_runs(runner: JobRunner, kafka: EmbeddedKafka) -
     cut_at = end_of(kafka)
     abort(kafka)
     with runner.running():
-        await_(lambda: of_partitions(runner, "next_offset")[7] == end_of(kafka), runner)
+        runner.await_(lambda: of_partitions(runner, "next_offset")[7] == end_of(kafka))
         cut_and_grow(kafka, cut_at, of_partitions(runner, "next_offset")[7], 90)
-        await_(lambda: commits(runner).items() >= at(GROUPS[1], 90).items(), runner)
+        runner.await_(lambda: commits(runner).items() >= at(GROUPS[1], 90).items())
     assert of_partitions(runner, "log_id") == dict.fromkeys(range(50), 0) | {7: 2}
 
 
@@ -165,11 +165,11 @@ def test_a_query_ends_where_the_main_loop_sees_a_partition_led_anew(
     ids = of_partitions(runner, "log_id")
     with runner.running():
         commit(kafka, 119)
-        await_(lambda: commits(runner).items() >= at(GROUPS[0], 119).items(), runner)
+        runner.await_(lambda: commits(runner).items() >= at(GROUPS[0], 119).items())
         said = len(runner.said.getvalue())
         kafka.stop_broker(1)
         kafka.start_broker(1)
-        await_(lambda: "Beginning another query" in runner.said.getvalue()[said:], runner)
+        runner.await_(lambda: "Beginning another query" in runner.said.getvalue()[said:])
         commit(kafka, 120)
-        await_(lambda: commits(runner).items() >= at(GROUPS[0], 120).items(), runner)
+        runner.await_(lambda: commits(runner).items() >= at(GROUPS[0], 120).items())
     assert of_partitions(runner, "log_id") == ids

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
+from testkit.command import printed
 from testkit.job_process import JobProcess
 
 NASTY = "größe 50% #1 +x *?{a}"
@@ -26,18 +24,6 @@ LOCALE = {"LC_ALL": "C"}
 def server(own_kafka: EmbeddedKafka) -> str:
     create_topics(admin_client(own_kafka.bootstrap_server))
     return own_kafka.bootstrap_server
-
-
-def command(*arguments: str) -> str:
-    """What a command prints, once it has ended with exit code 0."""
-    done = subprocess.run(
-        [sys.executable, "-m", "offsetstream", *arguments],
-        capture_output=True,
-        env=os.environ | LOCALE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
 
 
 def test_a_job_with_a_nasty_folder_in_the_locale_c(server: str, tmp_path: Path) -> None:
@@ -53,10 +39,10 @@ def test_a_job_with_a_nasty_folder_in_the_locale_c(server: str, tmp_path: Path) 
     assert "Starting checkpoint" not in job.said()  # it went on with the first one's
     with JobProcess(server, folder, "--trigger", "1 second", environment=LOCALE) as job:
         job.await_(lambda: "Going on with checkpoint" in job.said())
-        command("stop", *tables)
+        printed("stop", *tables, environment=LOCALE)
         assert job.ended() == 0, job.said()
-    assert ",2," in command("groups", "describe", "--group", "billing", "--output", "csv", *tables)
-    command("verify", "--bootstrap-server", server, *tables)
-    command("maintain", "--keep-history", "1d", *tables)
+    assert ",2," in printed("groups", "describe", "--group", "billing", "--output", "csv", *tables, environment=LOCALE)
+    printed("verify", "--bootstrap-server", server, *tables, environment=LOCALE)
+    printed("maintain", "--keep-history", "1d", *tables, environment=LOCALE)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([NASTY, f"{NASTY}-said.txt"])
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "tables"]

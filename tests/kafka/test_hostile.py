@@ -6,8 +6,6 @@ The millions of records, and the memory that they take, are measured by `python 
 import csv
 import io
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,11 +27,12 @@ from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.records import disagreements, read_records
+from testkit.command import printed
 from testkit.garbage import garbage, produce
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import await_, commit_at, set_topic_config
+from tests.kafka.partition_seven import commit_at, set_topic_config
 
 BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}
 IDS = (
@@ -75,12 +74,6 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
     return JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
 
 
-def run(*arguments: str) -> bytes:
-    done = subprocess.run([sys.executable, "-m", "offsetstream", *arguments], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_ids_that_nobody_would_choose(kafka: EmbeddedKafka, clients: JavaClients, runner: JobRunner) -> None:
     """The broker takes them, so the tables, every output and the comparison with the broker must too."""
     admin = JavaAdmin(clients)
@@ -92,17 +85,17 @@ def test_ids_that_nobody_would_choose(kafka: EmbeddedKafka, clients: JavaClients
         (group_id, partition, group_id[:1000]) for group_id in IDS for partition in (0, 1)
     }
     tables = ("--tables", runner.tables.root)
-    rows = json.loads(run("offsets", "list", *tables, "--output", "json"))
+    rows = json.loads(printed("offsets", "list", *tables, "--output", "json"))
     assert {(row["group"], row["partition"]): row["committed_offset"] for row in rows} == {
         (group_id, partition): number for number, group_id in enumerate(IDS) for partition in (0, 1)
     }
-    text = run("groups", "describe", "--all-groups", *tables, "--output", "csv").decode()
+    text = printed("groups", "describe", "--all-groups", *tables, "--output", "csv")
     assert {row["group"] for row in csv.DictReader(io.StringIO(text, newline=""), strict=True)} == set(IDS)
     server = ("--bootstrap-server", kafka.bootstrap_server)
-    assert run("verify", *tables, *server, "--output", "json") == b"[]\n"
+    assert printed("verify", *tables, *server, "--output", "json") == "[]\n"
     # No command line can hold a NUL.
     wanted = [option for group_id in IDS if "\0" not in group_id for option in ("--group", group_id)]
-    found = json.loads(run("coordinator", *wanted, *tables, *server, "--output", "json"))
+    found = json.loads(printed("coordinator", *wanted, *tables, *server, "--output", "json"))
     assert [row["group"] for row in found] == wanted[1::2]
     assert not any(row["differs"] for row in found)
 
@@ -158,7 +151,7 @@ def test_garbage_is_kept_and_hides_nothing(spark: SparkSession, kafka: EmbeddedK
     assert "Going on with checkpoint" in runner.said.getvalue()
     assert runner.rows("committed_offsets") == before
     assert_garbage_is_kept(runner, 1)
-    described = run(
+    described = printed(
         "groups", "describe", "--group", BIG, "--members", "--tables", runner.tables.root, "--output", "json"
     )
     (member,) = json.loads(described)
@@ -203,21 +196,21 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
         return [line for line in lines if line.startswith(f"Offsets partition {partition} {words}")]
 
     with runner.running():
-        await_(lambda: runner.said.getvalue().count("Going on with checkpoint") >= 3, runner)
+        runner.await_(lambda: runner.said.getvalue().count("Going on with checkpoint") >= 3)
         clients.transaction(hanging, {("orders", 0): 5}, None)
-        await_(lambda: row()["last_stable_offset_since_ms"] is not None, runner)
+        runner.await_(lambda: row()["last_stable_offset_since_ms"] is not None)
         admin.alter_offsets(behind, {("orders", 0): 6})
         admin.alter_offsets(other, {("orders", 0): 7})
-        await_(lambda: has(other), runner)  # everything else goes on
-        await_(lambda: bool(told("is held back")), runner)
-        await_(lambda: row()["high_watermark"] - row()["last_stable_offset"] >= 2, runner)
+        runner.await_(lambda: has(other))  # everything else goes on
+        runner.await_(lambda: bool(told("is held back")))
+        runner.await_(lambda: row()["high_watermark"] - row()["last_stable_offset"] >= 2)
         held = row()
         assert not has(hanging)
         assert not has(behind)
         assert f"is held back at offset {held['last_stable_offset']:,} by a transaction" in told("is held back")[0]
         clients.transaction(hanging, {("orders", 0): 8}, "commitTransaction")  # a new producer ends the old one's
-        await_(lambda: row()["last_stable_offset_since_ms"] is None, runner)
-        await_(lambda: has(behind) and has(hanging), runner)
+        runner.await_(lambda: row()["last_stable_offset_since_ms"] is None)
+        runner.await_(lambda: has(behind) and has(hanging))
     assert (len(told("is held back")), len(told("goes on after"))) == (1, 1)
     commits = runner.rows("committed_offsets", "group_id", "committed_offset")
     assert {(hanging, 8), (behind, 6), (other, 7)} <= set(commits)

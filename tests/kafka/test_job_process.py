@@ -4,17 +4,14 @@ import os
 import shutil
 import signal
 import struct
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
@@ -26,13 +23,16 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark.session import connectors
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
+from testkit.command import offsetstream, printed
+from testkit.garbage import produce
+from testkit.job_process import JobProcess, RunningProcess
 from tests.conformance.builder import classic, classic_member
+from tests.kafka.jobs import JobRunner
+from tests.kafka.partition_seven import set_topic_config
 
 TOPIC = "__consumer_offsets"
-OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 ROOT = Path(__file__).parents[2]
 MIB = 1024 * 1024
-SECONDS = 180.0  # no assertion on time: only so that a failing test ends
 
 
 @pytest.fixture(scope="module")
@@ -42,45 +42,10 @@ def server(own_kafka: EmbeddedKafka) -> str:
     return own_kafka.bootstrap_server
 
 
-def job(server: str, folder: Path, *more: str) -> list[str]:
-    places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
-    return [*OFFSETSTREAM, "run", "--bootstrap-server", server, *places, *more]
-
-
-class Started:
-    """A process that is running, and what it says (under spark-submit, on standard output)."""
-
-    def __init__(self, command: Sequence[str], said: Path) -> None:
-        self._said = said
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        with said.open("w") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | {"PATH": path})
-
-    def said(self) -> str:
-        return self._said.read_text()
-
-    def await_(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS
-        while not condition():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.2)
-
-    def ended(self) -> str:
-        """Wait until the process ends with exit code 0, and return what it said."""
-        assert self.process.wait(SECONDS) == 0, self.said()
-        return self.said()
-
-
-@contextmanager
-def started(command: Sequence[str], folder: Path) -> Iterator[Started]:
-    running = Started(command, folder / "said.txt")
-    try:
-        yield running
-    finally:
-        if running.process.poll() is None:
-            running.process.kill()
-        running.process.wait()
+@pytest.fixture
+def runner(spark: SparkSession, server: str, tmp_path: Path) -> JobRunner:
+    """Jobs on the tables and checkpoints of ``tmp_path``, within this process: what the processes share, or leave."""
+    return JobRunner(spark, server, tmp_path)
 
 
 def rows_of(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]:
@@ -127,14 +92,6 @@ def is_commit_key(key: bytes | None) -> bool:
     return bool(len(key) == 10 + group + topic)
 
 
-def produce(server: str, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> None:
-    settings = {"bootstrap.servers": server, "client.id": "__admin_client", "message.max.bytes": 10 * MIB}
-    producer = Producer(settings, logger=QUIET)
-    for partition, key, value in records:
-        producer.produce(TOPIC, key=key, value=value, partition=partition)
-    assert producer.flush(60) == 0
-
-
 def many_commits(count: int, first: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
     records: list[tuple[int, bytes | None, bytes | None]] = []
     for number in range(first, first + count):
@@ -143,13 +100,6 @@ def many_commits(count: int, first: int = 0) -> list[tuple[int, bytes | None, by
         data = {"offset": number, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1_700_000_000_000 + number}
         records.append((partition_for(group, 50), *encode_record(key, {"version": 3, "data": data})))
     return records
-
-
-def allow_large_records(server: str) -> None:
-    entry = ConfigEntry("max.message.bytes", str(10 * MIB), incremental_operation=AlterConfigOpType.SET)
-    topic = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
-    admin = admin_client(server)  # it must outlive the answer
-    admin.incremental_alter_configs([topic])[topic].result(30)
 
 
 def group_of_6_mib() -> tuple[int, bytes, bytes]:
@@ -162,59 +112,67 @@ def group_of_6_mib() -> tuple[int, bytes, bytes]:
     return partition_for("large", 50), key, value
 
 
-def test_garbage_is_kept_aside_and_the_job_goes_on(server: str, tmp_path: Path) -> None:
+def job(server: str, folder: Path, *more: str) -> list[str]:
+    """The arguments of a job on the tables and checkpoints of a folder."""
+    places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
+    return ["run", "--bootstrap-server", server, *places, *more]
+
+
+def test_garbage_is_kept_aside_and_the_job_goes_on(own_kafka: EmbeddedKafka, server: str, runner: JobRunner) -> None:
     garbage = [
         (3, b"\x00\x01nonsense", b"\x00\x03"),
         (3, b"", b"x"),
         (4, b"\x7f\xff\x00\x01g", b"\x00\x00"),
         (4, encode_record({"type": 2, "data": {"group": "g"}}, None)[0], b"\x00\x63"),
     ]
-    allow_large_records(server)
-    produce(server, [*garbage, group_of_6_mib()])
-    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
-    found = rows_of(tmp_path, "undecodable_records", "offsets_partition", "key_bytes", "value_bytes")
+    set_topic_config(own_kafka, max_message_bytes=str(10 * MIB))
+    produce(server, iter([*garbage, group_of_6_mib()]), 10 * MIB)
+    runner.run_once()
+    found = runner.rows("undecodable_records", "offsets_partition", "key_bytes", "value_bytes")
     assert found == sorted(garbage, key=repr)
-    assert ("large", "Stable", 6000) in rows_of(tmp_path, "groups", "group_id", "state", "member_count")
-    reasons = {reason for (reason,) in rows_of(tmp_path, "undecodable_records", "reason")}
+    assert ("large", "Stable", 6000) in runner.rows("groups", "group_id", "state", "member_count")
+    reasons = {reason for (reason,) in runner.rows("undecodable_records", "reason")}
     assert all(reasons), reasons
 
     commit_plainly(server, {"after-garbage": [TopicPartition("orders", 1, 12)]})
-    produce(server, [(5, b"\x00\x01\x00", None)])
-    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
-    assert len(rows_of(tmp_path, "undecodable_records", "reason")) == len(garbage) + 1
-    assert ("after-garbage", 12) in rows_of(tmp_path, "committed_offsets", "group_id", "committed_offset")
+    produce(server, iter([(5, b"\x00\x01\x00", None)]))
+    runner.run_once()
+    assert len(runner.rows("undecodable_records", "reason")) == len(garbage) + 1
+    assert ("after-garbage", 12) in runner.rows("committed_offsets", "group_id", "committed_offset")
 
 
-def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, tmp_path: Path) -> None:
-    with started(job(server, tmp_path, "--trigger", "0 seconds"), tmp_path) as running:
+def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, runner: JobRunner, tmp_path: Path) -> None:
+    with JobProcess(server, tmp_path, "--trigger", "0 seconds") as running:
         running.await_(lambda: rows_of(tmp_path, "offsets_partitions", "load_state") == 50 * [("OWNED",)])
         before = len(rows_of(tmp_path, "offset_commits", "record_offset"))
-        produce(server, many_commits(3000))
+        produce(server, iter(many_commits(3000)))
         # The history is a batch's first write, offsets_partitions its last: now the job is in the middle of one.
         running.await_(lambda: len(rows_of(tmp_path, "offset_commits", "record_offset")) > before)
         running.process.send_signal(signal.SIGTERM)
-        produce(server, many_commits(3000, first=3000))
-        assert "Stopped between two batches" in running.ended()
-    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
-    assert rows_of(tmp_path, "offset_commits", "offsets_partition", "record_offset") == commits_in_topic(server)
+        produce(server, iter(many_commits(3000, first=3000)))
+        assert running.ended() == 0, running.said()
+        assert "Stopped between two batches" in running.said()
+    runner.run_once()
+    assert "Going on with checkpoint" in runner.said.getvalue()
+    assert runner.rows("offset_commits", "offsets_partition", "record_offset") == commits_in_topic(server)
     last = {("many-" + str(n % 200), n % 7): n for n in range(6000)}
-    found = rows_of(tmp_path, "committed_offsets", "group_id", "partition", "committed_offset")
+    found = runner.rows("committed_offsets", "group_id", "partition", "committed_offset")
     assert {(g, p): o for g, p, o in found if str(g).startswith("many-")} == last
 
 
 def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: Path) -> None:
-    with started(job(server, tmp_path, "--trigger", "1 second"), tmp_path) as first:
+    with JobProcess(server, tmp_path, "--trigger", "1 second") as first:
         first.await_(lambda: bool(rows_of(tmp_path, "committed_offsets", "group_id")))
         shutil.rmtree(tmp_path / "tables" / "topics")
-        second = subprocess.run(job(server, tmp_path), capture_output=True, text=True, check=False)
+        second = offsetstream(*job(server, tmp_path))
         assert second.returncode == 1
         assert not (tmp_path / "tables" / "topics").exists(), "only who holds the lease makes tables"
         assert f"process {first.process.pid} on" in second.stderr
         assert "offsetstream stop" in second.stderr
-        stop = [*OFFSETSTREAM, "stop", "--tables", str(tmp_path / "tables")]
-        subprocess.run(stop, check=True, stderr=subprocess.DEVNULL)
-        assert "asks this job to stop" in first.ended()
-    again = subprocess.run(stop, capture_output=True, text=True, check=False)
+        printed("stop", "--tables", str(tmp_path / "tables"))
+        assert first.ended() == 0, first.said()
+        assert "asks this job to stop" in first.said()
+    again = offsetstream("stop", "--tables", str(tmp_path / "tables"))
     assert (again.returncode, "no job writes to" in again.stderr) == (1, True)
 
 
@@ -222,15 +180,15 @@ def test_a_job_whose_clock_is_hours_behind_is_refused_to_the_second_and_forced_f
     server: str, tmp_path: Path
 ) -> None:
     hours_behind = {"host": "'elsewhere'", "heartbeat_at": "now() - interval '3 hours'"}
-    with started(job(server, tmp_path, "--trigger", "1 second"), tmp_path) as first:
+    with JobProcess(server, tmp_path, "--trigger", "1 second") as first:
         first.await_(lambda: bool(rows_of(tmp_path, "committed_offsets", "group_id")))
         DeltaTable(str(tmp_path / "tables" / "job_lease")).update(updates=hours_behind)
-        second = subprocess.run(job(server, tmp_path, "--once"), capture_output=True, text=True, check=False)
+        second = offsetstream(*job(server, tmp_path, "--once"))
         assert (second.returncode, "on elsewhere) writes to" in second.stderr) == (1, True), second.stderr
         assert "at once with --force" in " ".join(second.stderr.split())
-        forced = subprocess.run(job(server, tmp_path, "--once", "--force"), capture_output=True, text=True, check=False)
+        forced = offsetstream(*job(server, tmp_path, "--once", "--force"))
         assert forced.returncode == 0, forced.stderr
-        assert first.process.wait(60) == 1
+        assert first.ended() == 1
         assert "another job has taken over the lease" in first.said()
 
 
@@ -240,32 +198,36 @@ def test_the_same_job_by_spark_submit(server: str, tmp_path: Path) -> None:
     places = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints")]
     entry = str(ROOT / "streaming_jobs" / "materialize_offsets.py")
     command = [*submit, *jars, entry, "--bootstrap-server", server, *places, "--trigger", "1 second"]
-    with started(command, tmp_path) as running:
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with RunningProcess(command, tmp_path / "said.txt", path) as running:
         running.await_(lambda: ("first", 1) in rows_of(tmp_path, "committed_offsets", "group_id", "committed_offset"))
-        stop = [*OFFSETSTREAM, "stop", "--tables", str(tmp_path / "tables")]
-        subprocess.run(stop, check=True, stderr=subprocess.DEVNULL)
-        assert "Stopped between two batches" in running.ended()
+        printed("stop", "--tables", str(tmp_path / "tables"))
+        assert running.ended() == 0, running.said()
+        assert "Stopped between two batches" in running.said()  # under spark-submit, on standard output
 
 
-def test_tables_of_another_cluster_are_refused(server: str, tmp_path: Path) -> None:
-    subprocess.run(job(server, tmp_path, "--once"), check=True, stderr=subprocess.DEVNULL)
-    with EmbeddedKafka() as other:
-        create_topics(admin_client(other.bootstrap_server))
-        commit_plainly(other.bootstrap_server, {"elsewhere": [TopicPartition("orders", 0, 1)]})
-        refused = subprocess.run(job(other.bootstrap_server, tmp_path), capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def other() -> Iterator[str]:
+    """Another cluster, in which no group has committed yet."""
+    with EmbeddedKafka() as kafka:
+        yield kafka.bootstrap_server
+
+
+def test_a_topic_that_does_not_exist_yet(other: str, tmp_path: Path) -> None:
+    once = offsetstream(*job(other, tmp_path, "--once"))
+    assert once.returncode == 3
+    assert f"the topic {TOPIC} does not exist" in once.stderr
+    with JobProcess(other, tmp_path) as waiting:
+        waiting.await_(lambda: "no group has committed yet" in waiting.said())
+        waiting.process.send_signal(signal.SIGTERM)
+        assert waiting.ended() == 0, waiting.said()
+
+
+def test_tables_of_another_cluster_are_refused(other: str, runner: JobRunner, tmp_path: Path) -> None:
+    runner.run_once()
+    create_topics(admin_client(other))
+    commit_plainly(other, {"elsewhere": [TopicPartition("orders", 0, 1)]})
+    refused = offsetstream(*job(other, tmp_path))
     assert refused.returncode == 1
     assert "belongs to the cluster" in refused.stderr
     assert "--tables" in refused.stderr
-
-
-def test_a_topic_that_does_not_exist_yet(tmp_path: Path) -> None:
-    with EmbeddedKafka() as empty:
-        once = subprocess.run(
-            job(empty.bootstrap_server, tmp_path, "--once"), capture_output=True, text=True, check=False
-        )
-        assert once.returncode == 3
-        assert f"the topic {TOPIC} does not exist" in once.stderr
-        with started(job(empty.bootstrap_server, tmp_path), tmp_path) as waiting:
-            waiting.await_(lambda: "no group has committed yet" in waiting.said())
-            waiting.process.send_signal(signal.SIGTERM)
-            waiting.ended()

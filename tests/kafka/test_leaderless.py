@@ -1,7 +1,6 @@
 """Without replicas a broker that dies takes its offsets partitions along: the job goes on with the others."""
 
 import json
-import time
 from collections.abc import Callable, Collection, Iterator
 
 import pytest
@@ -18,8 +17,9 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import leaders, live
 from offsetstream.tables.lease import read_lease, request_reload
+from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import await_, is_loaded, load_ids
+from tests.kafka.partition_seven import is_loaded, load_ids
 from tests.reliability.truth import differences
 
 DEAD = 2
@@ -73,24 +73,24 @@ def available(runner: JobRunner) -> set[int]:
 
 def test_the_others_go_on(runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]) -> None:
     with runner.running():
-        await_(lambda: is_loaded(runner) and are_at(runner, range(50), 0), runner)
+        runner.await_(lambda: is_loaded(runner) and are_at(runner, range(50), 0))
         kafka.stop_broker(DEAD, kill=True)
         commit(kafka, others(lost), 1)
-        await_(lambda: are_at(runner, others(lost), 1), runner)
-        await_(lambda: available(runner) == others(lost), runner)
+        runner.await_(lambda: are_at(runner, others(lost), 1))
+        runner.await_(lambda: available(runner) == others(lost))
         assert are_at(runner, lost, 0)
         assert "Beginning anew: no broker leads offsets partitions" in runner.said.getvalue()
 
         before, led = load_ids(runner), min(others(lost))
         request_reload(runner.tables, [led, lost[0]])
-        await_(lambda: load_ids(runner)[led] > before[led], runner)
+        runner.await_(lambda: load_ids(runner)[led] > before[led])
         assert load_ids(runner)[lost[0]] == before[lost[0]]
-        await_(lambda: requested(runner) == str(lost[0]), runner)  # it waits for its leader
+        runner.await_(lambda: requested(runner) == str(lost[0]))  # it waits for its leader
 
         kafka.start_broker(DEAD)
         commit(kafka, range(50), 2)
-        await_(lambda: are_at(runner, range(50), 2), runner)
-        await_(lambda: requested(runner) is None, runner)
+        runner.await_(lambda: are_at(runner, range(50), 2))
+        runner.await_(lambda: requested(runner) is None)
         assert load_ids(runner) == {number: before[number] + (number in {led, lost[0]}) for number in before}
         assert available(runner) == set(range(50))
     assert differences(runner.tables, kafka.bootstrap_server, {}) == []
@@ -123,7 +123,5 @@ def test_a_job_that_starts_goes_on_with_the_others(runner: JobRunner, kafka: Emb
 
 
 def await_leaders(kafka: EmbeddedKafka, are: Callable[[set[int]], bool]) -> None:
-    cluster, deadline = Cluster(kafka.bootstrap_server), time.monotonic() + 60
-    while not are({number for number, broker in cluster.leaders().items() if broker is not None}):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    cluster = Cluster(kafka.bootstrap_server)
+    await_(lambda: are({number for number, broker in cluster.leaders().items() if broker is not None}))

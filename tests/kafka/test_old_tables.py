@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+from testkit.command import printed
 from testkit.job_process import JobProcess
 from tests.kafka.jobs import JobRunner
 from tests.reliability.crash_matrix import act_at, listing
@@ -64,14 +63,8 @@ def unpacked(folder: Path) -> PathStore:
 
 def answers(tables: PathStore) -> dict[str, Any]:
     """What the look-ups of today print."""
-    command = (sys.executable, "-m", "offsetstream")
     options = ("--tables", tables.root, "--output", "json")
-    return {
-        " ".join(question): json.loads(
-            subprocess.run([*command, *question, *options], check=True, capture_output=True).stdout
-        )
-        for question in QUESTIONS
-    }
+    return {" ".join(question): json.loads(printed(*question, *options)) for question in QUESTIONS}
 
 
 def wrong(tables: PathStore, kafka: EmbeddedKafka, before: HistoryRows) -> list[str]:

@@ -1,6 +1,5 @@
 """The group of Spark's consumers, where brokers disagree about who coordinates it."""
 
-import time
 from collections.abc import Iterator
 from uuid import UUID, uuid4
 
@@ -19,7 +18,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark import source
 from offsetstream.spark.source import KafkaSource
-from tests.kafka.partition_seven import SECONDS
+from testkit.waiting import await_
 
 BEFORE, NOW = 50, 60
 
@@ -34,9 +33,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
         admin.create_partitions([NewPartitions(OFFSETS_TOPIC, NOW)])[OFFSETS_TOPIC].result(30)
         kafka.stop_broker(1)
         kafka.start_broker(1)
-        deadline = time.monotonic() + SECONDS
-        while None in leaders(kafka).values():
-            assert time.monotonic() < deadline
+        await_(lambda: None not in leaders(kafka).values())
         yield kafka
 
 

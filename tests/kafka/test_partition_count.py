@@ -18,7 +18,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.stream.state.spark_derive import STATE_TABLES
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import await_, is_loaded
+from tests.kafka.partition_seven import is_loaded
 
 GROUPS = [f"group-{number}" for number in range(12)]
 
@@ -80,10 +80,10 @@ def test_more_partitions_while_the_job_runs_and_while_it_is_away(
     commit(own_kafka, 0)
     runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
     with runner.running():
-        await_(lambda: is_loaded(runner) and are_placed(runner, 50), runner)
+        runner.await_(lambda: is_loaded(runner) and are_placed(runner, 50))
         set_partitions(own_kafka, 100)
         commit(own_kafka, 1)
-        await_(lambda: are_placed(runner, 50, 100) and are_applied(runner, 1), runner)
+        runner.await_(lambda: are_placed(runner, 50, 100) and are_applied(runner, 1))
         assert_readers_agree(runner, own_kafka, 1)
 
     set_partitions(own_kafka, 120)

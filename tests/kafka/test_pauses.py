@@ -20,7 +20,6 @@ from testkit.job_process import JobProcess
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     all_at,
-    await_,
     commit,
     commit_at,
     commits,
@@ -95,13 +94,13 @@ def test_what_was_deleted_while_the_machine_slept_is_gone(
 
     commit_doomed(kafka)
     with runner.running():
-        await_(lambda: is_loaded(runner) and DOOMED_PLACE.items() <= commits(runner).items(), runner)
+        runner.await_(lambda: is_loaded(runner) and DOOMED_PLACE.items() <= commits(runner).items())
         monkeypatch.setattr(BatchWriter, "apply", sleep_first)
         commit(kafka, 1)
         assert asleep.wait(120)
         last = delete_doomed(kafka, 1)
         awake.set()
-        await_(lambda: all_at(last).items() <= commits(runner).items(), runner)
+        runner.await_(lambda: all_at(last).items() <= commits(runner).items())
     assert commits(runner) == all_at(last)
 
 
@@ -111,15 +110,15 @@ def test_a_clock_that_stood_still_is_found_out_by_the_times_of_the_records(
     """One record that cannot be of that time costs a load, and no more."""
     set_topic_config(kafka, delete_retention_ms="1800000")
     with runner.running():
-        await_(lambda: is_loaded(runner), runner)
+        runner.await_(lambda: is_loaded(runner))
         commit(kafka, 1)
-        await_(lambda: all_at(1).items() <= commits(runner).items(), runner)
+        runner.await_(lambda: all_at(1).items() <= commits(runner).items())
         before = load_ids(runner)
         ahead = int(time.time() * 1000) + 50 * 60_000
         commit_at(kafka, DOOMED, ahead)
-        await_(lambda: (DOOMED, 0) in commits(runner), runner)
+        runner.await_(lambda: (DOOMED, 0) in commits(runner))
         for offset in (2, 3):
             commit(kafka, offset)
-            await_(lambda: all_at(offset).items() <= commits(runner).items(), runner)  # noqa: B023 - awaited within
+            runner.await_(lambda: all_at(offset).items() <= commits(runner).items())  # noqa: B023 - awaited within
     assert load_ids(runner) == before | {7: before[7] + 1}
     assert "longer than tombstones are sure to stay" in runner.said.getvalue()

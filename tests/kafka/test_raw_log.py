@@ -1,6 +1,5 @@
 """Offsets that compaction took, told from markers and aborted records: asked of a broker, and read in its files."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -20,7 +19,8 @@ from offsetstream.errors import SegmentError, UnreachableError, UsageError
 from offsetstream.stream.monitor import raw_log
 from offsetstream.stream.monitor.broker_channel import BrokerTooOldError, Leaders, broker_channel
 from offsetstream.stream.monitor.raw_log import RawLog
-from tests.kafka.partition_seven import GROUPS, SECONDS, commit, set_topic_config
+from testkit.waiting import await_
+from tests.kafka.partition_seven import GROUPS, commit, set_topic_config
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,7 @@ def test_what_compaction_took_is_lost(log: RawLog, kafka: EmbeddedKafka, monkeyp
         told = {start: log.lost_offsets({7: (start, end)}).get(7) for start in lost}
         return lost == told and lost[0] > 0
 
-    deadline = time.monotonic() + SECONDS
-    while not is_compacted():
-        assert time.monotonic() < deadline
+    await_(is_compacted)
     end = end_of(kafka)
     assert log.lost_offsets({7: (0, end), 8: (0, 1), 999: (0, 5)}).keys() == {7}
     monkeypatch.setattr(raw_log, "_FETCH_BYTES", 1)  # one batch at a time

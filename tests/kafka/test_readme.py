@@ -13,6 +13,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from testkit.command import offsetstream
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
@@ -52,8 +53,6 @@ def test_the_python_examples_work(folder: Path, example: str) -> None:
 
 
 def test_the_help_names_every_command(folder: Path) -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "offsetstream"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    shown = offsetstream(cwd=folder)
     for command in COMMANDS:
         assert f"\n  {command.split()[1]} " in shown.stdout + shown.stderr

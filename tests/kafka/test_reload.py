@@ -1,8 +1,6 @@
 """Loads and maintenance beside the running job: loads as asked for, seen by a reader, after the broker lost its log."""
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +18,12 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.lookup import Lookup
+from testkit.command import offsetstream, printed
 from testkit.tables import append_rows
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     GROUPS,
     all_at,
-    await_,
     commit,
     commits,
     is_loaded,
@@ -41,9 +39,11 @@ def runner(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pyte
     return JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
 
 
-def reload(runner: JobRunner, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "offsetstream", "reload", "--tables", runner.tables.root, *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True)
+def reload(runner: JobRunner, *options: str) -> str:
+    """What the command says."""
+    done = offsetstream("reload", "--tables", runner.tables.root, *options)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 class Reader:
@@ -86,14 +86,14 @@ def reading(runner: JobRunner) -> Iterator[Reader]:
 def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
     commit(own_kafka, 0)
     with runner.running():
-        await_(lambda: is_loaded(runner), runner)
+        runner.await_(lambda: is_loaded(runner))
         with reading(runner) as reader:
             for offset in (1, 3):
                 commit(own_kafka, offset)
-                said = reload(runner, "--offsets-partition", "7").stderr
+                said = reload(runner, "--offsets-partition", "7")
                 assert said.endswith("Loaded\n")
                 commit(own_kafka, offset + 1)
-            await_(lambda: commits(runner) == all_at(4), runner)
+            runner.await_(lambda: commits(runner) == all_at(4))
     assert reader.reads > 10
     assert reader.wrong == []
     loads = dict(runner.rows("offsets_partitions", "offsets_partition", "load_id"))
@@ -105,9 +105,8 @@ def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: 
 
 
 def test_without_a_job_the_next_one_does_it(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
-    assert (
-        "the next one loads 2 offsets partitions anew"
-        in reload(runner, *["--offsets-partition", "7", "--offsets-partition", "8"]).stderr
+    assert "the next one loads 2 offsets partitions anew" in reload(
+        runner, *["--offsets-partition", "7", "--offsets-partition", "8"]
     )
     commit(own_kafka, 5)
     runner.run_once()
@@ -137,7 +136,7 @@ def test_a_partition_that_was_behind_for_too_long_is_loaded_anew(
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
     with runner.running(trigger="1 hour"):  # the first batch comes at once, with nothing in it
         commit(own_kafka, 7)
-        await_(lambda: commits(runner) == all_at(7) and is_loaded(runner), runner)
+        runner.await_(lambda: commits(runner) == all_at(7) and is_loaded(runner))
     assert load_ids(runner)[7] > before[7] + 1
     found = runner.rows("offset_commits", "record_offset", "offsets_partition")
     assert len(found) == len(set(found)) == 8 * len(all_at(0))
@@ -174,13 +173,13 @@ def test_a_log_that_the_broker_lost_is_loaded_anew_by_the_running_job(
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 1.0)
     with runner.running():
         commit(own_kafka, 9)
-        await_(lambda: commits(runner) == all_at(9), runner)
+        runner.await_(lambda: commits(runner) == all_at(9))
         lose_the_log(own_kafka)
-        await_(lambda: dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 1, runner)
-        await_(lambda: is_loaded(runner), runner)
+        runner.await_(lambda: dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 1)
+        runner.await_(lambda: is_loaded(runner))
         assert commits(runner) == {}
         commit(own_kafka, 1)
-        await_(lambda: commits(runner) == all_at(1), runner)
+        runner.await_(lambda: commits(runner) == all_at(1))
     assert dict(runner.rows("offsets_partitions", "offsets_partition", "log_id")) == dict.fromkeys(range(50), 0) | {
         7: 1
     }
@@ -229,21 +228,18 @@ def test_maintenance_beside_the_job_disturbs_nothing(
     DeltaTable(runner.tables.table("offsets_partitions")).update(updates=long_ago)
     started = runner.said.getvalue().count("Going on with checkpoint") + 1
     with runner.running():
-        await_(lambda: runner.said.getvalue().count("Going on with checkpoint") == started, runner)
+        runner.await_(lambda: runner.said.getvalue().count("Going on with checkpoint") == started)
         ended = threading.Event()
         thread = threading.Thread(target=commit_until, args=(own_kafka, ended))
         thread.start()
         try:
-            maintain = [sys.executable, "-m", "offsetstream", "maintain", "--tables", runner.tables.root]
-            done = [
-                json.loads(subprocess.check_output([*maintain, "--keep-history", "30d", "--output", "json"]))
-                for _ in range(2)
-            ]
+            maintain = ("maintain", "--tables", runner.tables.root, "--keep-history", "30d", "--output", "json")
+            done = [json.loads(printed(*maintain)) for _ in range(2)]
         finally:
             ended.set()
             thread.join()
         commit(own_kafka, 999)
-        await_(lambda: commits(runner) == all_at(999), runner)
+        runner.await_(lambda: commits(runner) == all_at(999))
     thinned = [{row["table"]: row["rows_thinned"] for row in rows if row["rows_thinned"]} for rows in done]
     assert thinned == [{"offset_commits": 1}, {}]
     kept = [row for row in runner.rows("offset_commits", "group_id", "record_offset") if row[0] == "of-long-ago"]

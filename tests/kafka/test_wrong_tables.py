@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
+from testkit.command import offsetstream, printed
 from testkit.tables import append_rows
 from tests.kafka.jobs import JobRunner
 
@@ -74,8 +73,7 @@ def verify(own_kafka: EmbeddedKafka, runner: JobRunner, tmp_path: Path) -> Calla
 
     def verify(*options: str) -> tuple[int, str]:
         server = ("--bootstrap-server", own_kafka.bootstrap_server, "--tables", str(tmp_path / "tables"))
-        command = [sys.executable, "-m", "offsetstream", "verify", *server, "--settle", "0", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = offsetstream("verify", *server, "--settle", "0", *options)
         return done.returncode, done.stdout + done.stderr
 
     return verify
@@ -165,8 +163,7 @@ def test_what_retention_took_and_what_it_cannot_have_taken(
     commits.update({"written_day": "DATE '2020-01-01'"}, predicate="committed_offset <= 2")
     forget(tables, RECORD_TABLES)
     count_open(tables, RECORD_TABLES, 0, BatchId(99, -1))
-    maintain = [sys.executable, "-m", "offsetstream", "maintain", "--tables", tables.root, "--keep-history", "1d"]
-    subprocess.run(maintain, check=True, capture_output=True)
+    printed("maintain", "--tables", tables.root, "--keep-history", "1d")
     places = 2 * len(GROUPS)
     code, said = verify("--history")
     assert (code, f" {places} thinned by retention, 0 only in the topic" in said) == (0, True), said

@@ -12,7 +12,6 @@ suite (tests/kafka/test_chaos.py). At most one broker is away at a time, and all
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +29,9 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import ClusterError
 from offsetstream.tables.path_store import PathStore
-from testkit.job_process import JobProcess, await_
+from testkit.command import offsetstream
+from testkit.job_process import JobProcess
+from testkit.waiting import await_
 from tests.reliability.chaos_clients import ChaosClients
 from tests.reliability.truth import TOPIC, behind, differences, read_topic, rows
 
@@ -204,8 +205,7 @@ class Chaos:
         names = {topic.topic_id: topic.name for topic in Cluster(server).topics()}
         wrong = [] if self._compaction else differences(self._tables, server, names)
         wrong += behind(self._tables, read_topic(server)[1])
-        command = [sys.executable, "-m", "offsetstream", "verify", "--history", "--bootstrap-server", server]
-        verify = subprocess.run([*command, "--tables", self._tables.root], capture_output=True, text=True, check=False)
+        verify = offsetstream("verify", "--history", "--bootstrap-server", server, "--tables", self._tables.root)
         if verify.returncode != 0:
             wrong += [f"verify: {line}" for line in (verify.stdout + verify.stderr).splitlines()]
         self._say("; ".join(verify.stderr.strip().splitlines()[-2:]))

@@ -26,7 +26,7 @@ from offsetstream.demo.topics import create_topics, produce_records
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
-from testkit.job_process import await_
+from testkit.waiting import await_
 from tests.kafka.every_group.all_groups import await_quiet, group_types
 from tests.kafka.java_clients import java_clients
 from tests.kafka.stage import Stage

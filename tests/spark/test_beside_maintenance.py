@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import StateWrites, TableWriter
+from testkit.command import offsetstream
 from testkit.small_writes import WRITES, Between
 from testkit.tables import append_rows, new_tables
 
@@ -109,9 +108,8 @@ def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession
     assert sorted(tuple(row.values()) for row in lookup.rows("committed_offsets", columns)) == left
     assert [tuple(row.values()) for row in lookup.stream("committed_offsets", columns, order=columns)] == left
     assert lookup.rows("committed_offsets", columns, {"group_id": ["b"]}) == [{"group_id": "b", "partition": 3}]
-    command = [sys.executable, "-m", "offsetstream", "offsets", "list", "--tables", tables.root]
     for output, lines in (("csv", 6), ("text", 6)):
-        shown = subprocess.run([*command, "--output", output], capture_output=True, text=True, check=False)
+        shown = offsetstream("offsets", "list", "--tables", tables.root, "--output", output)
         assert (shown.returncode, len(shown.stdout.splitlines())) == (0, lines), shown.stderr
 
 

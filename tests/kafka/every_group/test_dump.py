@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,6 +23,7 @@ from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from testkit.brokers import BrokerUnderTest
+from testkit.command import OFFSETSTREAM, offsetstream, printed
 from tests.kafka.every_group.all_groups import AllGroups
 
 TOPIC = "dump-topic"
@@ -51,13 +51,8 @@ def server(kafka: BrokerUnderTest) -> str:
     return kafka.bootstrap_server
 
 
-def dump(server: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "offsetstream", "dump", "--bootstrap-server", server, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
-
-
 def lines(server: str, *arguments: str) -> list[str]:
-    done = dump(server, *arguments)
+    done = offsetstream("dump", "--bootstrap-server", server, *arguments)
     assert (done.returncode, done.stderr) == (0, JVM)
     return done.stdout.split("\n")[:-1]
 
@@ -90,9 +85,9 @@ def test_dump_prints_what_the_console_consumer_prints(every_group: AllGroups) ->
     server = every_group.kafka.bootstrap_server
     names = [f"org.apache.kafka.tools.consumer.{name}" for name in (OFFSETS_FORMATTER, GROUPS_FORMATTER)]
     with ThreadPoolExecutor() as pool:
-        printed = pool.map(partial(console_consumer, server), names)
+        shown = pool.map(partial(console_consumer, server), names)
         ours = lines(server, "--format", "kafka")
-        theirs = [line for text in printed for line in documents(text)]
+        theirs = [line for text in shown for line in documents(text)]
     assert _without_the_tools_groups(ours) == _without_the_tools_groups(theirs)
     groups = {json.loads(line)["key"]["data"]["group"] for line in ours}
     assert {"java-cooperative", "java-static", "streams-by-classic-count", "offsets-altered"} <= groups
@@ -109,11 +104,9 @@ def test_dump_prints_what_the_older_formatters_print(every_group: AllGroups) -> 
     server, version = every_group.kafka.bootstrap_server, every_group.kafka.version
     names = [f"kafka.coordinator.group.GroupMetadataManager${name}" for name in (OFFSETS_FORMATTER, GROUPS_FORMATTER)]
     with ThreadPoolExecutor() as pool:
-        printed = pool.map(partial(console_consumer, server, version=version), names)
-        theirs = [line for text in printed for line in text.split("\n")[:-1]]
-    command = [sys.executable, "-m", "offsetstream", "dump", "--format", "kafka-text"]
-    done = subprocess.run([*command, "--files", str(every_group.kafka.folder)], capture_output=True, check=True)
-    ours = done.stdout.decode().split("\n")[:-1]
+        shown = pool.map(partial(console_consumer, server, version=version), names)
+        theirs = [line for text in shown for line in text.split("\n")[:-1]]
+    ours = printed("dump", "--format", "kafka-text", "--files", str(every_group.kafka.folder)).split("\n")[:-1]
     assert sorted(line for line in ours if CONSOLE not in line) == sorted(
         line for line in theirs if CONSOLE not in line
     )
@@ -124,8 +117,7 @@ def test_records_are_in_order_and_decode_takes_them(server: str, tmp_path: Path)
     raw, documents = (tmp_path / name for name in ("raw", "json"))
     for line_format, file in (("records", raw), ("json", documents)):
         assert lines(server, "--format", line_format, "--file", str(file)) == []
-    command = [sys.executable, "-m", "offsetstream", "decode", str(raw)]
-    assert subprocess.run(command, capture_output=True, check=True).stdout == documents.read_bytes()
+    assert printed("decode", str(raw)).encode() == documents.read_bytes()
     records: list[dict[str, Any]] = [json.loads(line) for line in documents.read_text("utf-8").split("\n")[:-1]]
     places = [(record["partition"], record["offset"]) for record in records]
     assert places == sorted(set(places))
@@ -152,14 +144,14 @@ def test_what_cannot_work_is_one_line(server: str, tmp_path: Path) -> None:
         (["--command-config", str(tmp_path / "none")], 2, "cannot read the client properties"),
         (["--file", str(tmp_path)], 2, f"cannot write {tmp_path}"),
     ):
-        done = dump(server, *arguments)
+        done = offsetstream("dump", "--bootstrap-server", server, *arguments)
         assert (done.returncode, done.stdout) == (exit_code, "")
         assert words in done.stderr
         assert done.stderr.count("\n") == 1
 
 
 def test_a_broken_pipe_ends_quietly(server: str) -> None:
-    command = [sys.executable, "-m", "offsetstream", "dump", "--bootstrap-server", server]
+    command = [*OFFSETSTREAM, "dump", "--bootstrap-server", server]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -1,9 +1,6 @@
 """`replay` of a broker's own log segments gives what the broker answers that was restarted and has replayed them."""
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,8 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.verify.answers import Answers, Row
+from testkit.command import offsetstream
+from testkit.waiting import await_
 from tests.kafka.every_group.all_groups import AllGroups, client_release, group_types
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import java_clients
@@ -58,10 +57,7 @@ def after_restart(every_group: AllGroups) -> Restarted:
 
 def await_coordinators(admin: JavaAdmin) -> None:
     """A broker that has just started lists no groups before it is told that it coordinates some."""
-    deadline = time.monotonic() + 60
-    while not admin.list_groups():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    await_(lambda: bool(admin.list_groups()))
 
 
 def segment_sizes(folder: Path) -> dict[str, int]:
@@ -95,9 +91,8 @@ def test_the_log_was_compacted_and_has_open_transactions(after_restart: Restarte
 def replay(broker: Restarted, topics: Path) -> dict[str, Any]:
     """What `offsetstream replay` prints of the broker's folder."""
     topics.write_text(json.dumps(broker.topic_names))
-    command = [sys.executable, "-m", "offsetstream", "replay", str(broker.folder), "--topics", str(topics)]
-    options = ["--coordinator", COORDINATORS[broker.version]]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, encoding="utf-8", check=False)
+    options = ("--topics", str(topics), "--coordinator", COORDINATORS[broker.version])
+    done = offsetstream("replay", str(broker.folder), *options)
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     return found

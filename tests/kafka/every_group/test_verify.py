@@ -1,8 +1,6 @@
 """`verify` on real brokers with groups of all types: nothing is unexplained, and what is changed is seen."""
 
 import copy
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,6 +27,7 @@ from offsetstream.verify.explain import Explanations
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.table_lag import Standing, ask_standing
 from offsetstream.verify.tables import TableRows, read_tables
+from testkit.command import offsetstream
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.every_group.all_groups import AllGroups
 from tests.kafka.jobs import JobRunner
@@ -195,8 +194,7 @@ def test_the_tables_are_a_replay_of_the_brokers_segments(every_group: AllGroups,
 @pytest.mark.parametrize("every_group", ["4.3.1"], indirect=True)
 def test_the_command(every_group: AllGroups, loaded: JobRunner) -> None:
     server = ("--bootstrap-server", every_group.kafka.bootstrap_server)
-    command = [sys.executable, "-m", "offsetstream", "verify", *server, "--tables", loaded.tables.root, "--settle", "5"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = offsetstream("verify", *server, "--tables", loaded.tables.root, "--settle", "5")
     assert (done.returncode, "0 unexplained differences" in done.stderr) == (0, True), done.stdout + done.stderr
 
 

@@ -5,7 +5,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +37,7 @@ from offsetstream.embedded.clients import QUIET, admin_client, coordinator_is_aw
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.properties import password
 from testkit.certificates import KEY_PASSWORD, STORE_PASSWORD, Signed, jks_of, sign, trust_store
+from testkit.waiting import await_
 
 PACKAGE = "org.apache.kafka.common.security"
 CLIENT_SECRET = "client-sesame-3"  # noqa: S105 - of a token endpoint that lives as long as a test
@@ -93,11 +94,9 @@ class Secured:
             _await_acls(admin, filters, there=False)
 
 
-def _await_acls(admin: AdminClient, filters: Iterable[AclBindingFilter], *, there: bool) -> None:
+def _await_acls(admin: AdminClient, filters: Sequence[AclBindingFilter], *, there: bool) -> None:
     """Wait until the broker, which learns of ACLs from the controller, has them, or has them no more."""
-    for each in filters:
-        while bool(admin.describe_acls(each).result(30)) != there:
-            time.sleep(0.01)
+    await_(lambda: all(bool(admin.describe_acls(each).result(30)) == there for each in filters), pause=0.01)
 
 
 @contextmanager

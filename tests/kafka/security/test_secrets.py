@@ -1,10 +1,8 @@
 """Passwords are nowhere but in the user's own file."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from testkit.command import offsetstream
 from tests.kafka.security.broker import SECRETS, Secured
 from tests.kafka.security.watched import WatchedJob, recording_java
 
@@ -39,11 +37,9 @@ def test_no_file_and_no_page_shows_a_secret(job: WatchedJob) -> None:
 
 
 def test_no_secret_in_what_verify_starts_and_says(secured: Secured, tables: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "offsetstream", "verify", "--bootstrap-server", secured.servers["mtls-jks"]]
-    command += ["--command-config", str(secured.files["mtls-jks"]), "--tables", str(tables)]
-    environment = os.environ | recording_java(tmp_path)
-    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    server = ("--bootstrap-server", secured.servers["mtls-jks"], "--command-config", str(secured.files["mtls-jks"]))
+    done = offsetstream("verify", *server, "--tables", str(tables), environment=recording_java(tmp_path))
     assert done.returncode == 0, done.stderr
     called = (tmp_path / "called").read_bytes()
     assert b"py4j" in called
-    assert secrets_in(called + done.stdout + done.stderr) == []
+    assert secrets_in(called + (done.stdout + done.stderr).encode()) == []

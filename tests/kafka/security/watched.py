@@ -5,8 +5,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
-import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,10 +15,11 @@ from offsetstream.cluster.rights import COMMANDS, READ_OFFSETS, TOPIC_NAMES
 from offsetstream.embedded.ports import free_ports
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
+from testkit.command import OFFSETSTREAM
 from testkit.processes import descendants
+from testkit.waiting import SECONDS, await_
 from tests.kafka.security.broker import PACKAGE, STORAGE_SECRET, Secured, write_properties
 
-_SECONDS = 120.0  # no assertion on time: only so that a failing test ends
 _PAGES = ("environment/", "SQL/", "StreamingQuery/", "jobs/", "executors/")
 
 
@@ -61,7 +60,7 @@ def watched_job(secured: Secured, folder: Path) -> WatchedJob:
                 _await(process, job, lambda: job.count("ledger") == 1)
                 job.processes = {pid: _seen(pid) for pid in [process.pid, *descendants(process.pid)]}
                 job.pages = _pages(f"http://127.0.0.1:{ui}")
-            job.returncode = process.wait(_SECONDS)
+            job.returncode = process.wait(SECONDS)
         finally:
             if process is not None:
                 process.kill()
@@ -101,7 +100,7 @@ def _start(secured: Secured, job: WatchedJob) -> "tuple[subprocess.Popen[bytes],
         "spark.eventLog.dir": (job.folder / "events").as_uri(),
         "spark.eventLog.compress": "false",
     }
-    command = [sys.executable, "-m", "offsetstream", "run", "--bootstrap-server", secured.servers["plain"]]
+    command = [*OFFSETSTREAM, "run", "--bootstrap-server", secured.servers["plain"]]
     command += ["--command-config", str(config), "--tables", str(job.tables), "--trigger", "1 second"]
     command += ["--checkpoint", str(job.folder / "checkpoints")]
     command += [word for name, value in shown.items() for word in ("--conf", f"{name}={value}")]
@@ -114,11 +113,11 @@ def _start(secured: Secured, job: WatchedJob) -> "tuple[subprocess.Popen[bytes],
 
 
 def _await(process: "subprocess.Popen[bytes]", job: WatchedJob, is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while not is_so():
+    def holds() -> bool:
         assert process.poll() is None, job.said
-        assert time.monotonic() < deadline, job.said
-        time.sleep(0.1)
+        return is_so()
+
+    await_(holds, lambda: job.said)
 
 
 def _seen(pid: int) -> bytes:

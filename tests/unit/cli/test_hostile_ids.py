@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from testkit.command import offsetstream
 from testkit.tables import append_rows
 from tests.unit.cli.conftest import PARTITIONS, Run, assigned, commit, group, member, write_states
 
@@ -89,9 +88,9 @@ def test_an_id_that_is_not_there_is_told_without_its_escapes(run: Run, tables: P
 def test_a_command_line_that_is_not_utf8(tables: Path) -> None:
     """In a process of its own, whose arguments are bytes."""
     arguments: tuple[str | bytes, ...] = ("groups", "describe", "--tables", str(tables), "--group", b"\xff\x1b[31m")
-    done = subprocess.run([sys.executable, "-m", "offsetstream", *arguments], capture_output=True, check=False)
+    done = offsetstream(*arguments)
     assert done.returncode == 1
-    assert done.stdout == b"\nError: Consumer group '\\udcff\\x1b[31m' does not exist.\n"
+    assert done.stdout == "\nError: Consumer group '\\udcff\\x1b[31m' does not exist.\n"
 
 
 def test_no_cluster_is_asked_for_a_group_that_cannot_be(run: Run, tables: Path) -> None:

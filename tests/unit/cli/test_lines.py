@@ -6,7 +6,6 @@ import os
 import pty
 import shlex
 import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from click.testing import CliRunner, Result
 from offsetstream.cli.main import main
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
+from testkit.command import OFFSETSTREAM
 
 _COMMIT = encode_record(
     {"type": 1, "data": {"group": "gé", "topic": "t", "partition": 0}},
@@ -163,7 +163,7 @@ def test_kafkas_formats_are_kafkas_but_on_a_terminal(
     assert printed.rstrip("\n") == str(function(*_HOSTILE)).rstrip("\n")
     assert not is_harmless(printed)
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "offsetstream", "decode", "--format", line_format, str(source)]
+    command = [*OFFSETSTREAM, "decode", "--format", line_format, str(source)]
     with subprocess.Popen(command, stdout=follower) as process:
         os.close(follower)
         on_terminal = b""
@@ -185,7 +185,7 @@ def test_kafkas_formats_are_kafkas_but_on_a_terminal(
     ],
 )
 def test_a_closed_standard_output_is_told(arguments: list[str], said: str) -> None:
-    command = shlex.join([sys.executable, "-m", "offsetstream", *arguments])
+    command = shlex.join([*OFFSETSTREAM, *arguments])
     done = subprocess.run(["sh", "-c", f"{command} >&-"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert (done.returncode, done.stderr.decode().count("\n")) == (1, 1), done.stderr
     assert said in done.stderr.decode()
@@ -195,7 +195,7 @@ def test_a_closed_standard_output_is_told(arguments: list[str], said: str) -> No
 @pytest.mark.parametrize("arguments", [["partition-for", "g"], ["decode"], ["--version"], ["stop", "--help"]])
 def test_a_full_disk_is_told(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
-        command = [sys.executable, "-m", "offsetstream", *arguments]
+        command = [*OFFSETSTREAM, *arguments]
         done = subprocess.run(command, input=b"{}\n", stdout=full, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"Error: [Errno 28] No space left on device\n")
 
@@ -258,7 +258,7 @@ def test_a_broken_pipe_ends_quietly(command: str, tmp_path: Path) -> None:
     source.write_text("nonsense\n" * 100_000)
     for taken in (1, 0):
         started = subprocess.Popen(
-            [sys.executable, "-m", "offsetstream", command, str(source)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*OFFSETSTREAM, command, str(source)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         with started as process:
             assert process.stdout is not None

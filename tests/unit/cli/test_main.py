@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
 from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
+from testkit.command import printed
 
 
 def leaves(command: click.Command, path: list[str]) -> Iterator[list[str]]:
@@ -92,8 +93,7 @@ def test_options_come_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_python_dash_m_is_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "offsetstream", "-V"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"offsetstream {version('offsetstream')}\n"
+    assert printed("-V") == f"offsetstream {version('offsetstream')}\n"
 
 
 def refused_write() -> None:
