@@ -17,6 +17,7 @@ from testkit.command import offsetstream
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+(SETTINGS,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -24,7 +25,9 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def folder(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
     create_topics(admin_client(own_kafka.bootstrap_server))
     commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "from the README")]})
-    return tmp_path_factory.mktemp("readme")
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "offsetstream.toml").write_text(SETTINGS.replace("localhost:9092", own_kafka.bootstrap_server))
+    return folder
 
 
 def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
@@ -41,13 +44,14 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
             check=False,
         )
         assert shown.returncode == 0, (command, shown.stderr)
-        shows = "offset_commits" if " maintain " in command else "billing"
-        assert " run " in command or shows in shown.stdout + shown.stderr, command
+        says = {"run": "Everything is applied", "maintain": "offset_commits", "config": "file offsetstream.toml"}
+        assert says.get(command.split()[1], "billing") in shown.stdout + shown.stderr, command
 
 
-@pytest.mark.parametrize("example", PYTHON, ids=["SQL", "Arrow"])
-def test_the_python_examples_work(folder: Path, example: str) -> None:
-    shown = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("example", PYTHON, ids=["notebook", "SQL", "Arrow"])
+def test_the_python_examples_work(own_kafka: EmbeddedKafka, folder: Path, example: str) -> None:
+    own = example.replace("localhost:9092", own_kafka.bootstrap_server)
+    shown = subprocess.run([sys.executable, "-c", own], cwd=folder, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "billing" in shown.stdout
 

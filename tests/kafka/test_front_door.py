@@ -1,0 +1,43 @@
+"""``offsetstream.run`` as a notebook calls it: in a session of its own, which is left as it was."""
+
+import signal
+import threading
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+import offsetstream
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.spark.session import BOUNDED, PREFERRED, REQUIRED
+
+_ZONE = "spark.sql.session.timeZone"
+
+
+def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path) -> None:
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "by hand")]})
+    mine = spark.newSession()
+    mine.conf.set(_ZONE, "Asia/Tokyo")
+    names = [*PREFERRED, *BOUNDED, *REQUIRED, "spark.sql.redaction.options.regex"]
+    before = {name: mine.conf.get(name, None) for name in names}
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    settings = offsetstream.JobSettings(
+        bootstrap_server=own_kafka.bootstrap_server,
+        tables=str(tmp_path / "tables"),
+        checkpoint=str(tmp_path / "checkpoints"),
+        once=True,
+    )
+    thread = threading.Thread(target=offsetstream.run, args=(settings, mine))  # where no signal can be handled
+    thread.start()
+    thread.join(300)
+    assert not thread.is_alive()
+    (found,) = offsetstream.open_tables(tmp_path / "tables").committed_offsets(group="billing").to_pylist()
+    assert found["committed_offset"] == 41
+    offsetstream.run(settings, mine)  # again, and in the main thread
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert {name: mine.conf.get(name, None) for name in names} == before
+    assert (mine.conf.get(_ZONE), mine.range(3).count()) == ("Asia/Tokyo", 3)
