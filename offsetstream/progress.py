@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from offsetstream.tables.write import StateWrites
+from offsetstream.tables.engines import StateWrites
 
 Loaded = Callable[[int, int, Mapping[str, StateWrites]], None]
 _WRITERS = {StateWrites.DRIVER: "the driver", StateWrites.SPARK: "Spark"}

@@ -56,7 +56,7 @@ class SimulatedJob:
     def batch(self, number: int) -> None:
         """Write a batch, and the heartbeat that comes as often; look after the tables once a simulated minute."""
         batch, decoded = BatchId(1, number), self._decoded(list(self._records(number)))
-        self._history.append_small(decoded, batch)
+        self._history.append(decoded, batch)
         self._state.apply(decoded, batch)
         self._book.advance(self._next)
         epoch = number // 500

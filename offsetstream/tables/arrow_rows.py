@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -125,7 +124,7 @@ def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     return rows
 
 
-def number_of(rows: pa.Table, values: Mapping[int, int], default: int) -> pa.Array:
+def partition_numbers(rows: pa.Table, values: Mapping[int, int], default: int) -> pa.Array:
     """Return, for each row, the value of its offsets partition; ``default`` where there is none."""
     partitions = rows["offsets_partition"].to_numpy()
     numbers = np.full(max([partitions.max(initial=-1), *values]) + 1, default, np.int64)
@@ -139,14 +138,6 @@ def renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
     for new, old in names.items():
         rows = rows.append_column(new, rows[old])
     return rows
-
-
-def side_by_side(steps: Sequence[Callable[[], None]]) -> None:
-    """Run the steps in threads of their own and wait for all; the first error is raised once all have ended."""
-    with ThreadPoolExecutor(max(1, len(steps))) as pool:
-        futures = [pool.submit(step) for step in steps]
-    for future in futures:
-        future.result()
 
 
 def is_null(rows: pa.Table, column: str) -> pa.Array:

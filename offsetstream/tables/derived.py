@@ -9,8 +9,8 @@ from typing import Any
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.rows import name_topics
+from offsetstream.tables.names import DERIVED_TABLES
 
-DERIVED_TABLES = ("groups", "group_members", "member_assignments", "member_subscriptions")
 Rows = list[dict[str, Any]]
 
 

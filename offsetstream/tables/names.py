@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+COMMITTED_OFFSETS, GROUP_CELLS = "committed_offsets", "group_cells"
+CELL_TABLES = (COMMITTED_OFFSETS, GROUP_CELLS)
+DERIVED_TABLES = ("groups", "group_members", "member_assignments", "member_subscriptions")
+STATE_TABLES = (*CELL_TABLES, *DERIVED_TABLES)
+
+COMMITS, RECORDS, UNDECODABLE = "offset_commits", "group_records", "undecodable_records"
+RECORD_TABLES = (COMMITS, RECORDS, UNDECODABLE)
+
 OFFSETS_PARTITIONS, PARTITION_EVENTS = "offsets_partitions", "partition_events"
 
 LoadState: TypeAlias = Literal["LOADING", "OWNED", "FAILED", "UNLOADED"]

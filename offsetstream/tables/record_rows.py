@@ -8,13 +8,17 @@ import pyarrow.compute as pc
 from offsetstream.codec.decoding import decode_records
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.tables.arrow_rows import held, is_null, renamed, timestamps_of
+from offsetstream.tables.merge import DELETED
+from offsetstream.tables.names import COMMITS, COMMITTED_OFFSETS, GROUP_CELLS, RECORD_TABLES, RECORDS, UNDECODABLE
 
-COMMITS, RECORDS, UNDECODABLE = "offset_commits", "group_records", "undecodable_records"
-RECORD_TABLES = (COMMITS, RECORDS, UNDECODABLE)
-_RENAMED = {
+RENAMED = {  # of each history table the columns that decoded records have under other names
     COMMITS: {"key_version": "key_type", "value_bytes": "value_size"},
     RECORDS: {"value_bytes": "value_size"},
     UNDECODABLE: {"reason": "error", "value_bytes": "value"},
+}
+CELLS_RENAMED = {  # and the tables of cells, into which the last of these are merged
+    COMMITTED_OFFSETS: RENAMED[COMMITS] | {DELETED: "is_tombstone"},
+    GROUP_CELLS: RENAMED[RECORDS] | {DELETED: "is_tombstone"},
 }
 
 
@@ -42,4 +46,4 @@ def is_of(table: str, decoded: pa.Table) -> pa.Array:
 
 def as_rows_of(table: str, decoded: pa.Table) -> pa.Table:
     """Return decoded records with the columns of the history table among theirs."""
-    return renamed(decoded, _RENAMED[table])
+    return renamed(decoded, RENAMED[table])

@@ -1,4 +1,4 @@
-"""Sessions and threads for Spark's writes to several tables at once.
+"""Sessions for Spark's writes to several tables at once.
 
 An append takes its application transaction as options; MERGE takes it from its session only, so each table's merges run
 in a session of their own, and in a thread of their own beside the others.
@@ -6,11 +6,9 @@ in a session of their own, and in a thread of their own beside the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -45,15 +43,3 @@ def alike(spark: SparkSession) -> SparkSession:
         if spark.conf.isModifiable(name) and session.conf.get(name, None) != value:
             session.conf.set(name, value)
     return session
-
-
-def in_parallel(spark: SparkSession, steps: Sequence[Callable[[], None]]) -> None:
-    """Run the steps side by side and wait for all of them; the first error is raised once all have ended."""
-    if len(steps) < 2:  # noqa: PLR2004
-        for step in steps:
-            step()
-        return
-    with ThreadPoolExecutor(len(steps)) as pool:
-        futures = [pool.submit(inheritable_thread_target(spark)(step)) for step in steps]
-    for future in futures:
-        future.result()

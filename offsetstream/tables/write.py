@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
+from offsetstream.tables.engines import Size, StateWrites, driver_merges
 from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import transaction_of
 from offsetstream.tables.spark_sessions import WriterSessions
 from offsetstream.tables.transaction import BatchId
-
-# Up to so many rows and bytes of a merge delta-rs takes a tenth of the time of Spark.
-SMALL_ROWS, SMALL_BYTES = 200_000, 64 << 20
-
-
-class StateWrites(StrEnum):
-    """Who merges into the state tables: the driver by delta-rs or Spark by MERGE; ``AUTO`` chooses by size."""
-
-    AUTO = "auto"
-    DRIVER = "driver"
-    SPARK = "spark"
 
 
 class TableWriter:
@@ -86,30 +74,23 @@ class TableWriter:
         merge = Merge(load_schema(table), newer_only=newer_only, replace_where=replace_where)
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
         source = source.select(*merge.schema.column_names, DELETED)
-        path, rows_here = self.tables.table(table), self._collected(source)
-        self.merged_by[table] = StateWrites.SPARK if rows_here is None else StateWrites.DRIVER
-        if rows_here is not None:
-            merge_by_delta_rs(path, rows_here, merge, batch)
+        path = self.tables.table(table)
+        if driver_merges(self.state_writes, partial(_measured, source)):
+            self.merged_by[table] = StateWrites.DRIVER
+            merge_by_delta_rs(path, source.toArrow(), merge, batch)
             return
+        self.merged_by[table] = StateWrites.SPARK
         if replace_where is None:
             require_no_doubled_rows(self.tables, table)
         with self._sessions.transaction(table, *transaction_of(DeltaTable(path), table, batch)) as session:
             merge_by_spark(session, path, source, merge)
 
-    def _collected(self, source: DataFrame) -> pa.Table | None:
-        """Return the rows of a merge if the driver is to write them."""
-        if self.state_writes is StateWrites.SPARK:
-            return None
-        if self.state_writes is StateWrites.DRIVER:
-            return source.toArrow()
-        return source.toArrow() if _is_small(source) else None
 
-
-def _is_small(rows: DataFrame) -> bool:
+def _measured(rows: DataFrame) -> Size:
     texts = [F.coalesce(F.octet_length(name), F.lit(0)) for name, kind in rows.dtypes if kind == "string"]
     size = F.coalesce(F.sum(reduce(add, texts)), F.lit(0))
     counted = rows.agg(F.count(F.lit(1)).alias("rows"), size.alias("bytes")).collect()[0]
-    return bool(counted["rows"] <= SMALL_ROWS and counted["bytes"] <= SMALL_BYTES)
+    return Size(counted["rows"], counted["bytes"])
 
 
 def _signed(rows: DataFrame, batch: BatchId) -> DataFrame:

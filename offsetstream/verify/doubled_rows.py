@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.tables.derived import DERIVED_TABLES
+from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import rows_per_partition

@@ -11,8 +11,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from offsetstream.tables.ledger import LEDGER, count_rows, joined_rows, read_entries
 from offsetstream.tables.ledger_days import holds
+from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.tally import Entry, Log, by_day
 from offsetstream.verify.difference import OF_LEDGER, ROWS, Difference

@@ -15,7 +15,8 @@ from deltalake import DeltaTable, QueryBuilder
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.arrow_rows import from_rows
-from offsetstream.tables.derived import DERIVED_TABLES, Rows, cell_of, rows_of_group
+from offsetstream.tables.derived import Rows, cell_of, rows_of_group
+from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows

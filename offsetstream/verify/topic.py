@@ -14,11 +14,12 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import LogRecord, read_log
-from offsetstream.tables.arrow_rows import number_of, timestamps
+from offsetstream.tables.arrow_rows import partition_numbers, timestamps
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
+from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import RECORD_TABLES, as_rows_of, decode_here, is_of
+from offsetstream.tables.record_rows import as_rows_of, decode_here, is_of
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small_tables import read_rows, rows_per_partition
 from offsetstream.verify.difference import ROW, TOPIC, Difference
@@ -113,7 +114,7 @@ class TopicReader:
             if not records:
                 continue
             decoded = decode_here(_raw(records))
-            decoded = decoded.append_column("log_id", number_of(decoded, log_ids, 0))
+            decoded = decoded.append_column("log_id", partition_numbers(decoded, log_ids, 0))
             for name, of_table in gathered.items():
                 mine = decoded.filter(is_of(name, decoded))
                 if mine.num_rows:
@@ -126,7 +127,7 @@ def _read_rows(table: DeltaTable, name: str, log_ids: Mapping[int, int]) -> Reco
     reader, gathered = QueryBuilder().register("rows", table), Gathered(load_schema(name))
     query = f"SELECT {columns} FROM rows WHERE {_is_of(log_ids)}"  # noqa: S608 - our own SQL
     for rows in read_in_pieces(reader, query, load_schema(name)):
-        gathered.add(rows.filter(pc.equal(rows["log_id"], number_of(rows, log_ids, -1))))
+        gathered.add(rows.filter(pc.equal(rows["log_id"], partition_numbers(rows, log_ids, -1))))
     return gathered.records()
 
 

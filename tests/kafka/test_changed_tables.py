@@ -9,7 +9,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import TablesError
-from offsetstream.stream.state.spark_derive import STATE_TABLES
+from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from tests.reliability.checked_job import CheckedJob

@@ -11,7 +11,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream.state import size
+from offsetstream.tables import engines
 from offsetstream.verify.records import disagreements, read_records
 from tests.conformance.builder import classic, classic_member, commit
 from tests.kafka.jobs import JobRunner
@@ -61,8 +61,8 @@ def records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> GroupsRecords:
     if request.param == "large":
-        monkeypatch.setattr(size, "SMALL_RECORDS", 0)
-        monkeypatch.setattr(size, "SMALL_LOAD", 0)  # Spark writes what else the driver would
+        monkeypatch.setattr(engines, "SMALL_ROWS", 0)
+        monkeypatch.setattr(engines, "SMALL_LOAD", 0)  # Spark writes what else the driver would
     create_topics(admin_client(own_kafka.bootstrap_server))
     commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})  # makes the topic
     runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))

@@ -16,7 +16,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.state.spark_derive import STATE_TABLES
+from offsetstream.tables.names import STATE_TABLES
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import is_loaded
 

@@ -20,8 +20,8 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.ledger import count_open, forget
+from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.command import offsetstream, printed

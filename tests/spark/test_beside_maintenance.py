@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.merge import of_partitions
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import StateWrites, TableWriter
+from offsetstream.tables.write import TableWriter
 from testkit.command import offsetstream
 from testkit.small_writes import WRITES, Between
 from testkit.tables import append_rows, new_tables

@@ -19,8 +19,8 @@ from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.size import collect
 from offsetstream.tables.ledger import LEDGER, greatest_offsets
+from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -74,7 +74,7 @@ def append(
         with pass_over(frame(spark, log), history.of_commits(batch), PARTITIONS) as passed:
             history.append_passed(passed, batch)
     elif way == "small":
-        history.append_small(collect(decoded), batch)
+        history.append(collect(decoded), batch)
     else:
         history.append(decoded, batch)
 

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import SMALL_BYTES, Share, by_partition, measure
+from offsetstream.stream.state.size import Share, by_partition, measure
+from offsetstream.tables.engines import SMALL_BYTES
 from tests.spark.log import PARTITIONS, RAW
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -33,7 +34,7 @@ def test_a_batch_is_as_large_as_its_json(spark: SparkSession) -> None:
     )
     size = measure(decode(raw, PARTITIONS))
     assert size.records == {"offset_commits": 0, "group_records": _RECORDS, "undecodable_records": 0}
-    assert not size.is_small
+    assert not size.size.is_small()
 
 
 def test_spark_counts_records_as_arrow_does(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
@@ -20,8 +21,10 @@ from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect, measure
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.spark_state import SparkStateWriter
-from offsetstream.tables import write
+from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.tables import engines
 from offsetstream.tables.arrow_rows import merge_rows
+from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -31,6 +34,9 @@ from tests.spark.replay import STATE, Replay, difference
 
 LOGS = dict.fromkeys(range(PARTITIONS), 0)
 LOAD = BatchId(1, -1)
+AUTO, DRIVER, SPARK = StateWrites.AUTO, StateWrites.DRIVER, StateWrites.SPARK
+# What is forced, how many rows are small, and who writes then.
+CHOICES = [(AUTO, engines.SMALL_ROWS, DRIVER), (AUTO, 0, SPARK), (SPARK, engines.SMALL_ROWS, SPARK)]
 
 
 class CrashError(Exception):
@@ -83,14 +89,37 @@ def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batc
     if way == "small":
         DriverStateWriter(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
     else:
-        has_cells = measure(decoded).records["group_records"] > 0
+        has_cells = measure(decoded).has_cells
         SparkStateWriter(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
     decoded.unpersist()
 
 
+@pytest.mark.parametrize(("ways", "small_rows", "by"), CHOICES)
+def test_records_are_applied_where_they_are_held(
+    writer: TableWriter,
+    tables: PathStore,
+    monkeypatch: pytest.MonkeyPatch,
+    ways: StateWrites,
+    small_rows: int,
+    by: StateWrites,
+) -> None:
+    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)
+    writer.state_writes = ways
+    log, state = random_log(7, 20), StateTables(writer, "new", LOGS, {})
+    decoded = with_own_offsets(decode(frame(writer.spark, log), PARTITIONS)).persist()
+    size = measure(decoded)
+    assert 0 < size.size.rows == len(log)
+    held = state.held(decoded, size.size)
+    assert isinstance(held, DataFrame) is (by is StateWrites.SPARK)
+    state.apply(held, BatchId(1, 0), has_cells=size.has_cells)
+    decoded.unpersist()
+    assert writer.merged_by == dict.fromkeys(STATE, by)
+    assert difference(tables, Replay("new").apply(log)) == {}
+
+
 @pytest.mark.parametrize(
     ("coordinator", "way", "small_rows"),
-    [("new", "small", 0), ("classic", "small", 0), ("new", "large", write.SMALL_ROWS), ("classic", "large", 5)],
+    [("new", "small", 0), ("classic", "small", 0), ("new", "large", engines.SMALL_ROWS), ("classic", "large", 5)],
 )
 def test_a_load_is_a_replay(
     writer: TableWriter,
@@ -100,7 +129,7 @@ def test_a_load_is_a_replay(
     way: Way,
     small_rows: int,
 ) -> None:
-    monkeypatch.setattr(write, "SMALL_ROWS", small_rows)  # few: Spark merges, as in a load of a large topic
+    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)  # few: Spark merges, as in a load of a large topic
     log = random_log(7, 60)
     load(writer, coordinator, log, range(PARTITIONS), way=way)
     assert difference(tables, Replay(coordinator).apply(log)) == {}

@@ -6,17 +6,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from offsetstream.errors import LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.tables import write
+from offsetstream.tables import engines, write
+from offsetstream.tables.engines import StateWrites
+from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, transaction_of
-from offsetstream.tables.spark_sessions import WriterSessions, in_parallel
+from offsetstream.tables.spark_sessions import WriterSessions
 from offsetstream.tables.transaction import BatchId, app_id
-from offsetstream.tables.write import StateWrites, TableWriter
+from offsetstream.tables.write import TableWriter
 
 TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
@@ -35,7 +38,7 @@ def states(tables: PathStore) -> dict[str, str]:
 def test_who_merges_is_chosen_by_size_and_can_be_forced(
     spark: SparkSession, tables: PathStore, monkeypatch: pytest.MonkeyPatch, way: str, rows: int, by: str
 ) -> None:
-    monkeypatch.setattr(write, "SMALL_ROWS", 2)
+    monkeypatch.setattr(engines, "SMALL_ROWS", 2)
     writer = TableWriter(spark, tables, StateWrites(way))
     names = [f"group-{number}" for number in range(rows)]
     found = [{"offsets_partition": 1, "group_id": name, "state": "Empty"} for name in names]
@@ -56,7 +59,7 @@ def test_merging_few_rows_and_many_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
     small_rows: int,
 ) -> None:
-    monkeypatch.setattr(write, "SMALL_ROWS", small_rows)
+    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)
     columns = load_schema("groups").arrow
 
     def merge(batch: BatchId, groups: dict[str, str], **how: Any) -> None:
@@ -80,14 +83,14 @@ def test_few_rows_of_many_bytes_are_merged_by_spark(
     spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not brought to the driver, whose memory they could exceed."""
-    monkeypatch.setattr(write, "SMALL_BYTES", 10_000)
-    engines = []
+    monkeypatch.setattr(engines, "SMALL_BYTES", 10_000)
+    merged_by = []
     for number, group_id in enumerate(["a", "g" * 32_767]):
         row = {"offsets_partition": 1, "group_id": group_id, "state": "Empty"}
         source = spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema("groups").arrow))
         writer.merge("groups", source, BatchId(1, number))
-        engines.append(DeltaTable(tables.table("groups")).history(1)[0].get("engineInfo", "").partition("/")[0])
-    assert [engine == "Apache-Spark" for engine in engines] == [False, True]
+        merged_by.append(DeltaTable(tables.table("groups")).history(1)[0].get("engineInfo", "").partition("/")[0])
+    assert [engine == "Apache-Spark" for engine in merged_by] == [False, True]
     assert states(tables) == {"a": "Empty", "g" * 32_767: "Empty"}
 
 
@@ -121,7 +124,7 @@ def test_a_merges_session_is_like_the_jobs_and_holds_its_transaction_only_meanwh
 def test_what_spark_began_before_the_fence_it_does_not_write_after_it(
     spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
-    monkeypatch.setattr(write, "SMALL_ROWS", 0)
+    monkeypatch.setattr(engines, "SMALL_ROWS", 0)
 
     def both() -> None:
         for name, where in (("groups", writer.merge), ("group_records", writer.append)):
@@ -140,7 +143,11 @@ def test_what_spark_began_before_the_fence_it_does_not_write_after_it(
     assert writer.is_empty("group_records")
 
 
-def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(spark: SparkSession) -> None:
+@pytest.mark.parametrize("in_sparks_threads", [True, False])
+def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(
+    spark: SparkSession, in_sparks_threads: bool
+) -> None:
+    in_thread = inheritable_thread_target(spark) if in_sparks_threads else lambda step: step
     barrier, ended = threading.Barrier(3, timeout=30), list[str]()
 
     def step(name: str) -> None:
@@ -150,12 +157,12 @@ def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(spark: Spa
         ended.append(name)
 
     with pytest.raises(ValueError, match="of a step"):
-        in_parallel(spark, [lambda: step("bad"), lambda: step("one"), lambda: step("two")])
+        in_parallel([lambda: step("bad"), lambda: step("one"), lambda: step("two")], in_thread)
     assert sorted(ended) == ["one", "two"]
 
 
-def test_one_step_or_none(spark: SparkSession) -> None:
+def test_one_step_or_none() -> None:
     threads = list[threading.Thread]()
-    in_parallel(spark, [lambda: threads.append(threading.current_thread())])
-    in_parallel(spark, [])
+    in_parallel([lambda: threads.append(threading.current_thread())])
+    in_parallel([])
     assert threads == [threading.current_thread()]

@@ -3,7 +3,7 @@ import io
 from rich.console import Console
 
 from offsetstream.progress import Progress
-from offsetstream.tables.write import StateWrites
+from offsetstream.tables.engines import StateWrites
 
 
 def test_a_line_is_written_as_it_is() -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,14 +16,13 @@ from offsetstream.stream.decode import decode
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.driver_state import DriverStateWriter
-from offsetstream.stream.state.positions import number_of
-from offsetstream.stream.state.size import ON_DISK, BatchSize, by_partition, collect, measure
+from offsetstream.stream.state.columns import partition_number_column
+from offsetstream.stream.state.size import ON_DISK, by_partition, measure
 from offsetstream.stream.state.spark_cells import with_own_offsets
-from offsetstream.stream.state.spark_derive import STATE_TABLES
-from offsetstream.stream.state.spark_state import SparkStateWriter
+from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import StateWrites, TableWriter
+from offsetstream.tables.write import TableWriter
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,7 @@ class BatchWriter:
         self._topics = topics
         self._history = history
         self._gaps = gaps
-        self._spark_state = SparkStateWriter(writer, coordinator, book.log_ids, topics.names)
-        self._driver_state = DriverStateWriter(writer.tables, coordinator, book.log_ids, topics.names)
+        self._state = StateTables(writer, coordinator, book.log_ids, topics.names)
         self._checkpoint = checkpoint
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
@@ -69,40 +66,27 @@ class BatchWriter:
         started = time.monotonic()
         batch = BatchId(self._checkpoint.checkpoint_id, batch_id)
         self._writer.merged_by.clear()
-        new = raw.where(F.col("record_offset") >= number_of(self._book.next_offsets, 0))
+        new = raw.where(F.col("record_offset") >= partition_number_column(self._book.next_offsets, 0))
         decoded = with_own_offsets(decode(new, len(self._book.rows))).persist(ON_DISK)
         try:
             size = measure(decoded)
-            is_small = size.is_small and self._writer.state_writes is not StateWrites.SPARK
-            rows = collect(decoded) if is_small else None
-            shares = by_partition(decoded if rows is None else rows)
+            records = self._state.held(decoded, size.size)
+            shares = by_partition(records)
             self._book.clocks.read(shares)
             ends = self._checkpoint.end_offsets(batch_id)
             before_writing(ends)
             self._book.written.forget()
             incomplete = {
                 *self._gaps.incomplete(ends, shares),
-                *self._history.lacks(decoded if rows is None else rows, self._book.next_offsets, ends),
+                *self._history.lacks(records, self._book.next_offsets, ends),
             }
-            if size.records["group_records"]:
+            if size.has_cells:
                 self._topics.look(self._cluster, batch)
-            if rows is not None:
-                self._apply_small(rows, size, batch)
-            else:
-                self._apply_large(decoded, size, batch)
+            self._history.append(records, batch, size.tables)
+            if size.has_state:
+                self._state.apply(records, batch, has_cells=size.has_cells)
         finally:
             decoded.unpersist()
         self._book.advance(ends, incomplete)
         self._book.write(batch)
         return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._writer.merged_by))
-
-    def _apply_small(self, decoded: pa.Table, size: BatchSize, batch: BatchId) -> None:
-        self._history.append_small(decoded, batch)
-        if size.has_state:
-            self._driver_state.apply(decoded, batch)
-            self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
-
-    def _apply_large(self, decoded: DataFrame, size: BatchSize, batch: BatchId) -> None:
-        self._history.append(decoded, batch, tuple(table for table, count in size.records.items() if count))
-        if size.has_state:
-            self._spark_state.apply(decoded, batch, has_cells=size.records["group_records"] > 0)

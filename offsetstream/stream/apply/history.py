@@ -8,19 +8,21 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.stream.apply.log_pass import CommitHistory, LogPass
-from offsetstream.stream.decode import is_commit
-from offsetstream.stream.state.positions import number_of
+from offsetstream.stream.state import columns
+from offsetstream.stream.state.columns import partition_number_column
 from offsetstream.stream.state.size import by_partition
-from offsetstream.tables.arrow_rows import append_rows, side_by_side
-from offsetstream.tables.arrow_rows import number_of as number_of_arrow
+from offsetstream.stream.state.state_tables import Held
+from offsetstream.tables.arrow_rows import append_rows, partition_numbers
 from offsetstream.tables.files import FileWriter, append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries
-from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES, UNDECODABLE, as_rows_of, is_of
-from offsetstream.tables.spark_sessions import in_parallel
+from offsetstream.tables.names import COMMITS, RECORD_TABLES, UNDECODABLE
+from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.record_rows import RENAMED, as_rows_of, is_of
 from offsetstream.tables.tally import Entry, Log, Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -72,7 +74,7 @@ class History:
         """Whether records that can be decoded are kept."""
         return len(self._kept) > 1
 
-    def lacks(self, decoded: DataFrame | pa.Table, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
+    def lacks(self, decoded: Held, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
         """Return the partitions of which the tables lack some of the decoded records, and will not get them.
 
         An earlier job wrote records from ``starts`` on, and died before it could note what it had not been given: its
@@ -92,21 +94,34 @@ class History:
                 found |= {log[0] for log in ranges if log[0] in given and given[log[0]].records > had.get(log, 0)}
         return found
 
-    def append(self, decoded: DataFrame, batch: BatchId, tables: tuple[str, ...] = RECORD_TABLES) -> None:
+    def append(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
         """Append the decoded records, each to its table, side by side; then count them."""
         kept = [table for table in tables if table in self._kept]
-        in_parallel(self._writer.spark, [partial(self._append_to, table, decoded, batch) for table in kept])
-        count_open(self._writer.tables, kept, self._above, batch)
+        if isinstance(decoded, DataFrame):
+            steps = [partial(self._append_by_spark, table, decoded, batch) for table in kept]
+            in_parallel(steps, inheritable_thread_target(self._writer.spark))
+            count_open(self._writer.tables, kept, self._above, batch)
+        else:
+            write_entries(self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
 
-    def append_small(self, decoded: pa.Table, batch: BatchId) -> None:
-        """Append a small batch that the driver holds, as :meth:`append` does."""
-        write_entries(self._writer.tables, self._append_small(decoded, batch), batch)
+    def _append_by_spark(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
+        rows = _rows_of(table, decoded).withColumn("log_id", partition_number_column(self._log_ids, 0))
+        new = F.col("record_offset") > partition_number_column(self._written.get(table, {}), -1)
+        self._writer.append(table, rows.where(new), batch)
 
-    def _append_small(self, decoded: pa.Table, batch: BatchId) -> dict[str, list[Entry]]:
-        log_ids = decoded.append_column("log_id", number_of_arrow(decoded, self._log_ids, 0))
-        tallies = {table: Tally(table) for table in self._kept}
-        side_by_side([partial(self._append_rows, table, log_ids, batch, tallies[table]) for table in self._kept])
+    def _append_by_driver(self, tables: Collection[str], decoded: pa.Table, batch: BatchId) -> dict[str, list[Entry]]:
+        """Append the records, and return how they are to be counted."""
+        placed = decoded.append_column("log_id", partition_numbers(decoded, self._log_ids, 0))
+        tallies = {table: Tally(table) for table in tables}
+        in_parallel([partial(self._append_rows, table, placed, batch, tally) for table, tally in tallies.items()])
         return {table: tally.entries for table, tally in tallies.items()}
+
+    def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId, tally: Tally) -> None:
+        written = partition_numbers(decoded, self._written.get(table, {}), -1)
+        mine = pc.and_(is_of(table, decoded), pc.greater(decoded["record_offset"], written))
+        rows = append_rows(self._writer.tables, table, as_rows_of(table, decoded.filter(mine)), batch)
+        if rows is not None:
+            tally.add(rows)
 
     def of_commits(self, batch: BatchId) -> CommitHistory:
         """Return where a pass over the log writes the commits, each that is not there yet."""
@@ -117,46 +132,21 @@ class History:
         """Append what came of a pass over the log, which wrote the commits to files."""
         append_files(self._writer.tables, COMMITS, passed.files, batch)
         counted = {COMMITS: [Entry(**each) for new in passed.files for each in new.counted]}
-        others = passed.others
+        others, is_small = passed.others.decoded, passed.others.size.is_small(is_load=True)
         # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
-        if others.records and others.is_small:
-            counted = self._append_small(others.decoded.toArrow(), batch) | counted
+        if passed.others.size.rows and is_small:
+            counted = self._append_by_driver(self._kept, others.toArrow(), batch) | counted
         write_entries(self._writer.tables, counted, batch)
-        if others.records and not others.is_small:
-            self.append(others.decoded, batch, RECORD_TABLES[1:])
-
-    def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId, tally: Tally) -> None:
-        written = number_of_arrow(decoded, self._written.get(table, {}), -1)
-        mine = pc.and_(is_of(table, decoded), pc.greater(decoded["record_offset"], written))
-        rows = append_rows(self._writer.tables, table, as_rows_of(table, decoded.filter(mine)), batch)
-        if rows is not None:
-            tally.add(rows)
-
-    def _append_to(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
-        rows = _ROWS[table](decoded).withColumn("log_id", number_of(self._log_ids, 0))
-        new = F.col("record_offset") > number_of(self._written.get(table, {}), -1)
-        self._writer.append(table, rows.where(new), batch)
+        if passed.others.size.rows and not is_small:
+            self.append(others, batch, RECORD_TABLES[1:])
 
 
-def _below(table: str, decoded: DataFrame | pa.Table, ends: Mapping[int, int]) -> DataFrame | pa.Table:
+def _below(table: str, decoded: Held, ends: Mapping[int, int]) -> Held:
     if isinstance(decoded, DataFrame):
-        return _ROWS[table](decoded).where(F.col("record_offset") < number_of(ends, 0))
-    is_below = pc.less(decoded["record_offset"], number_of_arrow(decoded, ends, 0))
+        return _rows_of(table, decoded).where(F.col("record_offset") < partition_number_column(ends, 0))
+    is_below = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))
     return decoded.filter(pc.and_(is_of(table, decoded), is_below))
 
 
-def _offset_commits(decoded: DataFrame) -> DataFrame:
-    commits = decoded.where(F.col("error").isNull() & is_commit())
-    return commits.withColumns({"key_version": F.col("key_type"), "value_bytes": F.col("value_size")})
-
-
-def _group_records(decoded: DataFrame) -> DataFrame:
-    return decoded.where(F.col("error").isNull() & ~is_commit()).withColumn("value_bytes", F.col("value_size"))
-
-
-def _undecodable(decoded: DataFrame) -> DataFrame:
-    undecodable = decoded.where(F.col("error").isNotNull())
-    return undecodable.withColumns({"reason": F.col("error"), "value_bytes": F.col("value")})
-
-
-_ROWS = {"offset_commits": _offset_commits, "group_records": _group_records, "undecodable_records": _undecodable}
+def _rows_of(table: str, decoded: DataFrame) -> DataFrame:
+    return columns.renamed(decoded.where(columns.is_of(table)), RENAMED[table])

@@ -19,17 +19,16 @@ from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
-from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import Share
-from offsetstream.stream.state.spark_derive import STATE_TABLES
-from offsetstream.stream.state.spark_state import SparkStateWriter
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
 from offsetstream.tables.merge import of_partitions
+from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import StateWrites, TableWriter
+from offsetstream.tables.write import TableWriter
 
 _TOO_SLOW = "Reading took longer than tombstones are sure to stay (delete.retention.ms), or stood still meanwhile"
 _MORE_AT_ONCE = 10  # times as many offsets as before, where these were mostly gaps
@@ -62,7 +61,7 @@ class Loader:
         self._topics = topics
         self._truncation = truncation
         self._settings = settings
-        self._coordinator = coordinator
+        self._state = StateTables(writer, coordinator, book.log_ids, topics.names)
         self._keeps_history = keeps_history
 
     def load_requested(
@@ -180,15 +179,8 @@ class Loader:
             if datetime.now(UTC) - began > at_most:
                 raise _TooSlowError
             history.append_passed(passed, batch)
-            if passed.cells.is_small and self._writer.state_writes is not StateWrites.SPARK:
-                small = DriverStateWriter(
-                    self._writer.tables, self._coordinator, self._book.log_ids, self._topics.names
-                )
-                small.apply(passed.cells.decoded.toArrow(), batch, loaded=partitions)
-                self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
-            else:
-                state = SparkStateWriter(self._writer, self._coordinator, self._book.log_ids, self._topics.names)
-                state.apply(passed.cells.decoded, batch, loaded=partitions)
+            cells = self._state.held(passed.cells.decoded, passed.cells.size, is_load=True)
+            self._state.apply(cells, batch, loaded=partitions)
             return passed.shares
 
     def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:

@@ -23,9 +23,11 @@ from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.decode import as_few_tasks, in_coordinator_partition
 from offsetstream.stream.state import size
-from offsetstream.tables.arrow_rows import number_of
+from offsetstream.tables.arrow_rows import partition_numbers
+from offsetstream.tables.engines import Size
 from offsetstream.tables.files import FileWriter, NewFile
-from offsetstream.tables.record_rows import COMMITS, as_rows_of, decode_here
+from offsetstream.tables.names import COMMITS
+from offsetstream.tables.record_rows import as_rows_of, decode_here
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
@@ -67,13 +69,7 @@ class Part:
     """Decoded records of one kind, how many they are, and the bytes of their texts."""
 
     decoded: DataFrame
-    records: int
-    bytes: int
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the driver can hold them and write them by itself."""
-        return self.records <= size.SMALL_LOAD and self.bytes <= size.SMALL_BYTES
+    size: Size
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,7 @@ def pass_over(raw: DataFrame, history: CommitHistory | None, partitions: int) ->
 
 def _part(rows: DataFrame, kind: str, reports: Iterable[Mapping[str, Any]]) -> Part:
     sizes = [sum(report[what].get(kind, 0) for report in reports) for what in ("rows", "bytes")]
-    return Part(rows.where(F.col(_KIND) == kind).drop(_KIND, _REPORT), *sizes)
+    return Part(rows.where(F.col(_KIND) == kind).drop(_KIND, _REPORT), Size(*sizes))
 
 
 def reduce_log(
@@ -187,9 +183,9 @@ class _Worker:
 
 def _write(history: CommitHistory, commits: pa.Table) -> None:
     rows = as_rows_of(COMMITS, commits)
-    rows = rows.append_column("log_id", number_of(commits, history.log_ids, 0))
+    rows = rows.append_column("log_id", partition_numbers(commits, history.log_ids, 0))
     if history.written:
-        rows = rows.filter(pc.greater(rows["record_offset"], number_of(rows, history.written, -1)))
+        rows = rows.filter(pc.greater(rows["record_offset"], partition_numbers(rows, history.written, -1)))
     history.writer.write(rows)
 
 

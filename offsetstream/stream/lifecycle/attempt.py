@@ -37,11 +37,12 @@ from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
 from offsetstream.stream.settings import JobSettings
-from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
+from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import StateWrites, TableWriter
+from offsetstream.tables.write import TableWriter
 
 
 class Attempt:

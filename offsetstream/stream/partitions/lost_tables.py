@@ -12,11 +12,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.ledger import LEDGER, forget
-from offsetstream.tables.names import OFFSETS_PARTITIONS, PARTITION_EVENTS
+from offsetstream.tables.names import DERIVED_TABLES, OFFSETS_PARTITIONS, PARTITION_EVENTS, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.transaction import BatchId, app_id
 

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from offsetstream.stream.decode import in_coordinator_partition
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.spark_derive import STATE_TABLES
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.replace import EVERY_ROW, replace_rows, stored_rows
 from offsetstream.tables.small_tables import transaction

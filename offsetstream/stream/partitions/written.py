@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.ledger import greatest_offsets
+from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import RECORD_TABLES
 from offsetstream.tables.tally import Log
 
 _STATE = ("committed_offsets", "group_cells")  # all there is of what was written where no history is kept

@@ -14,7 +14,8 @@ import pyarrow as pa
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
 from offsetstream.tables.arrow_rows import from_rows
-from offsetstream.tables.derived import DERIVED_TABLES, Rows, cell_of
+from offsetstream.tables.derived import Rows, cell_of
+from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
 
 _CELLS = 64  # each may be a megabyte of JSON

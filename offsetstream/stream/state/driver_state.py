@@ -1,7 +1,4 @@
-"""The state tables after a small batch: reduced, derived and merged on the driver, in tenths of the time of Spark jobs.
-
-It does what :class:`~offsetstream.stream.state.spark_state.SparkStateWriter` does for batches of any size.
-"""
+"""The state tables by the driver, in tenths of the time of Spark jobs; as ``spark_state.py`` step by step."""
 
 from __future__ import annotations
 
@@ -16,16 +13,18 @@ from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts
 from offsetstream.stream.state.driver_derive import derived_tables
 from offsetstream.tables.arrow_rows import (
     merge_rows,
-    number_of,
+    partition_numbers,
     read_groups,
     renamed,
-    side_by_side,
     with_constants,
 )
-from offsetstream.tables.derived import DERIVED_TABLES, Rows, rows_of_group
+from offsetstream.tables.derived import Rows, rows_of_group
 from offsetstream.tables.matching import keys_of, without
 from offsetstream.tables.merge import DELETED, of_partitions
+from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS
+from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.replace import completed
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.transaction import BatchId
@@ -35,7 +34,7 @@ _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record
 
 
 class DriverStateWriter:
-    """Applies small batches, as Arrow tables of decoded records, to the state tables."""
+    """A ``state_tables.StateWriter`` of Arrow tables."""
 
     def __init__(
         self, tables: PathStore, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
@@ -45,31 +44,31 @@ class DriverStateWriter:
         self._log_ids = log_ids
         self._topic_names = topic_names
 
-    def apply(self, decoded: pa.Table, batch: BatchId, *, loaded: Sequence[int] = ()) -> None:
-        """Apply decoded records; ``loaded`` names the partitions of which they are everything.
-
-        See ``SparkStateWriter.apply``.
-        """
+    def apply(self, decoded: pa.Table, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
+        """Apply decoded records; see ``StateWriter.apply``."""
         replace_where = of_partitions(loaded) if loaded else None
-        commits, cells = last_of_cells(_placed(decoded, self._log_ids))
-        merge = partial(merge_rows, self._tables, batch=batch, newer_only=True, replace_where=replace_where)
-        columns = {"value_bytes": "value_size", DELETED: "is_tombstone"}
-        committed = renamed(commits, columns | {"key_version": "key_type"})
-        side_by_side(
-            [
-                partial(merge, "committed_offsets", committed),
-                partial(merge, "group_cells", renamed(cells, columns)),
-            ]
-        )
+        commits, cells = last_of_cells(self._placed(decoded))
+        merge = partial(self._merge, batch=batch, replace_where=replace_where)
+        steps = [partial(merge, COMMITTED_OFFSETS, commits)]
+        if has_cells:
+            steps.append(partial(merge, GROUP_CELLS, cells))
+        in_parallel(steps)
         facts = group_facts(decoded, commits)
-        self._derive(facts, self._exists_after(facts, is_load=bool(loaded)), batch, replace_where)
+        self._derive(facts, self._exists(facts, is_load=bool(loaded)), batch, replace_where)
 
-    def _exists_after(self, facts: Mapping[GroupKey, GroupFacts], *, is_load: bool) -> dict[GroupKey, bool]:
+    def _placed(self, decoded: pa.Table) -> pa.Table:
+        return decoded.append_column("log_id", partition_numbers(decoded, self._log_ids, 0))
+
+    def _merge(self, table: str, rows: pa.Table, batch: BatchId, replace_where: str | None) -> None:
+        source = renamed(rows, CELLS_RENAMED[table])
+        merge_rows(self._tables, table, source, batch, newer_only=True, replace_where=replace_where)
+
+    def _exists(self, facts: Mapping[GroupKey, GroupFacts], *, is_load: bool) -> dict[GroupKey, bool]:
         """Return, for each group whose rows may change, whether the coordinator holds it even without a cell."""
         existed = set() if is_load else self._groups_in("groups", facts)
         touched = {key: own for key, own in facts.items() if own.is_touched or key not in existed}
         if self._is_classic:
-            with_offsets = self._groups_in("committed_offsets", touched)
+            with_offsets = self._groups_in(COMMITTED_OFFSETS, touched)
             return {key: key in with_offsets for key in touched}
         return {key: own.new_coordinator_keeps(existed=key in existed) for key, own in touched.items()}
 
@@ -86,16 +85,14 @@ class DriverStateWriter:
     ) -> None:
         if not exists and replace_where is None:
             return
-        cells = read_groups(self._tables, "group_cells", exists, _CELL)
+        cells = read_groups(self._tables, GROUP_CELLS, exists, _CELL)
 
         def derive(key: GroupKey, own: list[Cell]) -> dict[str, Rows] | None:
             place = self._place(key, facts[key])
             return rows_of_group(own, key[1], self._topic_names, exists=exists[key], place=place)
 
         rows = derived_tables(cells, exists.keys(), derive)
-        side_by_side(
-            [partial(self._replace, name, rows[name], exists, batch, replace_where) for name in DERIVED_TABLES]
-        )
+        in_parallel([partial(self._replace, name, rows[name], exists, batch, replace_where) for name in DERIVED_TABLES])
 
     def _place(self, key: GroupKey, facts: GroupFacts) -> dict[str, Any]:
         return {
@@ -120,7 +117,3 @@ class DriverStateWriter:
             gone = with_constants(without(present, keys_of(rows, schema.key), schema.key), {DELETED: True})
             rows = pa.concat_tables([rows, completed(gone, rows.schema)])
         merge_rows(self._tables, name, rows, batch, replace_where=replace_where)
-
-
-def _placed(decoded: pa.Table, log_ids: Mapping[int, int]) -> pa.Table:
-    return decoded.append_column("log_id", number_of(decoded, log_ids, 0))

@@ -13,14 +13,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.codec.group_records import JSON_COLUMNS
-from offsetstream.stream.decode import is_commit
+from offsetstream.stream.state.columns import is_of
 from offsetstream.tables.arrow_rows import held
+from offsetstream.tables.engines import Size
+from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
 
 # Where decoded records wait that are used more than once: with their raw bytes they may be megabytes each.
 ON_DISK = StorageLevel.DISK_ONLY
-SMALL_RECORDS = 200_000
-SMALL_LOAD = 600_000  # of what a load leaves of the log: rare, and Spark takes twice as long and more memory
-SMALL_BYTES = 64 << 20  # of keys, values and their JSON
 
 
 @dataclass(frozen=True)
@@ -31,29 +30,33 @@ class BatchSize:
     bytes: int
 
     @property
-    def has_state(self) -> bool:
-        """Whether any record says something of the coordinators' state."""
-        return self.records["offset_commits"] > 0 or self.records["group_records"] > 0
+    def size(self) -> Size:
+        """The size of all of them."""
+        return Size(sum(self.records.values()), self.bytes)
 
     @property
-    def is_small(self) -> bool:
-        """Whether the driver can hold the batch and write it by itself."""
-        return sum(self.records.values()) <= SMALL_RECORDS and self.bytes <= SMALL_BYTES
+    def tables(self) -> list[str]:
+        """The history tables that get any."""
+        return [table for table, count in self.records.items() if count]
+
+    @property
+    def has_state(self) -> bool:
+        """Whether any record says something of the coordinators' state."""
+        return self.records[COMMITS] > 0 or self.has_cells
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether any record but offset commits does."""
+        return self.records[RECORDS] > 0
 
 
 def measure(decoded: DataFrame) -> BatchSize:
     """Count a decoded batch, in one Spark job."""
-    error = F.col("error").isNotNull()
-    kinds = {
-        "offset_commits": ~error & is_commit(),
-        "group_records": ~error & ~is_commit(),
-        "undecodable_records": error,
-    }
     # A short value may be a long JSON.
     lengths = (F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value", *JSON_COLUMNS))
-    counts = (F.count(F.when(kind, True)).alias(table) for table, kind in kinds.items())
+    counts = (F.count(F.when(is_of(table), True)).alias(table) for table in RECORD_TABLES)
     row = decoded.agg(*counts, F.coalesce(F.sum(reduce(add, lengths)), F.lit(0)).alias("bytes")).head()
-    return BatchSize({table: row[table] if row else 0 for table in kinds}, row["bytes"] if row else 0)
+    return BatchSize({table: row[table] if row else 0 for table in RECORD_TABLES}, row["bytes"] if row else 0)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def with_own_offsets(decoded: DataFrame) -> DataFrame:
     )
 
 
-def last_of_cell(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
+def last_of_cells(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Reduce decoded records to the last of each cell: (offset commits, all others), without undecodable ones."""
     good = decoded.where(F.col("error").isNull())
     return _reduce(good.where(is_commit()), COMMIT_CELL), _reduce(good.where(~is_commit()), GROUP_CELL)

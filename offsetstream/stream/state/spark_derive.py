@@ -13,10 +13,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from offsetstream.stream.decode import timestamp_of
-from offsetstream.tables.derived import DERIVED_TABLES, cell_of, rows_of_group
+from offsetstream.tables.derived import cell_of, rows_of_group
+from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
 
-STATE_TABLES = ("committed_offsets", "group_cells", *DERIVED_TABLES)
 _GROUP = ("offsets_partition", "group_id")
 _PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
 _ROWS = 10_000  # derived rows that are Python's at a time

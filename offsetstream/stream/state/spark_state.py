@@ -1,19 +1,22 @@
-"""The state tables: what the coordinators hold in memory after the records that were applied."""
+"""The state tables by Spark, for records of any number; as ``driver_state.py`` step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from offsetstream.stream.state.positions import number_of
-from offsetstream.stream.state.spark_cells import group_facts, last_of_cell
+from offsetstream.stream.state.columns import partition_number_column, renamed
+from offsetstream.stream.state.spark_cells import group_facts, last_of_cells
 from offsetstream.stream.state.spark_derive import derived_groups
 from offsetstream.tables.merge import DELETED, of_partitions
+from offsetstream.tables.names import COMMITTED_OFFSETS, GROUP_CELLS
+from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.spark_sessions import in_parallel
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -21,7 +24,7 @@ GROUP = ["offsets_partition", "group_id"]
 
 
 class SparkStateWriter:
-    """Applies reduced records to the state tables.
+    """A ``state_tables.StateWriter`` of DataFrames.
 
     ``coordinator`` is new or classic (reference 5.9); ``topic_names`` has the names of topic ids, and may grow.
     """
@@ -30,75 +33,68 @@ class SparkStateWriter:
         self, writer: TableWriter, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
     ) -> None:
         self._writer = writer
-        self._coordinator = coordinator
+        self._is_classic = coordinator == "classic"
         self._log_ids = log_ids
         self._topic_names = topic_names
+        self._in_thread = inheritable_thread_target(writer.spark)
 
     def apply(self, decoded: DataFrame, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
-        """Apply decoded records, which have ``value_offset`` and ``tombstone_offset``.
-
-        ``has_cells``: whether there is any record but offset commits among them.
-
-        ``loaded`` names the partitions of which ``decoded`` has everything: what it does not name there is deleted,
-        and all their groups are derived anew. Without it only the groups that the records touch are.
-        """
+        """Apply decoded records; see ``StateWriter.apply``."""
         replace_where = of_partitions(loaded) if loaded else None
-        placed = decoded.drop("key", "value", "key_bytes").withColumn("log_id", number_of(self._log_ids, 0))
-        commits, cells = (frame.persist() for frame in last_of_cell(placed))
-        merge = partial(self._writer.merge, batch=batch, newer_only=True, replace_where=replace_where)
-        steps = [partial(merge, "committed_offsets", _committed_offsets(commits))]
+        commits, cells = (frame.persist() for frame in last_of_cells(self._placed(decoded)))
+        merge = partial(self._merge, batch=batch, replace_where=replace_where)
+        steps = [partial(merge, COMMITTED_OFFSETS, commits)]
         if has_cells:
-            steps.append(partial(merge, "group_cells", _group_cells(cells)))
-        in_parallel(self._writer.spark, steps)
-        self._derive(commits, cells, batch, replace_where)
-        commits.unpersist()
-        cells.unpersist()
+            steps.append(partial(merge, GROUP_CELLS, cells))
+        in_parallel(steps, self._in_thread)
+        exists = self._exists(group_facts(commits, cells), is_load=bool(loaded)).persist()
+        self._derive(exists, batch, replace_where)
+        for frame in (commits, cells, exists):
+            frame.unpersist()
 
-    def _derive(self, commits: DataFrame, cells: DataFrame, batch: BatchId, replace_where: str | None) -> None:
-        touched = self._touched_groups(commits, cells, is_load=replace_where is not None).persist()
-        if replace_where or not touched.isEmpty():
-            here = F.broadcast(touched.select(*GROUP))
-            live = self._writer.rows("group_cells").join(here, GROUP, "left_semi")
-            placed = touched.withColumn("log_id", number_of(self._log_ids, 0))
-            with derived_groups(placed, live, self._topic_names) as derived:
-                steps = [
-                    partial(self._replace, table, rows, here, batch, replace_where) for table, rows in derived.items()
-                ]
-                in_parallel(self._writer.spark, steps)
-        touched.unpersist()
+    def _placed(self, decoded: DataFrame) -> DataFrame:
+        rows = decoded.drop("key", "value", "key_bytes")
+        return rows.withColumn("log_id", partition_number_column(self._log_ids, 0))
 
-    def _touched_groups(self, commits: DataFrame, cells: DataFrame, *, is_load: bool) -> DataFrame:
-        facts = group_facts(commits, cells)
+    def _merge(self, table: str, rows: DataFrame, batch: BatchId, replace_where: str | None) -> None:
+        source = renamed(rows, CELLS_RENAMED[table])
+        self._writer.merge(table, source, batch, newer_only=True, replace_where=replace_where)
+
+    def _exists(self, facts: DataFrame, *, is_load: bool) -> DataFrame:
+        """Return, for each group whose rows may change, whether the coordinator holds it even without a cell."""
         if is_load:
             touched = facts.withColumn("existed", F.lit(False))
         else:
             groups = self._writer.rows("groups").select(*GROUP, F.lit(True).alias("existed"))
             touched = facts.join(groups, GROUP, "left").fillna({"existed": False})
             touched = touched.where(F.col("is_touched") | ~F.col("existed"))
-        if self._coordinator == "classic":
-            offsets = self._writer.rows("committed_offsets").select(*GROUP, F.lit(True).alias("exists")).distinct()
+        if self._is_classic:
+            offsets = self._writer.rows(COMMITTED_OFFSETS).select(*GROUP, F.lit(True).alias("exists")).distinct()
             return touched.join(offsets, GROUP, "left").fillna({"exists": False})
         return touched.withColumn("exists", _new_coordinator_keeps())
 
+    def _derive(self, exists: DataFrame, batch: BatchId, replace_where: str | None) -> None:
+        if replace_where is None and exists.isEmpty():
+            return
+        groups = F.broadcast(exists.select(*GROUP))
+        cells = self._writer.rows(GROUP_CELLS).join(groups, GROUP, "left_semi")
+        with derived_groups(self._placed(exists), cells, self._topic_names) as derived:
+            steps = [
+                partial(self._replace, table, rows, groups, batch, replace_where) for table, rows in derived.items()
+            ]
+            in_parallel(steps, self._in_thread)
+
     def _replace(
-        self, table: str, rows: DataFrame, groups: DataFrame, batch: BatchId, replace_where: str | None
+        self, table: str, derived: DataFrame, groups: DataFrame, batch: BatchId, replace_where: str | None
     ) -> None:
+        """Make the derived rows the groups' only ones."""
+        rows = derived
         if replace_where is None:
             present = self._writer.rows(table).join(groups, GROUP, "left_semi").alias("present")
             same = [F.col(f"present.{name}").eqNullSafe(F.col(f"rows.{name}")) for name in load_schema(table).key]
             gone = present.join(rows.alias("rows"), same, "left_anti").withColumn(DELETED, F.lit(True))
             rows = rows.withColumn(DELETED, F.lit(False)).unionByName(gone)
         self._writer.merge(table, rows, batch, replace_where=replace_where)
-
-
-def _committed_offsets(commits: DataFrame) -> DataFrame:
-    return commits.withColumns(
-        {"key_version": F.col("key_type"), "value_bytes": F.col("value_size"), DELETED: F.col("is_tombstone")}
-    )
-
-
-def _group_cells(cells: DataFrame) -> DataFrame:
-    return cells.withColumns({"value_bytes": F.col("value_size"), DELETED: F.col("is_tombstone")})
 
 
 def _new_coordinator_keeps() -> Column:

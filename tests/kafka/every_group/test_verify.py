@@ -14,9 +14,9 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.tables.derived import DERIVED_TABLES
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.answers import Answers

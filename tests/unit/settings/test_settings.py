@@ -21,7 +21,7 @@ from offsetstream.errors import UsageError
 from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.settings.schema import Setting, Settings, settings_of
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.write import StateWrites
+from offsetstream.tables.engines import StateWrites
 from tests.unit.settings.support import EACH, SERVER, invoke, show, write
 
 JOB = Path(__file__).parents[3] / "streaming_jobs" / "materialize_offsets.py"

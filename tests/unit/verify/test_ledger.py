@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from offsetstream.tables import arrow_rows, ledger_days, replace, retention
 from offsetstream.tables.ledger import LEDGER, count_open, forget, last_offsets, write_entries
 from offsetstream.tables.ledger_days import note_thinned, settle, sum_up
+from offsetstream.tables.names import COMMITS, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import COMMITS, RECORD_TABLES
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows

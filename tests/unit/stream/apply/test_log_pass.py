@@ -20,8 +20,8 @@ from offsetstream.errors import TablesError
 from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
 from offsetstream.tables.files import FileWriter, NewFile, append_files
+from offsetstream.tables.names import COMMITS
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.spark.log import PARTITIONS, Record, random_log, raw_rows

@@ -12,9 +12,8 @@ from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_chec
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import LEDGER, count_open, last_offsets
-from offsetstream.tables.names import OWNED, UNLOADED
+from offsetstream.tables.names import COMMITS, OWNED, UNLOADED
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import COMMITS
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import insert_rows
 from offsetstream.tables.transaction import BatchId

@@ -12,7 +12,7 @@ from offsetstream.stream.partitions import partition_count
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
-from offsetstream.stream.state.spark_derive import STATE_TABLES
+from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows

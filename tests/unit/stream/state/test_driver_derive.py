@@ -14,7 +14,8 @@ from offsetstream.coordinator.reduction import GroupKey
 from offsetstream.stream.state import driver_derive as small_derive
 from offsetstream.stream.state import spark_derive as derive
 from offsetstream.stream.state.driver_derive import derived_tables
-from offsetstream.tables.derived import DERIVED_TABLES, Rows, rows_of_group
+from offsetstream.tables.derived import Rows, rows_of_group
+from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
 from tests.unit.coordinator.cells import classic, classic_member
 
