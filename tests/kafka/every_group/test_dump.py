@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import BytesIO
 from json import JSONDecoder
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,19 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.topics import create_topics
+from offsetstream.dump import topic
 from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.spark.source import KafkaSource
 from testkit.brokers import BrokerUnderTest
 from testkit.command import OFFSETSTREAM, offsetstream, printed
 from tests.kafka.every_group.all_groups import AllGroups
@@ -51,10 +55,13 @@ def server(kafka: BrokerUnderTest) -> str:
     return kafka.bootstrap_server
 
 
-def lines(server: str, *arguments: str) -> list[str]:
-    done = offsetstream("dump", "--bootstrap-server", server, *arguments)
-    assert (done.returncode, done.stderr) == (0, JVM)
-    return done.stdout.split("\n")[:-1]
+def dump(spark: SparkSession, server: str, line_format: str) -> bytes:
+    """The whole topic, by the session of the tests."""
+    cluster, target = Cluster(server), BytesIO()
+    ends = cluster.partition_ends(cluster.topic_partitions())
+    ranges = {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
+    assert topic.dump(spark, KafkaSource(server, {}), ranges, line_format, target) is None
+    return target.getvalue()
 
 
 def console_consumer(server: str, formatter: str, version: str = DEFAULT_VERSION) -> str:
@@ -80,13 +87,13 @@ def _without_the_tools_groups(printed: Iterable[str]) -> list[str]:
     return sorted(line for line in printed if not json.loads(line)["key"]["data"]["group"].startswith(CONSOLE))
 
 
-def test_dump_prints_what_the_console_consumer_prints(every_group: AllGroups) -> None:
+def test_dump_prints_what_the_console_consumer_prints(every_group: AllGroups, spark: SparkSession) -> None:
     """Of brokers of each release, with groups of every type (tests/kafka/every_group/all_groups.py)."""
     server = every_group.kafka.bootstrap_server
     names = [f"org.apache.kafka.tools.consumer.{name}" for name in (OFFSETS_FORMATTER, GROUPS_FORMATTER)]
     with ThreadPoolExecutor() as pool:
         shown = pool.map(partial(console_consumer, server), names)
-        ours = lines(server, "--format", "kafka")
+        ours = dump(spark, server, "kafka").decode().split("\n")[:-1]
         theirs = [line for text in shown for line in documents(text)]
     assert _without_the_tools_groups(ours) == _without_the_tools_groups(theirs)
     groups = {json.loads(line)["key"]["data"]["group"] for line in ours}
@@ -113,12 +120,11 @@ def test_dump_prints_what_the_older_formatters_print(every_group: AllGroups) -> 
     assert any(line.startswith("java-cooperative::GroupMetadata(groupId=java-cooperative") for line in ours)
 
 
-def test_records_are_in_order_and_decode_takes_them(server: str, tmp_path: Path) -> None:
-    raw, documents = (tmp_path / name for name in ("raw", "json"))
-    for line_format, file in (("records", raw), ("json", documents)):
-        assert lines(server, "--format", line_format, "--file", str(file)) == []
-    assert printed("decode", str(raw)).encode() == documents.read_bytes()
-    records: list[dict[str, Any]] = [json.loads(line) for line in documents.read_text("utf-8").split("\n")[:-1]]
+def test_records_are_in_order_and_decode_takes_them(server: str, spark: SparkSession, tmp_path: Path) -> None:
+    raw, documents = tmp_path / "raw", dump(spark, server, "json")
+    raw.write_bytes(dump(spark, server, "records"))
+    assert printed("decode", str(raw)).encode() == documents
+    records: list[dict[str, Any]] = [json.loads(line) for line in documents.decode().split("\n")[:-1]]
     places = [(record["partition"], record["offset"]) for record in records]
     assert places == sorted(set(places))
     assert list(records[0]) == ["partition", "offset", "timestamp", "key", "value"]
@@ -130,11 +136,14 @@ def test_records_are_in_order_and_decode_takes_them(server: str, tmp_path: Path)
 
 
 def test_one_partition_in_the_text_of_older_releases(server: str) -> None:
+    """The command as users run it: a Spark of its own, and nothing but Java's words on stderr."""
     home = partition_for("dump-committed", 50)
-    printed = "\n".join(lines(server, "--format", "kafka-text", "--offsets-partition", str(home)))
+    chosen = ("--format", "kafka-text", "--offsets-partition", str(home))
+    done = offsetstream("dump", "--bootstrap-server", server, *chosen)
+    assert (done.returncode, done.stderr) == (0, JVM)
     for number in range(3):
         place = f"[dump-committed,{TOPIC},{number}]::OffsetAndMetadata(offset={number * 10}, leaderEpoch="
-        assert printed.count(place) == 1
+        assert done.stdout.count(place) == 1
 
 
 def test_what_cannot_work_is_one_line(server: str, tmp_path: Path) -> None:
