@@ -14,6 +14,7 @@ from benchmarks.commit_log import OFFSETS_PARTITIONS
 from benchmarks.job import Job
 from benchmarks.results import tell
 from offsetstream.tables.names import OWNED
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 
 _ALL_LOADED = f"{OFFSETS_PARTITIONS} of {OFFSETS_PARTITIONS} offsets partitions loaded"
@@ -39,7 +40,7 @@ def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> It
         with Job(bootstrap_server, folder, "--once", *options) as job:
             ended = job.await_line(_ALL_LOADED)
             job.finish()
-        rows = read_rows(_table(folder, "offsets_partitions"))
+        rows = read_rows(PathStore(str(folder / "tables")).open("offsets_partitions"))
         if {row["load_state"] for row in rows} != {OWNED}:
             raise RuntimeError(f"partitions are not loaded: {rows}")
         found = {table: _table(folder, table).count() for table in ("committed_offsets", "offset_commits")}

@@ -46,6 +46,14 @@ class TablesError(OffsetstreamError):
     """The Delta tables are missing, of another cluster, or of another version of offsetstream."""
 
 
+class NoTableError(TablesError):
+    """A table is not there."""
+
+
+class ConflictError(TablesError):
+    """Somebody else wrote to the table meanwhile: who opens it again sees what they left."""
+
+
 class DoubledRowsError(TablesError):
     """A state table has rows with the same key; ``partitions`` names their offsets partitions, which must be loaded."""
 

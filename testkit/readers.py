@@ -15,7 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import sql_text
+from offsetstream.tables.sql import sql_text
 
 Reader = Callable[[str, str, str], int]  # path, column and text: how many rows
 

@@ -22,8 +22,8 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.arrow_rows import timestamps
-from offsetstream.tables.compaction import Stored, stored
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.files import Stored
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
@@ -121,7 +121,7 @@ def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
 
 def contents(tables: PathStore) -> dict[str, Stored]:
     """Return what lies in each table's folder."""
-    return {name: stored(DeltaTable(tables.table(name))) for name in all_schemas()}
+    return {name: tables.open(name).files.stored() for name in all_schemas()}
 
 
 def _now_ms() -> int:

@@ -13,15 +13,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.cluster.client import TopicSeen
 from offsetstream.stream.monitor.topic_book import TopicBook
-from offsetstream.tables import replace
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
-from offsetstream.tables.files import FileWriter, append_files
+from offsetstream.tables.files import append_files
 from offsetstream.tables.lease import Lease, note_history_kept_from, request_reload, request_stop
-from offsetstream.tables.merge import of_partitions
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.path_store import PathStore, snapshot
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.transaction import BatchId
 
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
@@ -42,7 +41,7 @@ class SmallWrite:
     expected: list[Any]
 
     def found(self, tables: PathStore) -> list[Any]:
-        return sorted(row[self.column] for row in read_rows(DeltaTable(tables.table(self.table))))
+        return sorted(row[self.column] for row in read_rows(tables.open(self.table)))
 
 
 class Between:
@@ -60,7 +59,7 @@ class Between:
 
             return beaten_once
 
-        monkeypatch.setattr(replace, "write_deltalake", wrapped(write_deltalake))
+        monkeypatch.setattr(snapshot, "write_deltalake", wrapped(write_deltalake))
         monkeypatch.setattr(DeltaTable, "create_write_transaction", wrapped(DeltaTable.create_write_transaction))
 
 
@@ -86,11 +85,11 @@ def _append(number: int) -> Write:
 def _append_old(tables: PathStore) -> None:
     for number in range(2):
         rows = _rows("offset_commits", [_commit(number, OLD_DAY)])
-        replace.add_rows(DeltaTable(tables.table("offset_commits")), [rows])
+        tables.open("offset_commits").append([rows])
 
 
 def _append_file(tables: PathStore) -> None:
-    writer = FileWriter(tables, "offset_commits", BatchId(1, -1), datetime.now(UTC).date())
+    writer = tables.task_writer("offset_commits", BatchId(1, -1), datetime.now(UTC).date())
     writer.write(_rows("offset_commits", [_commit(7, OLD_DAY)]).drop_columns(SIGNATURE))
     new = writer.close()
     assert new is not None

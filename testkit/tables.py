@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
+from offsetstream.tables.store import Snapshot
 
 _TYPES = {
     "INT": pa.int32(),
@@ -40,6 +41,11 @@ def create_empty_tables(root: Path) -> None:
     """Create every table, without rows."""
     for name, schema in all_schemas().items():
         DeltaTable.create(root / name, arrow_schema(schema), partition_by=list(schema.partitioned_by))
+
+
+def snapshot_at(path: str | Path) -> Snapshot:
+    """Return the table that lies at the path."""
+    return PathStore(str(Path(path).parent)).open(Path(path).name)
 
 
 def append_rows(root: Path, table: str, rows: Iterable[Mapping[str, Any]]) -> None:

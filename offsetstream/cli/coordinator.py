@@ -15,7 +15,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.lookup import Lookup, Row
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Store
 
 _TABLES = (
     Column("group", "GROUP", 15),
@@ -61,7 +61,7 @@ def coordinator(
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     rows = [_of_tables(group_id, partitions) for group_id in group]
     if bootstrap_server is not None:
-        _add_answers(rows, lookup.location, bootstrap_server, command_config)
+        _add_answers(rows, lookup.store, bootstrap_server, command_config)
     output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows)
     if _tell(rows):
         click.get_current_context().exit(1)
@@ -73,7 +73,7 @@ def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
     return found | {"group": group_id, "coordinator": broker_text(found["coordinator_id"], {})}
 
 
-def _add_answers(rows: list[Row], location: PathStore, bootstrap_server: str, command_config: str | None) -> None:
+def _add_answers(rows: list[Row], store: Store, bootstrap_server: str, command_config: str | None) -> None:
     """Add to each row what the cluster answers, and the addresses of the brokers that it has.
 
     UsageError for an id that is not UTF-8, which a command line may hold, but no group can have.
@@ -84,7 +84,7 @@ def _add_answers(rows: list[Row], location: PathStore, bootstrap_server: str, co
     # Only here is the Kafka client needed, and its import takes time.
     from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
 
-    cluster = own_cluster(location, bootstrap_server, command_config)
+    cluster = own_cluster(store, bootstrap_server, command_config)
     partitions = len(cluster.topic_partitions())
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}
     answers = cluster.coordinators({row["group"] for row in rows})

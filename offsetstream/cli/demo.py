@@ -17,8 +17,8 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.demo.workload import run_workload
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import OffsetstreamError, UsageError
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
-from offsetstream.tables.path_store import PathStore
 
 _MARKER = ".offsetstream-demo"
 _TIMEOUT = 180.0  # seconds
@@ -107,10 +107,10 @@ def _await_caught_up(bootstrap_server: str, folder: Path) -> None:
 
 
 def _applied(folder: Path) -> dict[int, int]:
-    location = PathStore(str(folder / "tables"))
+    store = store_at(str(folder / "tables"))
     if not (folder / "tables" / "offsets_partitions").exists():
         return {}
-    rows = Lookup(location).rows("offsets_partitions", ["offsets_partition", "load_state", "next_offset"])
+    rows = Lookup(store).rows("offsets_partitions", ["offsets_partition", "load_state", "next_offset"])
     return {row["offsets_partition"]: row["next_offset"] for row in rows if row["load_state"] == "OWNED"}
 
 

@@ -14,7 +14,7 @@ from offsetstream.cli.options import cluster_options, config_option, output_of, 
 from offsetstream.cli.output import Column, Output, ReadAnew, tell
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Store
 
 if TYPE_CHECKING:
     from offsetstream.cluster.coordinators import CoordinatorLookup
@@ -144,7 +144,7 @@ def describe_groups(
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
     found = read_groups(lookup, wanted, members=True, offsets=view == "offsets")
-    columns, rows = _view(view, lookup, _cluster_of(lookup.location, bootstrap_server, command_config))
+    columns, rows = _view(view, lookup, _cluster_of(lookup.store, bootstrap_server, command_config))
     missing = set(group)
     _print(output, columns, _noted(_with_rows(found, rows), missing), verbose=verbose)
     for group_id in sorted(missing):
@@ -196,15 +196,13 @@ def _noted(found: Iterator[tuple[Group, Rows]], missing: set[str]) -> Iterator[t
         yield group, rows
 
 
-def _cluster_of(
-    location: PathStore, bootstrap_server: str | None, command_config: str | None
-) -> CoordinatorLookup | None:
+def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
     if bootstrap_server is None:
         return None
     # Only here is the Kafka client needed, and its import takes time.
     from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
 
-    return own_cluster(location, bootstrap_server, command_config)
+    return own_cluster(store, bootstrap_server, command_config)
 
 
 def _print(output: Output, columns: tuple[Column, ...], found: Iterator[tuple[Group, Rows]], *, verbose: bool) -> None:

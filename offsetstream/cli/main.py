@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import sys
 from importlib import import_module
 from typing import Any
 
@@ -78,11 +77,8 @@ class OneLineErrors(click.Command):
 
 
 def _is_of_storage(error: Exception) -> bool:
-    """Whether a file system, or the store of the tables, has refused: no room, no right, no answer."""
-    if isinstance(error, OSError):
-        return error.errno != errno.EPIPE  # which click ends quietly
-    delta = sys.modules.get("deltalake.exceptions")  # not imported, no table was opened
-    return delta is not None and isinstance(error, delta.DeltaError)
+    """Whether a file system has refused: no room, no right, no answer."""
+    return isinstance(error, OSError) and error.errno != errno.EPIPE  # which click ends quietly
 
 
 class LazyGroup(OneLineErrors, click.Group):

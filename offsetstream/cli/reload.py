@@ -14,7 +14,7 @@ from offsetstream.tables.lease import read_lease, request_reload, requested_part
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Store
 
 _POLL_SECONDS = 0.5
 
@@ -43,27 +43,27 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: float) -> None:
     The job does it between two batches; readers see the old rows of a partition until the new ones are whole. Without
     a running job the next one does it when it starts.
     """
-    location = store_at(tables)
-    existing = {row["offsets_partition"] for row in Lookup(location).rows("offsets_partitions", ["offsets_partition"])}
+    store = store_at(tables)
+    existing = {row["offsets_partition"] for row in Lookup(store).rows("offsets_partitions", ["offsets_partition"])}
     unknown = sorted(set(wanted) - existing)
     if unknown:
-        raise OffsetstreamError(f"the tables in {location.root} have no offsets partition {unknown[0]}")
-    request_reload(location, wanted)
+        raise OffsetstreamError(f"the tables in {store.name} have no offsets partition {unknown[0]}")
+    request_reload(store, wanted)
     watch = HeartbeatWatch()
-    row, life = watch.look(partial(read_lease, location))
+    row, life = watch.look(partial(read_lease, store))
     what = f"{len(set(wanted) or existing)} offsets partitions"
     if row is None or life is Life.DEAD:
-        click.echo(f"No job writes to {location.root}: the next one loads {what} anew when it starts", err=True)
+        click.echo(f"No job writes to {store.name}: the next one loads {what} anew when it starts", err=True)
         return
     tell(f"Asked {row.holder} to load {what} anew after its present batch; last sign of life {row.sign_of_life}")
-    _wait(location, row, watch, set(wanted) or existing, timeout)
+    _wait(store, row, watch, set(wanted) or existing, timeout)
     click.echo("Loaded", err=True)
 
 
-def _wait(location: PathStore, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: float) -> None:
+def _wait(store: Store, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
-        now, life = watch.look(partial(read_lease, location))
+        now, life = watch.look(partial(read_lease, store))
         if now is None or not requested_partitions(now.reload_requested, wanted):
             return
         if now.owner != asked.owner or life is Life.DEAD:

@@ -27,12 +27,12 @@ Examples:
 @timeout_option
 def stop(tables: str, timeout: float) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
-    location = store_at(tables)
-    watch, read = HeartbeatWatch(), partial(read_lease, location)
+    store = store_at(tables)
+    watch, read = HeartbeatWatch(), partial(read_lease, store)
     row, life = watch.look(read)
     if row is None or life is Life.DEAD:
-        raise OffsetstreamError(f"no job writes to {location.root}")
-    request_stop(location)
+        raise OffsetstreamError(f"no job writes to {store.name}")
+    request_stop(store)
     tell(f"Asked {row.holder} to stop after its present batch; last sign of life {row.sign_of_life}")
     deadline = time.monotonic() + timeout
     while True:

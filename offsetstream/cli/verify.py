@@ -28,7 +28,7 @@ from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Store
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.difference import Difference, plain
@@ -90,26 +90,26 @@ def verify(
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
     settle, with_topic = options.pop("settle"), options.pop("history")
-    output, location = output_of(options), store_at(tables)
+    output, store = output_of(options), store_at(tables)
     properties = client_properties(command_config)
     cluster = Cluster(bootstrap_server, properties)
-    require_tables_of(location, cluster.cluster_id())
+    require_tables_of(store, cluster.cluster_id())
     require_to_see_everything(cluster)
     if with_topic:
         readable_partitions(cluster)
-    has_job = partial(is_job_alive, location, tell, HeartbeatWatch())
+    has_job = partial(is_job_alive, store, tell, HeartbeatWatch())
     has_job()  # a job of another host is watched now, so that --settle is for the comparison
     with _asking(bootstrap_server, properties) as ask:
         result = compare_until_settled(
-            lambda: read_tables(Lookup(location)),
+            lambda: read_tables(Lookup(store)),
             ask,
             partial(ask_standing, cluster, has_job),
             settle,
-            lambda: disagreements(read_records(location)),
+            lambda: disagreements(read_records(store)),
         )
-    reader = TopicReader(cluster, properties, location, tell) if with_topic else None
-    history = _check_history(location, reader)
-    result.found.extend(Found(each, None) for each in [*doubled_rows(location), *history.differences])
+    reader = TopicReader(cluster, properties, store, tell) if with_topic else None
+    history = _check_history(store, reader)
+    result.found.extend(Found(each, None) for each in [*doubled_rows(store), *history.differences])
     _check_sight(cluster, result)
     _print(result, output)
     if with_topic:
@@ -118,14 +118,14 @@ def verify(
     context.exit(_DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0)
 
 
-def _check_history(location: PathStore, reader: TopicReader | None) -> Reconciliation:
+def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
     """Compare the history with its ledger and, by a reader of the topic, with that."""
-    since = ledger_since(location)
+    since = ledger_since(store)
     if since is None:
         tell("The history has no ledger yet, which would show what it lost: the next job begins one")
     elif reader is not None:
         tell(f"The history's ledger began {since:%Y-%m-%d %H:%M} UTC: it does not show what was lost before")
-    found = [] if since is None else ledger_differences(location, checksums=reader is not None)
+    found = [] if since is None else ledger_differences(store, checksums=reader is not None)
     result = Reconciliation() if reader is None else reader.reconcile()
     for partition, reason in sorted(result.left_out.items()):
         tell(f"Offsets partition {partition} is not compared with the topic: {reason}")

@@ -9,22 +9,19 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, TablesError
-from offsetstream.tables.compaction import Crowd, clear, compact, crowds, lost_files, removable, stored
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.files import Crowd
 from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.small_tables import Row, read_rows, sql_timestamp, update_rows
-from offsetstream.tables.spark_sessions import alike
+from offsetstream.tables.small_tables import Row, read_rows, update_rows
+from offsetstream.tables.store import SparkTables, Store
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
 _POLL_SECONDS = 0.5
@@ -55,7 +52,7 @@ class Maintenance:
 
     def __init__(
         self,
-        tables: PathStore,
+        tables: Store,
         session: Callable[[], AbstractContextManager[SparkSession]],
         say: Callable[[str], None],
         *,
@@ -66,7 +63,7 @@ class Maintenance:
         self._say = say
         self._watch = HeartbeatWatch()  # of the job that may run beside it
         self._dry_run = dry_run
-        self._spark: SparkSession | None = None
+        self._in_spark: SparkTables | None = None
 
     def run(self, horizon: date | None, timeout: float) -> list[Done]:
         """Do everything that is due, and return what was done to each table.
@@ -82,22 +79,17 @@ class Maintenance:
 
     def _check(self) -> None:
         for name in all_schemas():
-            try:
-                table = DeltaTable(self._tables.table(name))
-            except TableNotFoundError as error:
-                raise TablesError(
-                    f"there is no table {self._tables.table(name)}: name the folder of the tables by --tables"
-                ) from error
+            table = self._tables.open(name)
             refuse_newer(table)
-            found = table.metadata().configuration.get(PROPERTY, "unknown")
+            found = table.properties.get(PROPERTY, "unknown")
             if found != str(SCHEMA_VERSION):
                 raise TablesError(
-                    f"the table {table.table_uri} has schema version {found}, not {SCHEMA_VERSION}: the job of this "
+                    f"the table {table.where} has schema version {found}, not {SCHEMA_VERSION}: the job of this "
                     "version upgrades it when it starts, so start that first"
                 )
-            if gone := lost_files(table):
+            if gone := table.files.lost():
                 raise TablesError(
-                    f"{len(gone)} data files of the table {table.table_uri} are gone, the first is {gone[0]}: restore "
+                    f"{len(gone)} data files of the table {table.where} are gone, the first is {gone[0]}: restore "
                     "them, or delete the table's folder, and the job makes the table anew"
                 )
 
@@ -105,9 +97,8 @@ class Maintenance:
         """Have ``history_complete_from`` raised before any row goes: by the running job, which holds these rows."""
         instant = datetime.combine(horizon, time_of_day(), UTC)
         note_history_kept_from(self._tables, instant)
-        late = f"history_complete_from < {sql_timestamp(instant)}"
         deadline = time.monotonic() + timeout
-        while read_rows(DeltaTable(self._tables.table(PARTITIONS)), late):
+        while any(_is_before(row, instant) for row in read_rows(self._tables.open(PARTITIONS))):
             if not self._has_job():
                 self._raise_complete_from(instant)
             elif time.monotonic() > deadline:
@@ -122,24 +113,21 @@ class Maintenance:
     @again_on_conflict
     def _raise_complete_from(self, instant: datetime) -> None:
         def raised(row: Row) -> Row | None:
-            before = row["history_complete_from"]
-            return {"history_complete_from": instant} if before is not None and before < instant else None
+            return {"history_complete_from": instant} if _is_before(row, instant) else None
 
-        update_rows(DeltaTable(self._tables.table(PARTITIONS)), PARTITIONS, raised)
+        update_rows(self._tables.open(PARTITIONS), raised)
 
     def _has_job(self) -> bool:
         return is_job_alive(self._tables, self._say, self._watch)
 
     def _maintain(self, schema: TableSchema, horizon: date | None, stack: ExitStack) -> Done:
-        path, before = self._tables.table(schema.name), stored(DeltaTable(self._tables.table(schema.name)))
+        before = self._tables.open(schema.name).files.stored()
         thinned = 0 if horizon is None else thin_history(self._tables, schema, horizon, dry_run=self._dry_run)
         compacted, note = self._compact(schema, stack)
-        table = DeltaTable(path)
-        if self._dry_run:
-            after = stored(table, without=removable(table))
-        else:
-            clear(table)
-            after = stored(table)
+        files = self._tables.open(schema.name).files
+        if not self._dry_run:
+            files.clear()
+        after = files.stored(without=files.removable() if self._dry_run else ())
         return Done(
             table=schema.name,
             files_before=before.files,
@@ -156,9 +144,9 @@ class Maintenance:
     def _compact(self, schema: TableSchema, stack: ExitStack) -> tuple[int, str | None]:
         """Compact what the running job does not write to; returns how many files, and why not all of them."""
         compacted, note = 0, None
-        for crowd in crowds(DeltaTable(self._tables.table(schema.name)), schema):
-            # On S3 Spark's commits and those of delta-rs do not shut each other out: the job is to be alone there.
-            is_free = crowd.day is not None and crowd.is_closed and not self._tables.root.startswith(("s3:", "s3a:"))
+        for crowd in self._tables.open(schema.name).files.crowds():
+            # Where Spark's commits and the driver's do not shut each other out, the job is to be alone.
+            is_free = crowd.day is not None and crowd.is_closed and self._tables.spark_sees_the_driver
             if not is_free and self._has_job():  # asked each time: one may have started meanwhile
                 note = "a job runs: it compacts by itself"
                 continue
@@ -172,7 +160,14 @@ class Maintenance:
 
     @again_on_conflict
     def _compact_crowd(self, schema: TableSchema, crowd: Crowd, stack: ExitStack) -> None:
-        if self._spark is None:
-            self._spark = alike(stack.enter_context(self._start()))
-            require_java_in_utf8(self._spark.sparkContext._jvm, [self._tables.root])
-        compact(self._spark, self._tables.table(schema.name), crowd)
+        if self._in_spark is None:
+            spark = stack.enter_context(self._start())
+            require_java_in_utf8(spark.sparkContext._jvm, [self._tables.name])
+            self._in_spark = self._tables.in_spark(spark)
+        self._in_spark.compact(schema.name, crowd)
+
+
+def _is_before(row: Row, instant: datetime) -> bool:
+    """Tell whether the history of a partition is said to be complete from before the instant on."""
+    complete_from: datetime | None = row["history_complete_from"]
+    return complete_from is not None and complete_from < instant

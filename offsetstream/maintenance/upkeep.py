@@ -5,18 +5,15 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from offsetstream.errors import first_line
+from offsetstream.errors import TablesError, first_line
 from offsetstream.progress import Progress
-from offsetstream.tables.compaction import Crowd, clear, compact, crowds
+from offsetstream.tables.files import Crowd
 from offsetstream.tables.ledger import LEDGER
 from offsetstream.tables.ledger_days import sum_up
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.spark_sessions import alike
 from offsetstream.tables.write import TableWriter
 
 # Versions after which dead files and old log files are looked for: an hour of batches every ten seconds.
@@ -30,8 +27,8 @@ class Upkeep:
 
     def __init__(self, writer: TableWriter) -> None:
         self._tables = writer.tables
-        self._session = alike(writer.spark)
-        self._seen = {name: DeltaTable(self._tables.table(name)).version() for name in all_schemas()}
+        self._in_spark = self._tables.in_spark(writer.spark)
+        self._seen = {name: self._tables.open(name).version for name in all_schemas()}
         self._compacted: set[tuple[str, date | None]] = set()
         self._failed: set[str] = set()
         self._summed_up: date | None = None
@@ -42,7 +39,7 @@ class Upkeep:
             try:
                 self._tend(schema, between_batches)
                 self._failed.discard(schema.name)
-            except (DeltaError, PySparkException, Py4JJavaError, OSError) as error:
+            except (TablesError, PySparkException, Py4JJavaError, OSError) as error:
                 if schema.name not in self._failed:  # a conflict, or a store that is slow: the next time will do
                     progress.say(f"The table {schema.name} is not tidied now, but later: {first_line(error)}")
                 self._failed.add(schema.name)
@@ -50,20 +47,20 @@ class Upkeep:
     def _tend(self, schema: TableSchema, between_batches: AbstractContextManager[object]) -> None:
         if schema.name == LEDGER:
             self._sum_up(between_batches)
-        table = DeltaTable(self._tables.table(schema.name))
-        seen, now = self._seen[schema.name], table.version()
+        table = self._tables.open(schema.name)
+        seen, now = self._seen[schema.name], table.version
         if now == seen:
             return
-        for crowd in crowds(table, schema):
+        for crowd in table.files.crowds():
             if self._is_due(schema, crowd):
                 with between_batches:
-                    compact(self._session, self._tables.table(schema.name), crowd)
+                    self._in_spark.compact(schema.name, crowd)
                 self._compacted.add((schema.name, crowd.day))
                 break  # one at a time: a batch may be waiting
         if now // CLEAR_EVERY != seen // CLEAR_EVERY:
-            table.update_incremental()
-            clear(table)
-        self._seen[schema.name] = table.version()
+            table.refresh()
+            table.files.clear()
+        self._seen[schema.name] = table.version
 
     def _sum_up(self, between_batches: AbstractContextManager[object]) -> None:
         """Sum up the ledger once a day, of the days that are over."""

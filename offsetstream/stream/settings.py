@@ -21,7 +21,7 @@ from offsetstream.settings.schema import (
 )
 
 if TYPE_CHECKING:
-    from offsetstream.tables.path_store import PathStore
+    from offsetstream.tables.store import Store
 
 MAX_OFFSETS_AT_ONCE = 5_000_000
 
@@ -105,8 +105,8 @@ class JobSettings(Settings):
         return cls(**filled(cls, given, found | {"properties": file.kafka}))
 
     @property
-    def store(self) -> PathStore:
+    def store(self) -> Store:
         """The tables."""
-        from offsetstream.tables.path_store import PathStore  # noqa: PLC0415
+        from offsetstream.tables.location import store_at  # noqa: PLC0415
 
-        return PathStore(self.tables)
+        return store_at(self.tables)

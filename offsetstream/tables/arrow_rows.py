@@ -1,4 +1,4 @@
-"""Arrow tables that the driver holds, as rows of the tables: appended, merged and read by delta-rs."""
+"""Arrow tables that the driver holds, as rows of the tables: appended, merged and read without Spark."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import gathered, keys_of
-from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.replace import add_rows, stored_rows
+from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.small_tables import is_done, sql_text, transaction
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.sql import sql_text
+from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 GroupKey = tuple[int, str]  # offsets partition and group id
 _GROUP = ("offsets_partition", "group_id")
@@ -30,21 +28,21 @@ _UTC = pa.timestamp("us", "UTC")
 
 # delta-rs (1.6) takes an append for a reader of the whole table: it loses to whoever deletes a row of it.
 @again_on_conflict
-def append_rows(tables: PathStore, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
+def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
     """Append rows to a history table, once per batch; ``rows`` has its columns but the three that say who wrote.
 
     Returns the rows as they were appended, None if there are none or the batch has appended them before.
     """
-    table = DeltaTable(tables.table(name))
-    if not rows.num_rows or is_done(table, name, batch):
+    table = tables.open(name)
+    if not rows.num_rows or is_done(table, batch):
         return None
     signed = conform(with_constants(rows, batch.signature(datetime.now(UTC).date())), load_schema(name))
-    add_rows(table, [signed], transaction(table, name, batch))
+    table.append([signed], transaction_of(table, batch))
     return signed
 
 
 def merge_rows(
-    tables: PathStore,
+    tables: Store,
     name: str,
     rows: pa.Table,
     batch: BatchId,
@@ -58,12 +56,10 @@ def merge_rows(
     schema = load_schema(name)
     deleted = rows[DELETED] if DELETED in rows.column_names else pa.repeat(pa.scalar(False), rows.num_rows)
     source = conform(rows, schema).append_column(DELETED, deleted)
-    merge_by_delta_rs(
-        tables.table(name), source, Merge(schema, newer_only=newer_only, replace_where=replace_where), batch
-    )
+    merge_on_driver(tables, source, Merge(schema, newer_only=newer_only, replace_where=replace_where), batch)
 
 
-def read_groups(tables: PathStore, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()) -> pa.Table:
+def read_groups(tables: Store, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()) -> pa.Table:
     """Return the table's rows of the given groups: the named columns, which have the group's two, or all."""
     schema = load_schema(name)
     chosen = list(columns or schema.column_names)
@@ -75,7 +71,7 @@ def read_groups(tables: PathStore, name: str, groups: Collection[GroupKey], colu
     if len(groups) <= _IN_A_CONDITION:
         where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
     wanted = keys_of(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
-    parts = gathered(stored_rows(DeltaTable(tables.table(name)), where, chosen), len(groups))
+    parts = gathered(tables.open(name).rows(where, chosen), len(groups))
     found = [part.filter(pc.is_in(keys_of(part, _GROUP), value_set=wanted)) for part in parts]
     return pa.concat_tables([empty, *found]).cast(empty.schema)
 

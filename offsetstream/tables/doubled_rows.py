@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from offsetstream.errors import DoubledRowsError
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.replace import EVERY_ROW, arrow_schema, stored_rows
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.store import EVERY_ROW, Store
 
 _MEMORY = "256MB"  # beyond that DuckDB writes to disk
 
 
-def require_no_doubled_rows(tables: PathStore, name: str) -> None:
+def require_no_doubled_rows(tables: Store, name: str) -> None:
     """Raise DoubledRowsError if keys of the table are there more than once: one pass over its keys."""
-    key, table = load_schema(name).key, DeltaTable(tables.table(name))
-    batches = (batch for part in stored_rows(table, EVERY_ROW, key) for batch in part.to_batches())
-    reader = pa.RecordBatchReader.from_batches(
-        pa.schema([arrow_schema(table).field(column) for column in key]), batches
-    )
+    key, table = load_schema(name).key, tables.open(name)
+    batches = (batch for part in table.rows(EVERY_ROW, key) for batch in part.to_batches())
+    reader = pa.RecordBatchReader.from_batches(pa.schema([table.arrow.field(column) for column in key]), batches)
     # By hash, of which ten million keys take some hundred megabytes; two that are alike would cost a needless load.
     query = f"SELECT offsets_partition, hash({', '.join(key)}) FROM reader GROUP BY ALL HAVING count(*) > 1"  # noqa: S608 - our own names
     with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:

@@ -1,7 +1,7 @@
 """The lease: one job at a time writes to a set of tables (rule 8).
 
-The lease is the one row of the table ``job_lease``. It is written by delta-rs, so that a heartbeat costs milliseconds
-and waits for no Spark job. Of two competing updates Delta lets one win; the other sees that it has lost.
+The lease is the one row of the table ``job_lease``. It is written by the driver, so that a heartbeat costs milliseconds
+and waits for no Spark job. Of two competing updates one wins; the other sees that it has lost.
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from offsetstream.errors import LeaseError, TablesError
+from offsetstream.errors import ConflictError, LeaseError, NoTableError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.replace import add_rows
 from offsetstream.tables.small_tables import Row, read_rows, update_rows
+from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.version import refuse_newer
 
 TABLE = "job_lease"
@@ -47,14 +44,14 @@ class UnsureLeaseError(LeaseError):
 class Lease:
     """The claim of one job on a set of tables; made by :meth:`acquire`, kept alive by :meth:`heartbeat`."""
 
-    def __init__(self, table: DeltaTable, owner: str, found: LeaseRow) -> None:
+    def __init__(self, table: Snapshot, owner: str, found: LeaseRow) -> None:
         self._table = table
         self._lock = threading.Lock()  # the heartbeat's thread and the job's share the table
         self.owner = owner
         self.found = found  # what the lease said before: how the job before this one ended
 
     @classmethod
-    def acquire(cls, tables: PathStore, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
+    def acquire(cls, tables: Store, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
         """Take the lease if its holder is dead, by what ``watch`` has seen, or in any case with ``force``.
 
         Raises LeaseError if the holder lives or another job takes the lease at this moment, UnsureLeaseError if it is
@@ -68,8 +65,8 @@ class Lease:
         assert row is not None  # noqa: S101 - written above
         if life is not Life.DEAD and not force:
             held = (
-                f"another job ({row.holder}) writes to {tables.root}, last sign of life {row.sign_of_life}: stop it by "
-                f"'offsetstream stop --tables {tables.root}'; if it has died, wait {LIFETIME.seconds} s, or start this "
+                f"another job ({row.holder}) writes to {tables.name}, last sign of life {row.sign_of_life}: stop it by "
+                f"'offsetstream stop --tables {tables.name}'; if it has died, wait {LIFETIME.seconds} s, or start this "
                 "one with --force"
             )
             raise LeaseError(held) if life is Life.ALIVE else UnsureLeaseError(held, row)
@@ -87,8 +84,8 @@ class Lease:
             "stop_requested_by": None,
         }
         try:
-            updated = update_rows(self._table, TABLE, lambda row: claim if row["owner"] == before else None)
-        except CommitFailedError as error:
+            updated = update_rows(self._table, lambda row: claim if row["owner"] == before else None)
+        except ConflictError as error:
             raise LeaseError(_JUST_TAKEN) from error
         if not updated:
             raise LeaseError(_JUST_TAKEN)
@@ -104,7 +101,7 @@ class Lease:
     def read(self) -> LeaseRow:
         """Return the lease as it stands; LeaseError if another job has taken it."""
         with self._lock:
-            self._table.update_incremental()
+            self._table.refresh()
             row = _read(self._table)
         if row is None or row.owner != self.owner:
             raise LeaseError("another job has taken over the lease of these tables: this one stops")
@@ -122,13 +119,13 @@ class Lease:
     @again_on_conflict
     def _update(self, change: Callable[[Row], Row]) -> None:
         with self._lock:
-            self._table.update_incremental()
-            updated = update_rows(self._table, TABLE, lambda row: change(row) if row["owner"] == self.owner else None)
+            self._table.refresh()
+            updated = update_rows(self._table, lambda row: change(row) if row["owner"] == self.owner else None)
         if not updated:
             raise LeaseError("another job has taken over the lease of these tables: this one stops")
 
 
-def read_lease(tables: PathStore) -> LeaseRow | None:
+def read_lease(tables: Store) -> LeaseRow | None:
     """Return the lease of the tables, None if no job ever ran; TablesError if there are no tables."""
     return _read(_open(tables))
 
@@ -141,14 +138,14 @@ def _user() -> str:
 
 
 @again_on_conflict
-def request_stop(tables: PathStore) -> None:
+def request_stop(tables: Store) -> None:
     """Ask the job that holds the lease to stop after its present batch."""
     by = f"{_user()}@{socket.gethostname()}"
-    update_rows(_open(tables), TABLE, lambda row: {"stop_requested_by": by} if row["owner"] is not None else None)
+    update_rows(_open(tables), lambda row: {"stop_requested_by": by} if row["owner"] is not None else None)
 
 
 @again_on_conflict
-def request_reload(tables: PathStore, partitions: Collection[int]) -> LeaseRow:
+def request_reload(tables: Store, partitions: Collection[int]) -> LeaseRow:
     """Ask the job, or the next one, to load offsets partitions anew: those named, or all; LeaseError if none ever ran.
 
     What was asked for before and is not done yet stays asked for. Returns the lease with the request.
@@ -156,25 +153,25 @@ def request_reload(tables: PathStore, partitions: Collection[int]) -> LeaseRow:
     table = _open(tables)
     row = _read(table)
     if row is None:
-        raise LeaseError(f"no job ever wrote to {tables.root}: 'offsetstream run' loads everything")
+        raise LeaseError(f"no job ever wrote to {tables.name}: 'offsetstream run' loads everything")
     if partitions and row.reload_requested != ALL_PARTITIONS:
         before = set(row.reload_requested.split(",")) if row.reload_requested else set()
         request = ",".join(sorted(before | {str(number) for number in partitions}, key=int))
     else:
         request = ALL_PARTITIONS
-    update_rows(table, TABLE, lambda _: {"reload_requested": request})
+    update_rows(table, lambda _: {"reload_requested": request})
     return replace(row, reload_requested=request)
 
 
 @again_on_conflict
-def note_history_kept_from(tables: PathStore, instant: datetime) -> None:
+def note_history_kept_from(tables: Store, instant: datetime) -> None:
     """Tell the job, and the next ones, that the history may lack rows from before the instant."""
 
     def raised(row: Row) -> Row | None:
         before = row.get("history_kept_from")
         return {"history_kept_from": instant} if before is None or before < instant else None
 
-    update_rows(_open(tables), TABLE, raised)
+    update_rows(_open(tables), raised)
 
 
 def requested_partitions(request: str | None, existing: Collection[int]) -> list[int]:
@@ -185,31 +182,30 @@ def requested_partitions(request: str | None, existing: Collection[int]) -> list
     return sorted(asked & set(existing))
 
 
-def _open(tables: PathStore) -> DeltaTable:
+def _open(tables: Store) -> Snapshot:
     try:
-        table = DeltaTable(tables.table(TABLE))
-    except TableNotFoundError as error:
-        raise TablesError(f"there are no tables in {tables.root}: 'offsetstream run' makes them") from error
+        table = tables.open(TABLE)
+    except NoTableError as error:
+        raise TablesError(f"there are no tables in {tables.name}: 'offsetstream run' makes them") from error
     refuse_newer(table)
     return table
 
 
-def _read_again(table: DeltaTable) -> LeaseRow | None:
-    table.update_incremental()
+def _read_again(table: Snapshot) -> LeaseRow | None:
+    table.refresh()
     return _read(table)
 
 
-def _insert_row(table: DeltaTable) -> None:
+def _insert_row(table: Snapshot) -> None:
     row = pa.table({"lease": [ROW], "checkpoint_id": pa.array([0], pa.int32())})
     # Appends never conflict, the transaction makes them: a second row would be a second lease.
-    once = CommitProperties(app_transactions=[Transaction(TABLE, 1)])
     try:
-        add_rows(table, [row], once)
-    except CommitFailedError as error:
+        table.append([row], Transaction(TABLE, 1))
+    except ConflictError as error:
         raise LeaseError(_JUST_TAKEN) from error
 
 
-def _read(table: DeltaTable) -> LeaseRow | None:
+def _read(table: Snapshot) -> LeaseRow | None:
     rows = sorted(read_rows(table), key=lambda row: row["heartbeat_at"] or _NEVER)
     if not rows:
         return None

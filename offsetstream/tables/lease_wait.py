@@ -9,13 +9,13 @@ from functools import partial
 
 from offsetstream.tables.lease import Lease, UnsureLeaseError, read_lease
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Store
 
 POLL_SECONDS = 1.0
 
 
 def take_lease(
-    tables: PathStore, say: Callable[[str], None], stop: threading.Event, *, force: bool = False
+    tables: Store, say: Callable[[str], None], stop: threading.Event, *, force: bool = False
 ) -> Lease | None:
     """Take the lease, and watch a holder of whom nothing is known meanwhile; None if ``stop`` is set first.
 
@@ -33,7 +33,7 @@ def take_lease(
     return None
 
 
-def is_job_alive(tables: PathStore, say: Callable[[str], None], watch: HeartbeatWatch | None = None) -> bool:
+def is_job_alive(tables: Store, say: Callable[[str], None], watch: HeartbeatWatch | None = None) -> bool:
     """Tell whether a job holds the lease and lives; False if there is none.
 
     That takes ten seconds for a job of another host, and a minute for one that died there, which ``say`` is told. Who

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.replace import add_rows, replace_rows
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
-from offsetstream.tables.small_tables import is_done, sql_text, transaction
+from offsetstream.tables.sql import sql_text
+from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.tally import BATCH, DAY, LOG, Entry, Log, Tally, grouped
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 LEDGER = "history_ledger"
 _PIECE_ROWS, _PIECE_BYTES = 100_000, 64 << 20
@@ -31,30 +29,30 @@ _RANGES = 100  # in one question
 _NO_OFFSET = np.iinfo(np.int64).max
 
 
-def read_entries(ledger: DeltaTable, history: str, where: str = "true", *, each_batch: bool = False) -> list[Entry]:
+def read_entries(ledger: Snapshot, history: str, where: str = "true", *, each_batch: bool = False) -> list[Entry]:
     """Return what the ledger has of a history table: of each log and day, or also of each batch."""
-    query = f"SELECT * FROM ledger WHERE history = {sql_text(history)} AND {where}"  # noqa: S608 - our own SQL
-    rows = pa.table(QueryBuilder().register("ledger", ledger).execute(query))
+    query = f"SELECT * FROM rows WHERE history = {sql_text(history)} AND {where}"  # noqa: S608 - our own SQL
+    rows = ledger.query(query).read_all()
     at = rows.column_names.index("checksum")
     rows = rows.set_column(at, "checksum", rows["checksum"].cast(pa.uint64()))
     return grouped(rows, BATCH if each_batch else DAY)
 
 
-def last_offsets(ledger: DeltaTable, history: str) -> dict[Log, int]:
+def last_offsets(ledger: Snapshot, history: str) -> dict[Log, int]:
     """Return the greatest offset that is counted of each log."""
-    found = pa.table(QueryBuilder().register("ledger", ledger).execute(_last(history))).to_pylist()
+    found = ledger.query(_last(history, "rows")).read_all().to_pylist()
     return {(row["p"], row["l"]): row["last"] for row in found}
 
 
-def _last(history: str) -> str:
+def _last(history: str, ledger: str) -> str:
     return (
-        "SELECT offsets_partition AS p, log_id AS l, max(last_record_offset) AS last FROM ledger "  # noqa: S608 - our own SQL
+        f"SELECT offsets_partition AS p, log_id AS l, max(last_record_offset) AS last FROM {ledger} "  # noqa: S608 - our own SQL
         f"WHERE history = {sql_text(history)} GROUP BY offsets_partition, log_id"
     )
 
 
 def count_rows(
-    ledger: DeltaTable, tables: PathStore, history: str, where: str = "true", *, once: bool = False
+    ledger: Snapshot, tables: Store, history: str, where: str = "true", *, once: bool = False
 ) -> list[Entry]:
     """Count the rows of a history table anew, up to where the ledger has counted them; in bounded memory.
 
@@ -66,39 +64,38 @@ def count_rows(
         place = "offsets_partition, log_id, record_offset"
         nth = f"row_number() OVER (PARTITION BY {place} ORDER BY {place}) AS nth"
         query = f"SELECT {columns} FROM (SELECT *, {nth} FROM ({query}) q) r WHERE nth = 1"  # noqa: S608 - our own SQL
-    reader = QueryBuilder().register("ledger", ledger).register("rows", DeltaTable(tables.table(history)))
-    return _counted(history, reader, query)
+    return _counted(history, tables.open(history).query(query, ledger=ledger))
 
 
 def joined_rows(history: str, columns: str) -> str:
     """Return the SQL of the ``rows`` r of a history that the ``ledger`` has counted."""
     return (
         # The small side first: it is the one that is held in memory.
-        f"SELECT {columns} FROM ({_last(history)}) e JOIN rows r ON r.offsets_partition = e.p AND r.log_id = e.l "  # noqa: S608 - our own SQL
-        "WHERE r.record_offset <= e.last"
+        f"SELECT {columns} FROM ({_last(history, 'ledger')}) e JOIN rows r "  # noqa: S608 - our own SQL
+        "ON r.offsets_partition = e.p AND r.log_id = e.l WHERE r.record_offset <= e.last"
     )
 
 
-def write_entries(tables: PathStore, entries: Mapping[str, Collection[Entry]], batch: BatchId) -> None:
+def write_entries(tables: Store, entries: Mapping[str, Collection[Entry]], batch: BatchId) -> None:
     """Append entries of history tables, by these, once per batch."""
     if any(entries.values()):
         _append([row_of(history, each) for history, of_one in entries.items() for each in of_one], tables, batch)
 
 
 @again_on_conflict
-def _append(rows: list[dict[str, Any]], tables: PathStore, batch: BatchId) -> None:
-    table = DeltaTable(tables.table(LEDGER))
-    if not is_done(table, LEDGER, batch):
+def _append(rows: list[dict[str, Any]], tables: Store, batch: BatchId) -> None:
+    table = tables.open(LEDGER)
+    if not is_done(table, batch):
         data = pa.Table.from_pylist(rows, schema=load_schema(LEDGER).arrow)
-        add_rows(table, [data], transaction(table, LEDGER, batch))
+        table.append([data], transaction_of(table, batch))
 
 
-def count_open(tables: PathStore, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
+def count_open(tables: Store, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
     """Count the rows of history tables that are not in the ledger yet; return the greatest offset of each log.
 
     Only rows with an offset of at least ``above`` are looked at, where the ledger has anything of the table.
     """
-    ledger = DeltaTable(tables.table(LEDGER))
+    ledger = tables.open(LEDGER)
     greatest: dict[str, dict[Log, int]] = {}
     found: dict[str, list[Entry]] = {}
     for history in histories:
@@ -111,20 +108,19 @@ def count_open(tables: PathStore, histories: Iterable[str], above: int, batch: B
     return greatest
 
 
-def _count_above(tables: PathStore, history: str, offsets: Mapping[Log, int]) -> list[Entry]:
+def _count_above(tables: Store, history: str, offsets: Mapping[Log, int]) -> list[Entry]:
     partitions = ", ".join(str(partition) for partition in sorted({partition for partition, _ in offsets}))
     columns = ", ".join(load_schema(history).column_names)
     query = (
         f"SELECT {columns} FROM rows WHERE offsets_partition IN ({partitions}) "  # noqa: S608 - our own SQL
         f"AND record_offset > {min(offsets.values())}"
     )
-    reader = QueryBuilder().register("rows", DeltaTable(tables.table(history)))
-    return _counted(history, reader, query, offsets)
+    return _counted(history, tables.open(history).query(query), offsets)
 
 
-def _counted(history: str, reader: QueryBuilder, query: str, above: Mapping[Log, int] | None = None) -> list[Entry]:
+def _counted(history: str, found: pa.RecordBatchReader, above: Mapping[Log, int] | None = None) -> list[Entry]:
     tally = Tally(history)
-    for rows in read_in_pieces(reader, query, load_schema(history)):
+    for rows in read_in_pieces(found, load_schema(history)):
         if above is None:
             tally.add(rows)
             continue
@@ -133,14 +129,14 @@ def _counted(history: str, reader: QueryBuilder, query: str, above: Mapping[Log,
     return tally.entries
 
 
-def read_in_pieces(reader: QueryBuilder, query: str, schema: TableSchema) -> Iterator[pa.Table]:
-    """Yield the rows of a query that selects a table's columns, a hundred thousand or so together."""
+def read_in_pieces(found: pa.RecordBatchReader, schema: TableSchema) -> Iterator[pa.Table]:
+    """Yield what a query found that selects a table's columns, a hundred thousand or so together."""
     pieces, count, size = list[pa.RecordBatch](), 0, 0
-    for piece in pa.RecordBatchReader.from_stream(reader.execute(query)):
+    for piece in found:
         pieces.append(piece)
         count, size = count + piece.num_rows, size + piece.nbytes
         if count > _PIECE_ROWS or size > _PIECE_BYTES:
-            yield conform(pa.Table.from_batches(pieces), schema)  # DataFusion gives views of texts
+            yield conform(pa.Table.from_batches(pieces), schema)
             pieces, count, size = [], 0, 0
     if pieces:
         yield conform(pa.Table.from_batches(pieces), schema)
@@ -157,21 +153,19 @@ def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDAr
     return np.where(logs[at, 0] == own, logs[at, 1], default)
 
 
-def greatest_offsets(tables: PathStore, history: str, above: int = 0) -> dict[Log, int]:
+def greatest_offsets(tables: Store, history: str, above: int = 0) -> dict[Log, int]:
     """Return the greatest record offset that a history table has of each log, of those of at least ``above``."""
-    reader = QueryBuilder().register("rows", DeltaTable(tables.table(history)))
     query = (
         "SELECT offsets_partition, log_id, max(record_offset) AS last FROM rows "  # noqa: S608 - our own SQL
         f"WHERE record_offset >= {above} GROUP BY offsets_partition, log_id"
     )
-    return {
-        (row["offsets_partition"], row["log_id"]): row["last"] for row in pa.table(reader.execute(query)).to_pylist()
-    }
+    found = tables.open(history).query(query).read_all().to_pylist()
+    return {(row["offsets_partition"], row["log_id"]): row["last"] for row in found}
 
 
-def count_between(tables: PathStore, history: str, ranges: Mapping[Log, tuple[int, int]]) -> dict[Log, int]:
+def count_between(tables: Store, history: str, ranges: Mapping[Log, tuple[int, int]]) -> dict[Log, int]:
     """Return how many rows a history table has of each log from an offset to an end (exclusive)."""
-    reader = QueryBuilder().register("rows", DeltaTable(tables.table(history)))
+    table = tables.open(history)
     found: dict[Log, int] = {}
     places = [
         f"(offsets_partition = {partition} AND log_id = {log} AND record_offset >= {start} AND record_offset < {end})"
@@ -182,17 +176,17 @@ def count_between(tables: PathStore, history: str, ranges: Mapping[Log, tuple[in
             "SELECT offsets_partition, log_id, count(*) AS rows FROM rows "  # noqa: S608 - our own SQL
             f"WHERE {' OR '.join(places[at : at + _RANGES])} GROUP BY offsets_partition, log_id"
         )
-        for row in pa.table(reader.execute(query)).to_pylist():
+        for row in table.query(query).read_all().to_pylist():
             found[row["offsets_partition"], row["log_id"]] = row["rows"]
     return found
 
 
 @again_on_conflict
-def forget(tables: PathStore, histories: Collection[str]) -> None:
+def forget(tables: Store, histories: Collection[str]) -> None:
     """Take history tables out of the ledger, whose rows someone deleted with the tables."""
     if histories:
         named = ", ".join(map(sql_text, sorted(histories)))
-        replace_rows(DeltaTable(tables.table(LEDGER)), f"history IN ({named})", [])
+        tables.open(LEDGER).replace(f"history IN ({named})", [])
 
 
 def row_of(history: str, entry: Entry) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from offsetstream.errors import UsageError
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Store
 
 _LOCAL = "file://"
 # delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
@@ -24,7 +25,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def store_at(text: str) -> PathStore:
+def store_at(text: str) -> Store:
     """Return the tables that a user named by ``--tables``; UsageError as of :func:`parse_location`."""
     return PathStore(parse_location(text))
 

@@ -1,24 +1,20 @@
-"""Quick looks into the tables without Spark: delta-rs finds a table's files, DuckDB reads them."""
+"""Quick looks into the tables without Spark: DuckDB reads what the store gives it."""
 
 from __future__ import annotations
 
-import re
 import tempfile
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import duckdb
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import is_utf8
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
 
 if TYPE_CHECKING:
@@ -27,18 +23,17 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the values wanted
 
-_GLOB = re.compile(r"[*?\[]")
 _AT_ONCE = 2048  # rows that are Python's at a time
 _MEMORY = "400MB"  # what sorting takes beyond that goes to disk
 
 
 class Lookup:
-    """Reads rows of the tables at ``location``, each table at its version of the moment it is first read."""
+    """Reads rows of the tables of ``store``, each table at its version of the moment it is first read."""
 
-    def __init__(self, location: PathStore) -> None:
-        self.location = location
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self._connection = duckdb.connect(config=_config())
-        self._sources: dict[str, DeltaTable] = {}
+        self._sources: dict[str, Source] = {}
 
     def rows(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, distinct: bool = False
@@ -86,9 +81,9 @@ class Lookup:
     def _told(self, table: str) -> Iterator[None]:
         try:
             yield
-        except (DeltaError, duckdb.Error, OSError) as error:
-            reason = first_line(error)
-            raise TablesError(f"cannot read the table {self.location.table(table)}: {reason}") from error
+        except (duckdb.Error, OSError) as error:
+            where = self._sources[table].where if table in self._sources else table
+            raise TablesError(f"cannot read the table {where}: {first_line(error)}") from error
 
     def _query(
         self, connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], where: Where | None
@@ -103,29 +98,10 @@ class Lookup:
 
     def _open(self, connection: duckdb.DuckDBPyConnection, table: str) -> duckdb.DuckDBPyRelation | None:
         if table not in self._sources:
-            self._sources[table] = self._source(table)
-        delta = self._sources[table]
-        if "deletionVectors" in (delta.protocol().reader_features or ()):  # of which DuckDB is not told
-            rows = QueryBuilder().register("rows", delta).execute("SELECT * FROM rows")
-            return connection.from_arrow(rows)
-        if "://" in self.location.table(table):  # delta-rs reaches stores that DuckDB has no built-in way to
-            return connection.from_arrow(delta.to_pyarrow_dataset())
-        # delta-rs gives paths as a URL has them, and DuckDB takes them as patterns.
-        files = [_GLOB.sub(r"[\g<0>]", unquote(file)) for file in delta.file_uris()]
-        # Files from before a column was added lack it.
-        return connection.from_parquet(files, union_by_name=True) if files else None
-
-    def _source(self, table: str) -> DeltaTable:
-        path = self.location.table(table)
-        try:
-            delta = DeltaTable(path)
-        except TableNotFoundError as error:
-            raise TablesError(
-                f"there is no table {path}: name the folder of the tables by --tables, "
-                "or make them by 'offsetstream run'"
-            ) from error
-        refuse_newer(delta)
-        return delta
+            source = self.store.source(table)
+            refuse_newer(source)
+            self._sources[table] = source
+        return self._sources[table].relation(connection)
 
 
 def _config() -> dict[str, str | bool | int | float | list[str]]:

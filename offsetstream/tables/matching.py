@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetstream.tables.store import Snapshot
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -80,6 +82,33 @@ def find_changes(
 def without(rows: pa.Table, keys: pa.Array, key: Sequence[str]) -> pa.Table:
     """Return the rows whose key is none of ``keys``."""
     return rows.filter(pc.invert(pc.is_in(keys_of(rows, key), value_set=keys)))
+
+
+def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with exactly the columns of the schema; null in those that they lack."""
+    columns: list[Any] = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def with_users_columns(table: Snapshot, where: str, rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return rows that are to replace stored ones with what a user's columns have for their keys now."""
+    users = [name for name in table.arrow.names if name not in rows.column_names]
+    if not users:
+        return rows
+    keys, found, at = keys_of(rows, key), [], []
+    for part in table.rows(where, [*key, *users]):
+        found.append(part.select(users))
+        at.append(pc.index_in(keys_of(part, key), value_set=keys))
+    if not found:
+        return rows
+    row_of_key = pc.index_in(pa.array(range(rows.num_rows), pa.int32()), value_set=pa.chunked_array(at))
+    values = pa.concat_tables(found).take(row_of_key)
+    for name in users:
+        rows = rows.append_column(values.schema.field(name), values[name])
+    return rows
 
 
 def _over(old: pa.Table, new: pa.Table) -> pa.Table:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup, Where
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +31,8 @@ class Tables:
     read. ``docs/tables.md`` has the columns.
     """
 
-    def __init__(self, location: PathStore) -> None:
-        self.location = location
-        self._lookup = Lookup(location)
+    def __init__(self, store: Store) -> None:
+        self._lookup = Lookup(store)
 
     def committed_offsets(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
         """Return the committed offsets of the groups and topics, or of all."""

@@ -6,21 +6,16 @@ its cell that is beyond the horizon too, or is a tombstone, which says what no r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import date
-
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger_days import note_thinned, settle
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.replace import arrow_schema, replace_rows, sql_name
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
+from offsetstream.tables.store import Store
 
 
-def thin_history(tables: PathStore, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:
+def thin_history(tables: Store, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:
     """Thin the days before ``horizon``, and return how many rows go; none of a table whose rows are of no cell.
 
     A day at a time, so that a run that is interrupted leaves each cell its last row; the oldest first, so that a
@@ -28,42 +23,39 @@ def thin_history(tables: PathStore, schema: TableSchema, horizon: date, *, dry_r
     """
     if not schema.cell:
         return 0
-    table = DeltaTable(tables.table(schema.name))
-    days = {partition[HISTORY_DAY] for partition in table.partitions()}
-    past = sorted(day for day in days if date.fromisoformat(day) < horizon)
-    thinned = sum(_thin_day(tables, schema, day, horizon, dry_run) for day in past)
+    past = sorted(day for day in tables.open(schema.name).written_days() if day < horizon)
+    thinned = sum(_thin_day(tables, schema, str(day), horizon, dry_run) for day in past)
     if not dry_run:
         settle(tables)
     return thinned
 
 
 @again_on_conflict
-def _thin_day(tables: PathStore, schema: TableSchema, day: str, horizon: date, dry_run: bool) -> int:
+def _thin_day(tables: Store, schema: TableSchema, day: str, horizon: date, dry_run: bool) -> int:
     if not dry_run:
         settle(tables)
-    table = DeltaTable(tables.table(schema.name))
-    query = QueryBuilder().register("rows", table)
-    (count,) = pa.table(query.execute(f"SELECT count(*) AS n FROM rows WHERE {_of(day)}"))["n"].to_pylist()  # noqa: S608 - our own SQL
-    kept = pa.table(query.execute(_kept_rows(schema, arrow_schema(table).names, day, horizon)))
+    table = tables.open(schema.name)
+    (count,) = table.query(f"SELECT count(*) AS n FROM rows WHERE {_of(day)}").read_all()["n"].to_pylist()  # noqa: S608
+    kept = table.query(_kept_rows(schema, day, horizon)).read_all()
     if kept.num_rows < count and not dry_run:
-        commit = note_thinned(tables, table, schema.name, day, conform(kept, schema))
+        noted = note_thinned(tables, table, day, conform(kept, schema))
         # What is read and what is written are one version of the table: a write in between makes this one fail.
-        replace_rows(table, _of(day), [kept.cast(arrow_schema(table)).sort_by(schema.position)], commit)
+        table.replace(_of(day), [kept.cast(table.arrow).sort_by(schema.position)], noted)
     return int(count - kept.num_rows)
 
 
-def _kept_rows(schema: TableSchema, names: Iterable[str], day: str, horizon: date) -> str:
-    """Return the SQL of the named columns of the day's rows that are the last of their cell before the horizon.
+def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
+    """Return the SQL of the day's rows, a user's columns with them, that are the last of their cell before the horizon.
 
     The last by its place in the log: a clock that went back may have written a newer record on an earlier day.
     """
-    cell, columns = ", ".join(schema.cell), ", ".join(map(sql_name, names))
+    cell = ", ".join(schema.cell)
     ordered = (
         f"SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY log_id DESC, {schema.position} DESC) AS nth, "  # noqa: S608
         f"count(*) FILTER (WHERE {_of(day, '>')}) OVER (PARTITION BY {cell}) AS on_later_days "
         f"FROM rows WHERE {_of(str(horizon), '<')}"
     )
-    kept = f"SELECT {columns} FROM ({ordered}) k WHERE nth = 1 AND {_of(day)}"  # noqa: S608 - our own
+    kept = f"SELECT k.* EXCEPT (nth, on_later_days) FROM ({ordered}) k WHERE nth = 1 AND {_of(day)}"  # noqa: S608 - our own
     if "is_tombstone" not in schema.column_names:
         return kept
     # A tombstone goes after the rows that it deleted. The greatest offset of a partition stays: it tells a load what

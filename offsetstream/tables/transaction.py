@@ -1,6 +1,6 @@
 """Writes that can be repeated: Delta's application transactions, one per table and step (rule 8).
 
-Delta skips a write whose (app id, version) it has seen.
+Delta skips a write whose (app id, version) it has seen, where Spark makes it; the driver asks by itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from offsetstream.errors import LeaseError
 from offsetstream.tables.schema import HISTORY_DAY
+from offsetstream.tables.store import Snapshot, Transaction
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,23 @@ def app_id(table: str) -> str:
 def load_app_id(table: str) -> str:
     """Return the id under which writes to the table that belong to no batch are counted."""
     return f"offsetstream/{table}/load"
+
+
+def is_done(table: Snapshot, batch: BatchId) -> bool:
+    """Tell whether the table has the batch's transaction already; a load is always done anew."""
+    done = table.transaction_version(app_id(table.name))
+    return not batch.is_load and done is not None and done >= batch.version
+
+
+def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:
+    """Return the batch's transaction.
+
+    A load's is always the next one, so that it is never skipped; it is there because of two commits with the same id
+    the second fails: a job that was taken over cannot finish what it began. LeaseError if the table shows that.
+    """
+    if not batch.is_load:
+        return Transaction(app_id(table.name), batch.version)
+    last = table.transaction_version(load_app_id(table.name))
+    if last is not None and last >> 32 > batch.checkpoint_id:
+        raise LeaseError("another job has taken over the lease of these tables: this one stops")
+    return Transaction(load_app_id(table.name), max(last or 0, batch.version) + 1)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from offsetstream.errors import TablesError
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from offsetstream.tables.store import Snapshot, Source
 
 SCHEMA_VERSION = 4  # raised by any change of a table or of its properties
 PROPERTY = "offsetstream.schema_version"
 
 
-def refuse_newer(table: DeltaTable) -> None:
+def refuse_newer(table: Snapshot | Source) -> None:
     """Raise TablesError if a newer version of the program made the table."""
-    found = table.metadata().configuration.get(PROPERTY, "")
+    found = table.properties.get(PROPERTY, "")
     if found.isdigit() and int(found) > SCHEMA_VERSION:
         raise TablesError(
-            f"the table {table.table_uri} has schema version {found}, and this version of offsetstream knows versions "
+            f"the table {table.where} has schema version {found}, and this version of offsetstream knows versions "
             f"up to {SCHEMA_VERSION}: upgrade offsetstream"
         )

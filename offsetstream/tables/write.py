@@ -7,18 +7,16 @@ from contextlib import contextmanager
 from functools import partial, reduce
 from operator import add
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.engines import Size, StateWrites, driver_merges
-from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import transaction_of
-from offsetstream.tables.spark_sessions import WriterSessions
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import BatchId, transaction_of
 
 
 class TableWriter:
@@ -27,20 +25,16 @@ class TableWriter:
     ``state_writes`` may force one way of merging; ``merged_by`` says, by table, which one its last merge went.
     """
 
-    def __init__(self, spark: SparkSession, tables: PathStore, state_writes: StateWrites = StateWrites.AUTO) -> None:
+    def __init__(self, spark: SparkSession, tables: Store, state_writes: StateWrites = StateWrites.AUTO) -> None:
         self.spark = spark
         self.tables = tables
         self.state_writes = state_writes
         self.merged_by: dict[str, StateWrites] = {}
-        self._sessions = WriterSessions(spark)
+        self._in_spark = tables.in_spark(spark)
 
     def rows(self, table: str) -> DataFrame:
         """Return the table's present rows."""
-        return self.spark.read.format("delta").load(self.tables.table(table))
-
-    def is_empty(self, table: str) -> bool:
-        """Tell whether the table has no files, without a Spark job."""
-        return not DeltaTable(self.tables.table(table)).file_uris()
+        return self._in_spark.frame(table)
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
@@ -57,10 +51,8 @@ class TableWriter:
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; ``rows`` has its columns but the three that say who wrote them."""
-        columns, path = load_schema(table).column_names, self.tables.table(table)
-        app, version = transaction_of(DeltaTable(path), table, batch)
-        writer = _signed(rows, batch).select(*columns).write.format("delta").mode("append")
-        writer.option("txnAppId", app).option("txnVersion", version).save(path)
+        transaction = transaction_of(self.tables.open(table), batch)
+        self._in_spark.append(table, _signed(rows, batch).select(*load_schema(table).column_names), transaction)
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, newer_only: bool = False, replace_where: str | None = None
@@ -74,16 +66,15 @@ class TableWriter:
         merge = Merge(load_schema(table), newer_only=newer_only, replace_where=replace_where)
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
         source = source.select(*merge.schema.column_names, DELETED)
-        path = self.tables.table(table)
         if driver_merges(self.state_writes, partial(_measured, source)):
             self.merged_by[table] = StateWrites.DRIVER
-            merge_by_delta_rs(path, source.toArrow(), merge, batch)
+            merge_on_driver(self.tables, source.toArrow(), merge, batch)
             return
         self.merged_by[table] = StateWrites.SPARK
         if replace_where is None:
             require_no_doubled_rows(self.tables, table)
-        with self._sessions.transaction(table, *transaction_of(DeltaTable(path), table, batch)) as session:
-            merge_by_spark(session, path, source, merge)
+        transaction = transaction_of(self.tables.open(table), batch)
+        again_on_conflict(self._in_spark.merge)(source, merge, transaction)
 
 
 def _measured(rows: DataFrame) -> Size:

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-
+from offsetstream.errors import NoTableError
 from offsetstream.tables.names import DERIVED_TABLES
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import rows_per_partition
+from offsetstream.tables.store import Store
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 
 _PLACE = ("offsets_partition", "log_id", "record_offset")
 _AT_ONCE = 5_000_000  # records of a history whose offsets are counted together: bounds the memory
 
 
-def doubled_rows(tables: PathStore) -> list[Difference]:
+def doubled_rows(tables: Store) -> list[Difference]:
     """Return the keys that a table has more than once, and the partitions in whose history a record is.
 
     Of a partition's history the first such record is named, with how many rows there are of how many such records. The
     derived tables are not looked at: their keys are counted where they are derived once more.
     """
     schemas = [schema for schema in all_schemas().values() if schema.name not in DERIVED_TABLES]
-    schemas = [
-        schema for schema in schemas if DeltaTable.is_deltatable(tables.table(schema.name))
-    ]  # older ones lack one
-    return [each for schema in schemas for each in _of_table(tables, schema)]
+    found: list[Difference] = []
+    for schema in schemas:
+        with suppress(NoTableError):  # tables of an older version lack one
+            found += _of_table(tables, schema)
+    return found
 
 
-def _of_table(tables: PathStore, schema: TableSchema) -> Iterator[Difference]:
+def _of_table(tables: Store, schema: TableSchema) -> Iterator[Difference]:
     return _of_keys(tables, schema) if schema.key else _of_records(tables, schema)
 
 
-def _of_keys(tables: PathStore, schema: TableSchema) -> Iterator[Difference]:
+def _of_keys(tables: Store, schema: TableSchema) -> Iterator[Difference]:
     names = ", ".join(schema.key)
     query = f"SELECT {names}, count(*) AS n FROM rows GROUP BY {names} HAVING count(*) > 1 ORDER BY {names}"  # noqa: S608 - our own SQL
     for row in _query(tables, schema.name, query):
@@ -42,7 +42,7 @@ def _of_keys(tables: PathStore, schema: TableSchema) -> Iterator[Difference]:
         yield Difference(schema.name, schema.key, key, ROWS, row["n"], 1, RECORDS)
 
 
-def _of_records(tables: PathStore, schema: TableSchema) -> Iterator[Difference]:
+def _of_records(tables: Store, schema: TableSchema) -> Iterator[Difference]:
     for partitions in some_at_a_time(rows_per_partition(tables, schema.name)):
         place = ", ".join(_PLACE)
         counted = (
@@ -71,7 +71,6 @@ def some_at_a_time(rows: Mapping[int, int]) -> Iterator[list[int]]:
         yield some
 
 
-def _query(tables: PathStore, name: str, query: str) -> list[dict[str, object]]:
-    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
-    found: list[dict[str, object]] = pa.table(reader.execute(query)).to_pylist()
+def _query(tables: Store, name: str, query: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = tables.open(name).query(query).read_all().to_pylist()
     return found

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import TableNotFoundError
+from datetime import datetime
 
 from offsetstream.tables.ledger import LEDGER, count_rows, joined_rows, read_entries
 from offsetstream.tables.ledger_days import holds
 from offsetstream.tables.names import RECORD_TABLES
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import HISTORY_DAY
+from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.tally import Entry, Log, by_day
 from offsetstream.verify.difference import OF_LEDGER, ROWS, Difference
 
@@ -21,16 +17,13 @@ CHECKSUM = "checksum"
 _NAMES = ("offsets_partition", "log_id", HISTORY_DAY, "checkpoint_id", "batch_id")
 
 
-def ledger_since(tables: PathStore) -> datetime | None:
+def ledger_since(tables: Store) -> datetime | None:
     """Return when the ledger began, None if there is none: it knows nothing of what was lost before."""
-    try:
-        created = DeltaTable(tables.table(LEDGER)).metadata().created_time
-    except TableNotFoundError:  # the tables are of an older version
-        return None
-    return datetime.fromtimestamp((created or 0) / 1000, UTC)
+    ledger = tables.opened(LEDGER)
+    return None if ledger is None else ledger.created_at  # tables of an older version have none
 
 
-def ledger_differences(tables: PathStore, *, checksums: bool) -> list[Difference]:
+def ledger_differences(tables: Store, *, checksums: bool) -> list[Difference]:
     """Return where the history tables have other rows than the ledger says, by log, day and, if known, batch.
 
     Without ``checksums`` rows are only counted, which takes a tenth of the time.
@@ -42,9 +35,9 @@ def ledger_differences(tables: PathStore, *, checksums: bool) -> list[Difference
     return [each for each in found if each in again]
 
 
-def _differences(tables: PathStore, checksums: bool) -> Iterator[Difference]:
+def _differences(tables: Store, checksums: bool) -> Iterator[Difference]:
     # The ledger is read first: what is appended meanwhile is above what it has counted.
-    ledger = DeltaTable(tables.table(LEDGER))
+    ledger = tables.open(LEDGER)
     for history in RECORD_TABLES:
         said = by_day(read_entries(ledger, history, _holds(tables, history)))
         there = by_day(count_rows(ledger, tables, history)) if checksums else _row_counts(ledger, tables, history)
@@ -53,15 +46,14 @@ def _differences(tables: PathStore, checksums: bool) -> Iterator[Difference]:
                 yield from _of_batches(ledger, tables, history, log, day)
 
 
-def _holds(tables: PathStore, history: str) -> str:
-    return holds(DeltaTable(tables.table(history)), history)
+def _holds(tables: Store, history: str) -> str:
+    return holds(tables.open(history))
 
 
-def _row_counts(ledger: DeltaTable, tables: PathStore, history: str) -> dict[tuple[Log, str], Entry]:
+def _row_counts(ledger: Snapshot, tables: Store, history: str) -> dict[tuple[Log, str], Entry]:
     place = f"r.offsets_partition AS p, r.log_id AS l, r.{HISTORY_DAY} AS day"
     query = f"SELECT p, l, day, count(*) AS n FROM ({joined_rows(history, place)}) GROUP BY p, l, day"  # noqa: S608
-    reader = QueryBuilder().register("ledger", ledger).register("rows", DeltaTable(tables.table(history)))
-    rows = pa.table(reader.execute(query)).to_pylist()
+    rows = tables.open(history).query(query, ledger=ledger).read_all().to_pylist()
     return {
         ((r["p"], r["l"]), str(r["day"])): Entry(r["p"], r["l"], str(r["day"]), None, None, r["n"], 0, 0) for r in rows
     }
@@ -73,7 +65,7 @@ def _is_same(said: Entry | None, there: Entry | None, checksums: bool) -> bool:
     return said.rows == there.rows and (not checksums or said.checksum == there.checksum)
 
 
-def _of_batches(ledger: DeltaTable, tables: PathStore, history: str, log: Log, day: str) -> Iterator[Difference]:
+def _of_batches(ledger: Snapshot, tables: Store, history: str, log: Log, day: str) -> Iterator[Difference]:
     """Yield the differences of one log and day: of each batch, or of all where the ledger is summed up."""
     where = f"offsets_partition = {log[0]} AND log_id = {log[1]} AND {HISTORY_DAY} = DATE '{day}'"
     said = read_entries(ledger, history, f"{where} AND {_holds(tables, history)}", each_batch=True)

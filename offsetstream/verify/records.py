@@ -9,36 +9,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.arrow_rows import from_rows
 from offsetstream.tables.derived import Rows, cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Store
 from offsetstream.verify.difference import RECORDS, Difference, row_differences, value_differences
 
 HISTORY = {"committed_offsets": "offset_commits", "group_cells": "group_records"}
 _RECORD = ("log_id", "offsets_partition", "record_offset")
 
 
-def read_records(tables: PathStore) -> dict[str, Rows]:
+def read_records(tables: Store) -> dict[str, Rows]:
     """Read the state tables, the topics and partitions, and of the history the records that state rows are from."""
     names = (*DERIVED_TABLES, *HISTORY, "topics", "offsets_partitions")
-    rows = {name: read_rows(DeltaTable(tables.table(name))) for name in names}
+    rows = {name: read_rows(tables.open(name)) for name in names}
     return rows | {history: _records_of(tables, state, history) for state, history in HISTORY.items()}
 
 
-def _records_of(tables: PathStore, state: str, history: str) -> Rows:
+def _records_of(tables: Store, state: str, history: str) -> Rows:
     same = " AND ".join(f"h.{name} = s.{name}" for name in _RECORD)
-    reader = QueryBuilder().register("h", DeltaTable(tables.table(history)))
-    reader = reader.register("s", DeltaTable(tables.table(state)))
-    query = f"SELECT h.* FROM h JOIN s ON {same}"  # noqa: S608 - the program's own SQL
-    found: Rows = pa.table(reader.execute(query)).to_pylist()
+    query = f"SELECT h.* FROM rows h JOIN s ON {same}"  # noqa: S608 - the program's own SQL
+    found: Rows = tables.open(history).query(query, s=tables.open(state)).read_all().to_pylist()
     return found
 
 

@@ -10,7 +10,6 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import LogRecord, read_log
@@ -18,10 +17,10 @@ from offsetstream.tables.arrow_rows import partition_numbers, timestamps
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
 from offsetstream.tables.names import RECORD_TABLES
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import as_rows_of, decode_here, is_of
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small_tables import read_rows, rows_per_partition
+from offsetstream.tables.store import Snapshot, Store
 from offsetstream.verify.difference import ROW, TOPIC, Difference
 from offsetstream.verify.doubled_rows import some_at_a_time
 from offsetstream.verify.reconcile import Gathered, Reconciled, Records, reconcile
@@ -57,7 +56,7 @@ class TopicReader:
     """Compares the history tables with the topic, some partitions at a time."""
 
     def __init__(
-        self, cluster: Cluster, properties: Mapping[str, str], tables: PathStore, say: Callable[[str], None]
+        self, cluster: Cluster, properties: Mapping[str, str], tables: Store, say: Callable[[str], None]
     ) -> None:
         self._cluster = cluster
         self._properties = properties
@@ -84,9 +83,7 @@ class TopicReader:
 
     def _compare(self, partitions: Collection[int]) -> Reconciliation:
         result = Reconciliation()
-        books = {
-            row["offsets_partition"]: row for row in read_rows(DeltaTable(self._tables.table("offsets_partitions")))
-        }
+        books = {row["offsets_partition"]: row for row in read_rows(self._tables.open("offsets_partitions"))}
         for number in partitions:
             if reason := _left_out(books.get(number)):
                 result.left_out[number] = reason
@@ -99,8 +96,8 @@ class TopicReader:
         log = self._read_log(log_ids)  # before the rows, which then are all there
         for name, of_log in log.items():
             has_cells = bool(load_schema(name).cell)
-            table = DeltaTable(self._tables.table(name))
-            rows = _read_rows(table, name, log_ids)
+            table = self._tables.open(name)
+            rows = _read_rows(table, log_ids)
             lease = read_lease(self._tables)  # after the rows: retention notes in it what it is to take before it does
             kept_from = None if lease is None else lease.history_kept_from
             below = {} if kept_from is None else thinned_below(table, log_ids, kept_from.date())
@@ -122,16 +119,16 @@ class TopicReader:
         return {name: of_table.records() for name, of_table in gathered.items()}
 
 
-def _read_rows(table: DeltaTable, name: str, log_ids: Mapping[int, int]) -> Records:
-    columns = ", ".join(load_schema(name).column_names)
-    reader, gathered = QueryBuilder().register("rows", table), Gathered(load_schema(name))
-    query = f"SELECT {columns} FROM rows WHERE {_is_of(log_ids)}"  # noqa: S608 - our own SQL
-    for rows in read_in_pieces(reader, query, load_schema(name)):
+def _read_rows(table: Snapshot, log_ids: Mapping[int, int]) -> Records:
+    schema = load_schema(table.name)
+    gathered = Gathered(schema)
+    query = f"SELECT {', '.join(schema.column_names)} FROM rows WHERE {_is_of(log_ids)}"  # noqa: S608 - our own SQL
+    for rows in read_in_pieces(table.query(query), schema):
         gathered.add(rows.filter(pc.equal(rows["log_id"], partition_numbers(rows, log_ids, -1))))
     return gathered.records()
 
 
-def thinned_below(table: DeltaTable, log_ids: Mapping[int, int], kept_from: date) -> dict[int, int]:
+def thinned_below(table: Snapshot, log_ids: Mapping[int, int], kept_from: date) -> dict[int, int]:
     """Return for each partition the offset below which retention may have taken records of its log.
 
     That is the first one of a day that is kept whole: records come in the order of their offsets. Unless a clock went
@@ -143,7 +140,7 @@ def thinned_below(table: DeltaTable, log_ids: Mapping[int, int], kept_from: date
         "coalesce(max(record_offset) FILTER (WHERE NOT is_kept), -1) AS before "
         f"FROM (SELECT *, {is_kept} AS is_kept FROM rows WHERE {_is_of(log_ids)}) r GROUP BY p, log_id"
     )
-    found = pa.table(QueryBuilder().register("rows", table).execute(query)).to_pylist()
+    found = table.query(query).read_all().to_pylist()
     below = dict.fromkeys(log_ids, _NO_OFFSET)  # all of what is there may be from before
     for row in found:
         if row["log_id"] == log_ids[row["p"]] and row["kept"] is not None:

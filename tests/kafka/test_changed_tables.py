@@ -12,6 +12,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
+from testkit.tables import snapshot_at
 from tests.reliability.checked_job import CheckedJob
 
 BOOKS = ("offsets_partitions", "topics", "job_lease")
@@ -34,7 +35,7 @@ def double(job: CheckedJob, *names: str) -> None:
 
 
 def keys(job: CheckedJob, name: str) -> list[str]:
-    rows = read_rows(DeltaTable(job.runner.tables.table(name)))
+    rows = read_rows(job.runner.tables.open(name))
     return [str([row[column] for column in all_schemas()[name].key]) for row in rows]
 
 
@@ -72,7 +73,7 @@ def test_a_users_columns_and_checks(job: CheckedJob) -> None:
     DeltaTable(path).update({"note": "'mine'"})
     job.commit()
     assert job.run() == []
-    assert {row["note"] for row in read_rows(DeltaTable(path))} == {"mine"}  # of rows that were updated too
+    assert {row["note"] for row in read_rows(snapshot_at(path))} == {"mine"}  # of rows that were updated too
 
     history = job.runner.tables.table("offset_commits")
     DeltaTable(history).alter.add_constraint({"bad": f"record_offset <= {_greatest(history)}"})
@@ -85,7 +86,7 @@ def test_a_users_columns_and_checks(job: CheckedJob) -> None:
 
 
 def _greatest(path: str) -> int:
-    return max(int(row["record_offset"]) for row in read_rows(DeltaTable(path)))
+    return max(int(row["record_offset"]) for row in read_rows(snapshot_at(path)))
 
 
 def test_a_load_keeps_a_users_columns(job: CheckedJob) -> None:
@@ -97,5 +98,5 @@ def test_a_load_keeps_a_users_columns(job: CheckedJob) -> None:
 
 
 def _notes(job: CheckedJob) -> dict[str, str | None]:
-    rows = read_rows(DeltaTable(job.runner.tables.table("committed_offsets")))
+    rows = read_rows(job.runner.tables.open("committed_offsets"))
     return {str((row["group_id"], row["topic"], row["partition"])): row["note"] for row in rows}

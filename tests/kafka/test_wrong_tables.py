@@ -25,7 +25,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.command import offsetstream, printed
-from testkit.tables import append_rows
+from testkit.tables import append_rows, snapshot_at
 from tests.kafka.jobs import JobRunner
 
 GROUPS = [f"group-{number}" for number in range(8)]
@@ -181,4 +181,4 @@ ALL_THERE = (
 
 def records(tmp_path: Path) -> list[dict[str, Any]]:
     names = ("offset_commits", "group_records", "undecodable_records")
-    return [row for name in names for row in read_rows(DeltaTable(tmp_path / "tables" / name))]
+    return [row for name in names for row in read_rows(snapshot_at(tmp_path / "tables" / name))]

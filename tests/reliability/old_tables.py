@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.lease import TABLE as LEASE
-from offsetstream.tables.small_tables import sql_text
+from offsetstream.tables.sql import sql_text
 from tests.kafka.every_group.all_groups import broker_properties as properties_of_all_groups
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

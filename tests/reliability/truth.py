@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from deltalake import DeltaTable
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.consumers import close
@@ -121,7 +120,7 @@ def history_rows(tables: PathStore) -> HistoryRows:
 
 
 def rows(tables: PathStore, table: str) -> list[dict[str, Any]]:
-    return read_rows(DeltaTable(tables.table(table)))
+    return read_rows(tables.open(table))
 
 
 def _places(of: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from deltalake import DeltaTable
-
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.rows import name_topics
@@ -76,7 +74,7 @@ class Replay:
 def difference(tables: PathStore, replay: Replay) -> dict[str, list[str]]:
     """What the state tables lack or have beyond the replay; nothing if they are equal, each row once."""
     expected = replay.tables()
-    found = {name: [_plain(row) for row in read_rows(DeltaTable(tables.table(name)))] for name in STATE}
+    found = {name: [_plain(row) for row in read_rows(tables.open(name))] for name in STATE}
     result: dict[str, list[str]] = {}
     for name in STATE:
         lacking, beyond = _counted(expected[name]), _counted(found[name])

@@ -14,15 +14,15 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lookup import Lookup
-from offsetstream.tables.merge import of_partitions
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from testkit.command import offsetstream
 from testkit.small_writes import WRITES, Between
-from testkit.tables import append_rows, new_tables
+from testkit.tables import append_rows, new_tables, snapshot_at
 
 OPTIMIZES = ["OPTIMIZE {table}", "OPTIMIZE {table} ZORDER BY ({column})"]
 OF_EACH_KIND = [write for write in WRITES if write.name in {"merge", "append", "events", "book"}]
@@ -70,7 +70,7 @@ def test_sparks_writes_beside_delta_rs(
     rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
     TableWriter(spark, tables, StateWrites.SPARK).merge("groups", rows, batch, replace_where=replace_where)
     assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(path).history()]
-    assert sorted(row["state"] for row in read_rows(DeltaTable(path))) == ["new", "new", "old"]
+    assert sorted(row["state"] for row in read_rows(snapshot_at(path))) == ["new", "new", "old"]
 
 
 FEATURES = {
@@ -124,5 +124,5 @@ def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: PathStor
         found = [{"offsets_partition": number, "group_id": "g", "state": str(batch.batch_id)} for number in (1, 2)]
         rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
         writer.merge("groups", rows, batch, replace_where=replace_where)
-        notes = {row["offsets_partition"]: row["note"] for row in read_rows(DeltaTable(tables.table("groups")))}
+        notes = {row["offsets_partition"]: row["note"] for row in read_rows(tables.open("groups"))}
         assert notes == ({0: "mine"} if replace_where is None else {}) | {1: "mine", 2: None}

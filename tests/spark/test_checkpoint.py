@@ -12,8 +12,7 @@ from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoin
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.small_tables import is_done
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.transaction import BatchId, is_done
 from testkit.tables import new_tables
 
 
@@ -142,9 +141,9 @@ def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: P
     assert checkpoint.location == f"{tmp_path}/3"
     row = lease.read()
     assert (row.checkpoint_id, row.checkpoint_location) == (3, checkpoint.location)
-    groups = DeltaTable(tables.table("groups"))
-    assert is_done(groups, "groups", BatchId(2, 99))
-    assert not is_done(groups, "groups", BatchId(3, 0))
+    groups = tables.open("groups")
+    assert is_done(groups, BatchId(2, 99))
+    assert not is_done(groups, BatchId(3, 0))
     lease.release()
     again = next_checkpoint(spark, str(tmp_path), Lease.acquire(tables), tables)
     assert again.checkpoint_id == 5

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +72,7 @@ def in_parts(logs: Logs, parts: int) -> Iterator[Logs]:
 def by_partition(tables: PathStore) -> State:
     """What the tables hold of a partition, in the words of the model's snapshot."""
     names = ("groups", "group_members", "member_assignments", "committed_offsets")
-    rows = {name: read_rows(DeltaTable(tables.table(name))) for name in names}
+    rows = {name: read_rows(tables.open(name)) for name in names}
     return lambda partition: snapshot(
         {name: [row for row in found if row["offsets_partition"] == partition] for name, found in rows.items()}
     )

@@ -7,11 +7,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.stream.partitions.checkpoint import next_checkpoint
-from offsetstream.tables.compaction import compact, crowds
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import load_schema
 from testkit.tables import append_rows
 from tests.unit.tables.test_location import NAMES
 
@@ -22,11 +20,9 @@ def test_tables_and_checkpoints_in_a_folder_of_any_name(spark: SparkSession, tmp
     create_tables(tables, "cluster-1", "new")
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": name}])
-    groups = DeltaTable(tables.table("groups"))
-    (crowd,) = crowds(groups, load_schema("groups"))
-    compact(spark.newSession(), tables.table("groups"), crowd)
-    groups.update_incremental()
-    assert len(groups.file_uris()) == 1
+    (crowd,) = tables.open("groups").files.crowds()
+    tables.in_spark(spark).compact("groups", crowd)
+    assert len(DeltaTable(tables.table("groups")).file_uris()) == 1
     assert spark.read.format("delta").load(tables.table("groups")).count() == 2
     checkpoint = next_checkpoint(spark, str(tmp_path / name / "checkpoints"), Lease.acquire(tables), tables)
     checkpoint.sign(tables)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.codec import decode_records
@@ -34,7 +33,7 @@ BEFORE = datetime.now(UTC).date()
 
 
 def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
-    return read_rows(DeltaTable(tables.table(name)))
+    return read_rows(tables.open(name))
 
 
 def places(tables: PathStore) -> dict[str, Counter[tuple[int, int]]]:

@@ -6,16 +6,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs, merge_by_spark
+from offsetstream.tables.merge import DELETED, merge_on_driver
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.small_tables import read_rows, transaction_of
-from offsetstream.tables.spark_sessions import WriterSessions
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.transaction import BatchId, transaction_of
 from testkit.merge_model import MergeModel, Row, Step, in_order, random_steps, source_table
 from testkit.tables import new_tables
 
@@ -30,24 +28,19 @@ class Merger:
         self.tables: PathStore = new_tables(folder)
         self._newer_only = newer_only
         self._spark = spark
-        self._sessions = WriterSessions(spark)
-
-    def _merge(self, step: Step) -> tuple[str, Merge]:
-        return self.tables.table(self.schema.name), step.merge(self.schema, newer_only=self._newer_only)
+        self._in_spark = self.tables.in_spark(spark)
 
     def by_spark(self, step: Step) -> None:
-        path, merge = self._merge(step)
         source = self._spark.createDataFrame(source_table(self.schema, step.rows))
-        name = self.schema.name
-        with self._sessions.transaction(name, *transaction_of(DeltaTable(path), name, step.batch)) as session:
-            merge_by_spark(session, path, source, merge)
+        transaction = transaction_of(self.tables.open(self.schema.name), step.batch)
+        self._in_spark.merge(source, step.merge(self.schema, newer_only=self._newer_only), transaction)
 
     def by_delta_rs(self, step: Step) -> None:
-        path, merge = self._merge(step)
-        merge_by_delta_rs(path, source_table(self.schema, step.rows), merge, step.batch)
+        merge = step.merge(self.schema, newer_only=self._newer_only)
+        merge_on_driver(self.tables, source_table(self.schema, step.rows), merge, step.batch)
 
     def rows(self) -> list[Row]:
-        return in_order(read_rows(DeltaTable(self.tables.table(self.schema.name))))
+        return in_order(read_rows(self.tables.open(self.schema.name)))
 
 
 @pytest.mark.parametrize(("name", "newer_only"), [("committed_offsets", True), ("member_assignments", False)])

@@ -223,7 +223,7 @@ def test_a_group_in_a_partition_that_is_not_its_own_stays_beside_the_other(
     home = partition_for("group", PARTITIONS)
     load(writer, "new", commits, range(PARTITIONS))
     for table in ("groups", "committed_offsets"):
-        rows = read_rows(DeltaTable(tables.table(table)))
+        rows = read_rows(tables.open(table))
         found = {row["offsets_partition"]: row["in_coordinator_partition"] for row in rows}
         assert found == {partition: partition == home for partition in (0, 1, 2)}
 

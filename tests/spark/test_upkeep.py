@@ -21,12 +21,13 @@ from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.tables.arrow_rows import append_rows
-from offsetstream.tables.compaction import CLOSED_FILE_BYTES, Crowd, compact
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.files import Crowd
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.path_store.files import CLOSED_FILE_BYTES, PathFiles
+from offsetstream.tables.path_store.spark import PathSpark
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.spark_sessions import alike
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import TableWriter
 from testkit.simulated_job import SimulatedJob, contents, hurry
@@ -47,7 +48,7 @@ def append_commits(tables: PathStore, batches: range) -> None:
 
 
 def offsets(tables: PathStore) -> list[int]:
-    return sorted(row["record_offset"] for row in read_rows(DeltaTable(tables.table(COMMITS))))
+    return sorted(row["record_offset"] for row in read_rows(tables.open(COMMITS)))
 
 
 def committed(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], int]:
@@ -69,13 +70,13 @@ def test_a_simulated_day_leaves_few_files_and_a_short_log(
     hurry(tables, batch_seconds=0.0, scale=10)
     for number in range(batches):
         job.batch(number)
-    commits = read_rows(DeltaTable(tables.table(COMMITS)))
+    commits = read_rows(tables.open(COMMITS))
     assert len({(row["offsets_partition"], row["record_offset"]) for row in commits}) == len(commits) == 20 * batches
     last = {
         (row["group_id"], row["partition"]): row["committed_offset"]
         for row in sorted(commits, key=lambda r: r["batch_id"])
     }
-    state = read_rows(DeltaTable(tables.table("committed_offsets")))
+    state = read_rows(tables.open("committed_offsets"))
     assert {(row["group_id"], row["partition"]): row["committed_offset"] for row in state} == last
     for name, now in contents(tables).items():
         # Dead files of one second and of the versions since the last look; the log from a checkpoint of before on.
@@ -113,14 +114,11 @@ def test_a_stream_of_the_history_sees_each_row_once(
 def test_compaction_that_comes_late_doubles_nothing(
     spark: SparkSession, tables: PathStore, writer: TableWriter
 ) -> None:
-    """What the OPTIMIZE of delta-rs does here, see offsetstream/tables/upkeep.py."""
+    """What the OPTIMIZE of delta-rs does here, see offsetstream/tables/path_store/spark.py."""
     append_commits(tables, range(6))
-    crowd = Crowd(TODAY, 6, CLOSED_FILE_BYTES)
-    sessions = [alike(spark), alike(spark)]
-    threads = [
-        threading.Thread(target=again_on_conflict(compact), args=(session, tables.table(COMMITS), crowd))
-        for session in sessions
-    ]
+    crowd = Crowd(TODAY, 6, CLOSED_FILE_BYTES, is_closed=True)
+    in_spark = [tables.in_spark(spark) for _ in range(2)]
+    threads = [threading.Thread(target=again_on_conflict(each.compact), args=(COMMITS, crowd)) for each in in_spark]
     for thread in threads:
         thread.start()
     append_commits(tables, range(6, 9))  # beside it
@@ -138,12 +136,12 @@ def test_what_fails_is_told_once_and_done_later(
     progress, tended = Progress(Console(file=said, soft_wrap=True)), Upkeep(writer)
     append_commits(tables, range(4))
     with monkeypatch.context() as patch:
-        patch.setattr(upkeep, "clear", _no_space)
+        patch.setattr(PathFiles, "clear", _no_space)
         tended.tend(nullcontext(), progress)
         tended.tend(nullcontext(), progress)
     assert files(tables, COMMITS) == 1
     cleared: list[str] = []
-    monkeypatch.setattr(upkeep, "clear", lambda table: cleared.append(table.metadata().name))
+    monkeypatch.setattr(PathFiles, "clear", lambda files: cleared.append(Path(files._where).name))
     tended.tend(nullcontext(), progress)
     tended.tend(nullcontext(), progress)
     said.seek(0)
@@ -159,7 +157,7 @@ def test_a_closed_day_whose_compaction_failed_is_tried_again(
     for number in range(3):
         append_any(Path(tables.root), COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
     with monkeypatch.context() as patch:
-        patch.setattr(upkeep, "compact", lambda *_: _no_space(DeltaTable(tables.table(COMMITS))))
+        patch.setattr(PathSpark, "compact", _no_space)
         tended.tend(nullcontext(), QUIET)
     assert files(tables, COMMITS) == 3
     tended.tend(nullcontext(), QUIET)
@@ -169,7 +167,7 @@ def test_a_closed_day_whose_compaction_failed_is_tried_again(
     assert files(tables, COMMITS) == 2  # once is enough
 
 
-def _no_space(_: DeltaTable) -> None:
+def _no_space(*_: object) -> None:
     raise OSError("no space left")
 
 

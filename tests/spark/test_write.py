@@ -16,9 +16,10 @@ from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows, transaction_of
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.spark_sessions import WriterSessions
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.sql import of_partitions, sql_text
+from offsetstream.tables.transaction import BatchId, app_id, transaction_of
 from offsetstream.tables.write import TableWriter
 
 TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
@@ -28,7 +29,7 @@ OF_PARTITION_1 = "offsets_partition IN (1)"
 
 
 def states(tables: PathStore) -> dict[str, str]:
-    return {row["group_id"]: row["state"] for row in read_rows(DeltaTable(tables.table("groups")))}
+    return {row["group_id"]: row["state"] for row in read_rows(tables.open("groups"))}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_merging_few_rows_and_many_is_the_same(
         rows = [{"offsets_partition": 1, "group_id": name, "state": state} for name, state in groups.items()]
         writer.merge("groups", spark.createDataFrame(pa.Table.from_pylist(rows, schema=columns)), batch, **how)
 
-    assert writer.is_empty("groups")
+    assert not read_rows(tables.open("groups"))
     merge(BatchId(1, 0), {"a": "Empty", "b": "Empty", "c": "Empty"})
     merge(BatchId(1, 0), {"a": "Dead"})
     assert states(tables) == {"a": "Empty", "b": "Empty", "c": "Empty"}
@@ -75,7 +76,7 @@ def test_merging_few_rows_and_many_is_the_same(
     merge(BatchId(1, -1), {"b": "Stable"}, replace_where=OF_PARTITION_1)
     assert states(tables) == {"b": "Stable"}
     assert DeltaTable(tables.table("groups")).transaction_version(app_id("groups")) == BatchId(1, 1).version
-    assert not writer.is_empty("groups")
+    assert read_rows(tables.open("groups"))
     assert [row.state for row in writer.rows("groups").collect()] == ["Stable"]
 
 
@@ -131,16 +132,16 @@ def test_what_spark_began_before_the_fence_it_does_not_write_after_it(
             row = dict.fromkeys(load_schema(name).column_names) | {"offsets_partition": 1, "group_id": "g"}
             where(name, spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema(name).arrow)), batch)
 
-    begun = {name: transaction_of(DeltaTable(tables.table(name)), name, batch) for name in ("groups", "group_records")}
+    begun = {name: transaction_of(tables.open(name), batch) for name in ("groups", "group_records")}
     Checkpoint(spark, "unused", 3).shut_out_older(tables)
     with monkeypatch.context() as patch:
-        patch.setattr(write, "transaction_of", lambda _table, name, _batch: begun[name])
+        patch.setattr(write, "transaction_of", lambda table, _batch: begun[table.name])
         both()
     if batch.is_load:
         with pytest.raises(LeaseError, match="taken over"):
             both()
-    assert writer.is_empty("groups")
-    assert writer.is_empty("group_records")
+    assert not read_rows(tables.open("groups"))
+    assert not read_rows(tables.open("group_records"))
 
 
 @pytest.mark.parametrize("in_sparks_threads", [True, False])
@@ -166,3 +167,15 @@ def test_one_step_or_none() -> None:
     in_parallel([lambda: threads.append(threading.current_thread())])
     in_parallel([])
     assert threads == [threading.current_thread()]
+
+
+def test_a_condition_means_the_same_to_spark_and_to_the_driver(
+    spark: SparkSession, tables: PathStore, writer: TableWriter
+) -> None:
+    groups = ["", "a", "it's", "''", 'a "b"', "a\\b", "\\", "%_", "`", "a\nb", "\\n", "日本 😀"]
+    rows = [{"offsets_partition": number, "group_id": group} for number, group in enumerate(groups)]
+    tables.open("groups").append([pa.Table.from_pylist(rows)])
+    for number, group in enumerate(groups):
+        for where in (f"group_id = {sql_text(group)}", of_partitions([number])):
+            assert [row.group_id for row in writer.rows("groups").where(where).collect()] == [group]
+            assert [row["group_id"] for row in read_rows(tables.open("groups"), where)] == [group]

@@ -18,7 +18,7 @@ from offsetstream.stream.state.columns import partition_number_column
 from offsetstream.stream.state.size import by_partition
 from offsetstream.stream.state.state_tables import Held
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
-from offsetstream.tables.files import FileWriter, append_files
+from offsetstream.tables.files import append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, UNDECODABLE
 from offsetstream.tables.parallel import in_parallel
@@ -125,7 +125,7 @@ class History:
 
     def of_commits(self, batch: BatchId) -> CommitHistory:
         """Return where a pass over the log writes the commits, each that is not there yet."""
-        writer = FileWriter(self._writer.tables, COMMITS, batch, datetime.now(UTC).date())
+        writer = self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
         return CommitHistory(writer, dict(self._log_ids), dict(self._written.get(COMMITS, {})))
 
     def append_passed(self, passed: LogPass, batch: BatchId) -> None:

@@ -23,10 +23,10 @@ from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import Lease, requested_partitions
-from offsetstream.tables.merge import of_partitions
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
+from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 

@@ -25,7 +25,7 @@ from offsetstream.stream.decode import as_few_tasks, in_coordinator_partition
 from offsetstream.stream.state import size
 from offsetstream.tables.arrow_rows import partition_numbers
 from offsetstream.tables.engines import Size
-from offsetstream.tables.files import FileWriter, NewFile
+from offsetstream.tables.files import NewFile, TaskWriter
 from offsetstream.tables.names import COMMITS
 from offsetstream.tables.record_rows import as_rows_of, decode_here
 
@@ -59,7 +59,7 @@ _MOST_ROWS, _MOST_BYTES = 500_000, 64 << 20
 class CommitHistory:
     """Where the history of commits goes; the logs' ids, and what it has of them already, by offsets partition."""
 
-    writer: FileWriter
+    writer: TaskWriter
     log_ids: Mapping[int, int]
     written: Mapping[int, int]
 

@@ -10,15 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from offsetstream.cluster.client import Cluster, TopicSeen
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.merge import DELETED
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
 TABLE = "topics"
@@ -29,9 +28,9 @@ WRITTEN_EVERY = timedelta(minutes=10)
 class TopicBook:
     """The rows of ``topics``, by topic id; the driver holds them, since only one job writes them."""
 
-    def __init__(self, tables: PathStore) -> None:
+    def __init__(self, tables: Store) -> None:
         self._tables = tables
-        found = sorted(read_rows(DeltaTable(tables.table(TABLE))), key=lambda row: row["last_seen_at"])
+        found = sorted(read_rows(tables.open(TABLE)), key=lambda row: row["last_seen_at"])
         self.rows: dict[str, dict[str, Any]] = {
             row["topic_id"]: row for row in found
         }  # of doubled ones the last counts
@@ -74,7 +73,7 @@ class TopicBook:
         """Give the name to assignments that were written before it was known, and so have the id for it."""
         if not learned:
             return
-        unnamed = read_rows(DeltaTable(self._tables.table(ASSIGNMENTS)), where="topic = topic_id")
+        unnamed = read_rows(self._tables.open(ASSIGNMENTS), where="topic = topic_id")
         unnamed = [row for row in unnamed if row["topic_id"] in learned]
         named = [row | {"topic": learned[row["topic_id"]], DELETED: False} for row in unnamed]
         rows = [row | {DELETED: True} for row in unnamed] + named  # the name is part of the key

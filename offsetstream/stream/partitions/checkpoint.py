@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -16,10 +15,9 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import TablesError, first_line
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.replace import shut_out
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
 LAST_WRITTEN = "offsets_partitions"  # its transaction is the last of a batch
@@ -46,16 +44,16 @@ class Checkpoint:
         offsets = json.loads(text.splitlines()[2])[OFFSETS_TOPIC]  # after the version and the metadata
         return {int(partition): offset for partition, offset in offsets.items()}
 
-    def fits(self, tables: PathStore) -> bool:
+    def fits(self, tables: Store) -> bool:
         """Tell whether the tables were written by this checkpoint up to where it stands.
 
         A checkpoint that is older than the tables would number its batches anew, and Delta would skip them silently.
         """
-        table = DeltaTable(tables.table(LAST_WRITTEN))
+        table = tables.open(LAST_WRITTEN)
         version = table.transaction_version(app_id(LAST_WRITTEN))
         if version is None or version >> 32 != self.checkpoint_id or not self.exists("metadata"):
             return False
-        if not self.exists(WHOSE) or self._read(WHOSE) != str(table.metadata().id):
+        if not self.exists(WHOSE) or self._read(WHOSE) != table.table_id:
             return False
         applied = version & 0xFFFFFFFF
         if not self._batches("commits") <= applied <= self._batches("offsets"):
@@ -66,12 +64,12 @@ class Checkpoint:
         positions = {row["offsets_partition"]: row["next_offset"] or 0 for row in read_rows(table)}
         return all(positions.get(number, 0) >= end for number, end in self.end_offsets(applied - 1).items())
 
-    def sign(self, tables: PathStore) -> None:
+    def sign(self, tables: Store) -> None:
         """Note in the checkpoint to which tables it belongs: others count their checkpoints and batches alike.
 
         It is the first write to the folder: TablesError if that cannot be written to.
         """
-        self._write(WHOSE, str(DeltaTable(tables.table(LAST_WRITTEN)).metadata().id))
+        self._write(WHOSE, tables.open(LAST_WRITTEN).table_id)
 
     def note_partitions(self, partitions: Collection[int]) -> None:
         """Note which partitions the query reads: Spark takes others in the same checkpoint for lost data."""
@@ -81,11 +79,12 @@ class Checkpoint:
         """Tell whether the query of this checkpoint reads just these partitions."""
         return self.exists(PARTITIONS) and json.loads(self._read(PARTITIONS)) == sorted(partitions)
 
-    def shut_out_older(self, tables: PathStore) -> None:
+    def shut_out_older(self, tables: Store) -> None:
         """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
         version = BatchId(self.checkpoint_id, -1).version
         for name in all_schemas():
-            shut_out(DeltaTable(tables.table(name)), [app_id(name), load_app_id(name)], version)
+            of_job = (Transaction(app, version) for app in (app_id(name), load_app_id(name)))
+            tables.open(name).commit_nothing(*of_job)
 
     def _write(self, name: str, text: str) -> None:
         path = self._path(name)
@@ -134,14 +133,14 @@ class Checkpoint:
         return self.spark.sparkContext._jvm
 
 
-def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: PathStore) -> Checkpoint | None:
+def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Store) -> Checkpoint | None:
     """Return the checkpoint to go on with: that of the last job, if it ended cleanly and fits the tables."""
     checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id)
     ended_cleanly = lease.found.owner is None and lease.found.checkpoint_location == checkpoint.location
     return checkpoint if ended_cleanly and checkpoint.fits(tables) else None
 
 
-def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: PathStore) -> Checkpoint:
+def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Store) -> Checkpoint:
     """Claim a new checkpoint, which no other job ever used, and shut out those of the older ones."""
     checkpoint = Checkpoint(spark, root, max(lease.found.checkpoint_id, last_checkpoint_id(tables)) + 1)
     while checkpoint.exists():

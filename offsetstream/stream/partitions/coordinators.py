@@ -11,8 +11,8 @@ from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.partitions.partition_events import PartitionEvents
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.stream.partitions.partition_rows import PartitionRows
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import rows_per_partition
+from offsetstream.tables.store import Store
 
 
 class Leader(NamedTuple):
@@ -30,7 +30,7 @@ class Coordinators:
     meanwhile, or the cluster falls silent.
     """
 
-    def __init__(self, tables: PathStore, rows: PartitionRows, events: PartitionEvents) -> None:
+    def __init__(self, tables: Store, rows: PartitionRows, events: PartitionEvents) -> None:
         self._tables = tables
         self._rows = rows
         self._events = events

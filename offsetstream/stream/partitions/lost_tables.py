@@ -8,26 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.ledger import LEDGER, forget
 from offsetstream.tables.names import DERIVED_TABLES, OFFSETS_PARTITIONS, PARTITION_EVENTS, RECORD_TABLES
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, app_id
 
 _CELLS = ("committed_offsets", "group_cells")
 _LOADED = {OFFSETS_PARTITIONS, *_CELLS, *DERIVED_TABLES, *RECORD_TABLES}
 
 
-def last_checkpoint_id(tables: PathStore) -> int:
+def last_checkpoint_id(tables: Store) -> int:
     """Return the greatest checkpoint id under which any table was written, 0 if none was: the lease may be lost too."""
     return max((version >> 32 for version in _versions(tables).values() if version is not None), default=0)
 
 
-def mend_lost_tables(book: PartitionBook, tables: PathStore) -> set[str]:
+def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     """Note in the book that all partitions must be loaded, if a table that loads fill was deleted; returns the deleted.
 
     It is written at once, before the next checkpoint gives the new tables their transaction. Without a history table
@@ -48,17 +45,17 @@ def mend_lost_tables(book: PartitionBook, tables: PathStore) -> set[str]:
     return lost
 
 
-def is_ledger_lost(tables: PathStore) -> bool:
+def is_ledger_lost(tables: Store) -> bool:
     """Tell whether the other tables were written to before, and the ledger of the history was not."""
     versions = _versions(tables)
     return versions.pop(LEDGER) is None and any(version is not None for version in versions.values())
 
 
-def _versions(tables: PathStore) -> dict[str, int | None]:
-    return {name: DeltaTable(tables.table(name)).transaction_version(app_id(name)) for name in all_schemas()}
+def _versions(tables: Store) -> dict[str, int | None]:
+    return {name: tables.open(name).transaction_version(app_id(name)) for name in all_schemas()}
 
 
-def _recall(book: PartitionBook, tables: PathStore) -> None:
+def _recall(book: PartitionBook, tables: Store) -> None:
     """Fill the rows of an empty book with the present log and load of each partition, as the other tables have them."""
     for row in _greatest(tables, PARTITION_EVENTS, "max(load_id) AS load_id"):
         if row["offsets_partition"] in book.rows:
@@ -69,7 +66,6 @@ def _recall(book: PartitionBook, tables: PathStore) -> None:
                 book.recall(row["offsets_partition"], row["log_id"], next_offset=row["next_offset"] or 0)
 
 
-def _greatest(tables: PathStore, name: str, column: str) -> Iterator[dict[str, Any]]:
-    reader = QueryBuilder().register("rows", DeltaTable(tables.table(name)))
+def _greatest(tables: Store, name: str, column: str) -> Iterator[dict[str, Any]]:
     query = f"SELECT offsets_partition, log_id, {column} FROM rows GROUP BY offsets_partition, log_id"  # noqa: S608 - the program's own SQL
-    yield from pa.table(reader.execute(query)).to_pylist()
+    yield from tables.open(name).query(query).read_all().to_pylist()

@@ -20,8 +20,8 @@ from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.stream.partitions.partition_rows import PartitionRows
 from offsetstream.stream.partitions.written import WrittenOffsets
 from offsetstream.tables.names import FAILED, LOADING, OFFSETS_PARTITIONS, OWNED, UNLOADED
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import overwrite_rows
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
 
@@ -34,7 +34,7 @@ class PartitionBook:
     that were read last tell of the brokers' clock.
     """
 
-    def __init__(self, tables: PathStore, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
+    def __init__(self, tables: Store, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
         self._tables = tables
         self._rows = PartitionRows(tables, partitions)
         self.rows: Mapping[int, PartitionRow] = MappingProxyType(self._rows)

@@ -7,16 +7,13 @@ It is written after them, so that a change that was interrupted is made again.
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from offsetstream.stream.decode import in_coordinator_partition
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import STATE_TABLES
-from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.replace import EVERY_ROW, replace_rows, stored_rows
-from offsetstream.tables.small_tables import transaction
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.store import EVERY_ROW, Store
+from offsetstream.tables.transaction import BatchId, transaction_of
 
 _TOLD = "in_coordinator_partition"
 
@@ -27,7 +24,7 @@ def is_recounted(book: PartitionBook) -> bool:
     return any(row.partition_count != len(book.rows) for row in known)
 
 
-def place_groups(tables: PathStore, partitions: int, batch: BatchId) -> None:
+def place_groups(tables: Store, partitions: int, batch: BatchId) -> None:
     """Tell in each row of the state tables anew whether it is in its group's own partition, one of so many.
 
     A group that a change of the count left behind stays, as it stays in the log: the broker of its partition loads it.
@@ -38,17 +35,17 @@ def place_groups(tables: PathStore, partitions: int, batch: BatchId) -> None:
             _tell(tables, name, partitions, batch)
 
 
-def _is_moved(tables: PathStore, name: str, partitions: int) -> bool:
+def _is_moved(tables: Store, name: str, partitions: int) -> bool:
     """Tell whether the table has groups of which the answer is another one now."""
-    parts = stored_rows(DeltaTable(tables.table(name)), EVERY_ROW, ("offsets_partition", "group_id", _TOLD))
+    parts = tables.open(name).rows(EVERY_ROW, ("offsets_partition", "group_id", _TOLD))
     return any(not part[_TOLD].equals(_placed(part, partitions)[_TOLD]) for part in parts)
 
 
 @again_on_conflict
-def _tell(tables: PathStore, name: str, partitions: int, batch: BatchId) -> None:
-    table = DeltaTable(tables.table(name))
-    rows = (_placed(part, partitions) for part in stored_rows(table, EVERY_ROW))
-    replace_rows(table, EVERY_ROW, rows, transaction(table, name, batch))
+def _tell(tables: Store, name: str, partitions: int, batch: BatchId) -> None:
+    table = tables.open(name)
+    rows = (_placed(part, partitions) for part in table.rows())
+    table.replace(EVERY_ROW, rows, transaction_of(table, batch))
 
 
 def _placed(rows: pa.Table, partitions: int) -> pa.Table:

@@ -6,8 +6,8 @@ from typing import Any
 
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.names import PARTITION_EVENTS
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import insert_rows
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
 _OF_EVERY_EVENT = ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")
@@ -16,7 +16,7 @@ _OF_EVERY_EVENT = ("offsets_partition", "log_id", "load_id", "coordinator_id", "
 class PartitionEvents:
     """The events that wait to be written."""
 
-    def __init__(self, tables: PathStore) -> None:
+    def __init__(self, tables: Store) -> None:
         self._tables = tables
         self._waiting: list[dict[str, Any]] = []
 

@@ -6,13 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.names import OFFSETS_PARTITIONS, PARTITION_EVENTS
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Store
 
 
 class PartitionRows(Mapping[int, PartitionRow]):
@@ -22,8 +19,8 @@ class PartitionRows(Mapping[int, PartitionRow]):
     rows were written last.
     """
 
-    def __init__(self, tables: PathStore, partitions: Iterable[int]) -> None:
-        stored = map(PartitionRow.of, read_rows(DeltaTable(tables.table(OFFSETS_PARTITIONS))))
+    def __init__(self, tables: Store, partitions: Iterable[int]) -> None:
+        stored = map(PartitionRow.of, read_rows(tables.open(OFFSETS_PARTITIONS)))
         found = {row.offsets_partition: row for row in sorted(stored, key=_how_far)}  # of doubled ones the last counts
         self._rows = {number: found.pop(number, PartitionRow(number)) for number in partitions}
         self.gone = found
@@ -50,14 +47,13 @@ class PartitionRows(Mapping[int, PartitionRow]):
         self.has_news |= self.set(partition, **columns) != before
         return self._rows[partition]
 
-    def _begin_logs_that_are_back(self, tables: PathStore) -> None:
+    def _begin_logs_that_are_back(self, tables: Store) -> None:
         """Give a new log to partitions that were gone, and are there again."""
         new = {number for number, row in self._rows.items() if row.load_state is None}
         if not new or (len(new) == len(self._rows) and not self.gone):
             return  # all are known; or it is a first load, or a book that was lost
-        events = QueryBuilder().register("events", DeltaTable(tables.table(PARTITION_EVENTS)))
-        last = events.execute("SELECT offsets_partition, max(log_id) AS log_id FROM events GROUP BY offsets_partition")
-        for seen in pa.table(last).to_pylist():
+        last = "SELECT offsets_partition, max(log_id) AS log_id FROM rows GROUP BY offsets_partition"
+        for seen in tables.open(PARTITION_EVENTS).query(last).read_all().to_pylist():
             if seen["offsets_partition"] in new:
                 self.set(seen["offsets_partition"], log_id=seen["log_id"] + 1)
 

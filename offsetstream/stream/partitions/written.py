@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import RECORD_TABLES
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.store import Store
 from offsetstream.tables.tally import Log
 
 _STATE = ("committed_offsets", "group_cells")  # all there is of what was written where no history is kept
@@ -16,7 +16,7 @@ _STATE = ("committed_offsets", "group_cells")  # all there is of what was writte
 class WrittenOffsets:
     """Reads the tables when it is asked first, and then only after :meth:`forget`; ``rows`` are those of the book."""
 
-    def __init__(self, tables: PathStore, rows: Mapping[int, PartitionRow]) -> None:
+    def __init__(self, tables: Store, rows: Mapping[int, PartitionRow]) -> None:
         self._tables = tables
         self._rows = rows
         self._greatest: dict[Log, int] | None = None

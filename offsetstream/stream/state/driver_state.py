@@ -19,14 +19,14 @@ from offsetstream.tables.arrow_rows import (
     with_constants,
 )
 from offsetstream.tables.derived import Rows, rows_of_group
-from offsetstream.tables.matching import keys_of, without
-from offsetstream.tables.merge import DELETED, of_partitions
+from offsetstream.tables.matching import completed, keys_of, without
+from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS
 from offsetstream.tables.parallel import in_parallel
-from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import CELLS_RENAMED
-from offsetstream.tables.replace import completed
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
 _GROUP = ("offsets_partition", "group_id")
@@ -37,7 +37,7 @@ class DriverStateWriter:
     """A ``state_tables.StateWriter`` of Arrow tables."""
 
     def __init__(
-        self, tables: PathStore, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
+        self, tables: Store, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
     ) -> None:
         self._tables = tables
         self._is_classic = coordinator == "classic"

@@ -12,11 +12,12 @@ from pyspark.sql import functions as F
 from offsetstream.stream.state.columns import partition_number_column, renamed
 from offsetstream.stream.state.spark_cells import group_facts, last_of_cells
 from offsetstream.stream.state.spark_derive import derived_groups
-from offsetstream.tables.merge import DELETED, of_partitions
+from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUP_CELLS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 

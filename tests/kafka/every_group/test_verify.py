@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
@@ -179,7 +178,7 @@ def test_the_tables_are_a_replay_of_the_brokers_segments(every_group: AllGroups,
         if partition.number in whole:
             assert cache.load_partition(partition.number, read_segments(partition.segments, pytest.fail)).error is None
     names = ("groups", "group_members", "member_assignments", "committed_offsets")
-    found = {name: read_rows(DeltaTable(loaded.tables.table(name))) for name in names}
+    found = {name: read_rows(loaded.tables.open(name)) for name in names}
     rows = {name: [row for row in of_table if row["offsets_partition"] in whole] for name, of_table in found.items()}
     expected = without_empty_assignments(cache.snapshot(every_group.admin.topic_names()))
     assert len(expected["groups"]) >= 90

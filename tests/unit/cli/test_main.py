@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from deltalake import DeltaTable
 
 from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
 from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
+from offsetstream.tables.path_store import PathStore
 from testkit.command import printed
 
 
@@ -104,7 +104,7 @@ def refused_write() -> None:
     ("broken", "words"),
     [
         (refused_write, "Error: [Errno 28] No space left on device: 'tables/groups'\n"),
-        (lambda: DeltaTable("/dev/null/groups"), "Error: "),
+        (lambda: PathStore("/dev/null").open("groups"), "Error: "),
     ],
 )
 def test_what_storage_refuses_is_one_line(broken: Callable[[], None], words: str) -> None:

@@ -64,11 +64,11 @@ def live_job(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lea
 
 
 def offsets(tables: PathStore) -> list[int]:
-    return sorted(row["record_offset"] for row in read_rows(DeltaTable(tables.table("offset_commits"))))
+    return sorted(row["record_offset"] for row in read_rows(tables.open("offset_commits")))
 
 
 def complete_from(tables: PathStore) -> datetime:
-    (row,) = read_rows(DeltaTable(tables.table("offsets_partitions")))
+    (row,) = read_rows(tables.open("offsets_partitions"))
     found: datetime = row["history_complete_from"]
     return found
 

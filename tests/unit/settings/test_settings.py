@@ -110,7 +110,7 @@ def test_without_any_of_them_there_are_the_defaults(tmp_path: Path) -> None:
         timedelta(minutes=10),
     )
     assert (made.tables, made.checkpoint) == (str(Path("tables").absolute()), str(Path("checkpoints").absolute()))
-    assert made.store.root == made.tables
+    assert made.store.name == made.tables
     assert shown["max-silence"][0] == "10"
 
 

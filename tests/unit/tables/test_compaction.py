@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
-from offsetstream.tables.compaction import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, clear, crowds, stored
+from offsetstream.tables.files import Crowd, Stored
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.path_store.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.transaction import BatchId, app_id
 from testkit.tables import append_rows as append_any
@@ -30,7 +32,11 @@ def keep_nothing(tables: PathStore) -> None:
 
 
 def found(tables: PathStore, name: str) -> list[Crowd]:
-    return crowds(DeltaTable(tables.table(name)), load_schema(name))
+    return tables.open(name).files.crowds()
+
+
+def stored(tables: PathStore, name: str, **how: Any) -> Stored:
+    return tables.open(name).files.stored(**how)
 
 
 def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: PathStore) -> None:
@@ -44,9 +50,11 @@ def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: PathSt
     write("offset_commits", TODAY - timedelta(days=2), 1)
     write("offset_commits", TODAY, 3)
     write("groups", None, 4)
-    assert found(tables, "offset_commits") == [Crowd(TODAY, 3, OPEN_FILE_BYTES), Crowd(closed, 2, CLOSED_FILE_BYTES)]
-    assert [crowd.is_closed for crowd in found(tables, "offset_commits")] == [False, True]
-    assert found(tables, "groups") == [Crowd(None, 4, CLOSED_FILE_BYTES)]
+    assert found(tables, "offset_commits") == [
+        Crowd(TODAY, 3, OPEN_FILE_BYTES, is_closed=False),
+        Crowd(closed, 2, CLOSED_FILE_BYTES, is_closed=True),
+    ]
+    assert found(tables, "groups") == [Crowd(None, 4, CLOSED_FILE_BYTES, is_closed=True)]
     assert found(tables, "group_records") == []
 
 
@@ -54,7 +62,7 @@ def test_a_file_that_is_large_enough_is_left_alone(tables: PathStore, monkeypatc
     for _ in range(2):
         append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     sizes = pa.table(DeltaTable(tables.table("groups")).get_add_actions())["size_bytes"].to_pylist()
-    monkeypatch.setattr("offsetstream.tables.compaction.CLOSED_FILE_BYTES", 2 * max(sizes))
+    monkeypatch.setattr("offsetstream.tables.path_store.files.CLOSED_FILE_BYTES", 2 * max(sizes))
     assert found(tables, "groups") == []
 
 
@@ -75,8 +83,8 @@ def test_transactions_outlive_the_log_that_they_were_written_to(tables: PathStor
         table.alter.set_table_properties({"delta.checkpointInterval": "100"})  # a version without a transaction
         table.create_checkpoint()
         sleep(0.01)  # so that the log's files are older than nothing
-        clear(table)
-        now = stored(DeltaTable(tables.table(name)))
+        tables.open(name).files.clear()
+        now = stored(tables, name)
         assert (now.files, now.log_files < 12) == (len(DeltaTable(tables.table(name)).file_uris()), True)
     for name in ("offset_commits", "committed_offsets"):
         folder = Path(tables.table(name)) / "_delta_log"
@@ -89,14 +97,14 @@ def test_transactions_outlive_the_log_that_they_were_written_to(tables: PathStor
 
 
 def test_what_lies_in_a_folder_is_counted(tables: PathStore) -> None:
-    before = stored(DeltaTable(tables.table("groups")))
+    before = stored(tables, "groups")
     append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
-    now = stored(DeltaTable(tables.table("groups")))
+    now = stored(tables, "groups")
     files = [path for path in Path(tables.table("groups")).rglob("*") if path.is_file()]
     assert (now.files - before.files, now.log_files - before.log_files) == (1, 1)
     assert now.bytes == sum(path.stat().st_size for path in files)
     (data,) = (path.name for path in files if path.suffix == ".parquet")
-    assert stored(DeltaTable(tables.table("groups")), without={data}).files == 0
+    assert stored(tables, "groups", without={data}).files == 0
 
 
 def test_checksums_go_with_their_files(tables: PathStore) -> None:
@@ -108,7 +116,7 @@ def test_checksums_go_with_their_files(tables: PathStore) -> None:
     gone = [folder / ".part-0.parquet.crc", log / f".{7:020}.json.crc"]
     for path in kept + gone:
         path.write_bytes(b"crc")
-    clear(DeltaTable(tables.table("groups")))
+    tables.open("groups").files.clear()
     assert [path.name for path in kept if not path.exists()] == []
     assert [path.name for path in gone if path.exists()] == []
     assert DeltaTable(tables.table("groups")).count() == 1
@@ -120,6 +128,6 @@ def test_checksums_of_versions_go_with_the_log(tables: PathStore) -> None:
     (log / f"{0:020}.crc").write_bytes(b"{}")
     DeltaTable(tables.table("groups")).create_checkpoint()
     sleep(0.01)
-    clear(DeltaTable(tables.table("groups")))
+    tables.open("groups").files.clear()
     assert sorted(path.name for path in log.glob("*.crc")) == []
     assert DeltaTable(tables.table("groups")).count() == 0

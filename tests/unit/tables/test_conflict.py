@@ -14,15 +14,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from offsetstream.errors import LeaseError
-from offsetstream.tables import merge, replace
+from offsetstream.errors import ConflictError, LeaseError
+from offsetstream.tables import merge
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.path_store import PathStore, snapshot
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.small_writes import WRITES, Between, SmallWrite
+from testkit.tables import snapshot_at
 
 Beat = Callable[[str], object]
 
@@ -79,14 +80,14 @@ def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tables: PathStore, mo
             between = Between(patch, path, lambda: z_order(path))
             step()
             assert between.happened
-    (row,) = read_rows(DeltaTable(path))
+    (row,) = read_rows(snapshot_at(path))
     assert (row["checkpoint_id"], row["owner"]) == (3, None)
     with monkeypatch.context() as patch:
         Between(patch, path, lambda: z_order(path))
         with pytest.raises(LeaseError, match="just taken"):
             Lease.acquire(tables)  # it cannot tell who was quicker
     Lease.acquire(tables)
-    assert len(read_rows(DeltaTable(path))) == 1
+    assert len(read_rows(snapshot_at(path))) == 1
 
 
 @pytest.mark.parametrize("name", ["merge", "new rows", "append", "events"])
@@ -113,7 +114,7 @@ def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
             answers.pop()
             raise CommitFailedError("Concurrent transaction failed")
 
-    monkeypatch.setattr(replace, "write_deltalake", write_and_lose_the_answer)
+    monkeypatch.setattr(snapshot, "write_deltalake", write_and_lose_the_answer)
     schema = load_schema("group_records")
     place = {"offsets_partition": 0, "log_id": 0, "record_offset": 1, "group_id": "g"}
     row = pa.Table.from_pylist([dict.fromkeys(schema.column_names) | place], schema=schema.arrow)
@@ -121,7 +122,7 @@ def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
     written = append_rows(tables, "group_records", row, batch)
     assert not answers
     assert written is not None  # the ledger counts it
-    assert len(read_rows(DeltaTable(tables.table("group_records")))) == 1
+    assert len(read_rows(tables.open("group_records"))) == 1
 
 
 def test_a_write_that_always_loses_says_so(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,10 +130,10 @@ def test_a_write_that_always_loses_says_so(tables: PathStore, monkeypatch: pytes
 
     def always_beaten(*_: Any) -> None:
         tried.append(1)
-        raise CommitFailedError("somebody was quicker")
+        raise ConflictError("somebody was quicker")
 
     monkeypatch.setattr(merge, "is_done", always_beaten)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    with pytest.raises(CommitFailedError, match="somebody was quicker"):
+    with pytest.raises(ConflictError, match="somebody was quicker"):
         WRITES[0].prepare(tables)
     assert len(tried) > 1

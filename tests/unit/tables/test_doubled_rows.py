@@ -53,7 +53,7 @@ def test_a_doubled_book_goes_on_from_the_row_that_is_furthest(tables: PathStore)
     book = PartitionBook(tables, [0, 1])
     assert book.next_offsets == {0: 9}
     book.write(LOAD)
-    rows = read_rows(DeltaTable(tables.table("offsets_partitions")))
+    rows = read_rows(tables.open("offsets_partitions"))
     assert sorted((row["offsets_partition"], row["next_offset"]) for row in rows) == [(0, 9), (1, None)]
 
 
@@ -67,12 +67,12 @@ def test_doubled_topics_and_a_doubled_lease_are_single_again(tables: PathStore) 
     double(tables, "job_lease")
     lease.heartbeat()
     assert lease.read().owner == lease.owner
-    assert [len(read_rows(DeltaTable(tables.table(name)))) for name in ("job_lease", "topics")] == [1, 1]
+    assert [len(read_rows(tables.open(name))) for name in ("job_lease", "topics")] == [1, 1]
 
 
 def test_a_name_is_learned_beside_doubled_assignments(tables: PathStore) -> None:
     rows = [{"offsets_partition": number, "group_id": "g", "topic_id": ID, "topic": ID} for number in (0, 1, 1)]
     append_rows(Path(tables.root), "member_assignments", rows)
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
-    found = read_rows(DeltaTable(tables.table("member_assignments")))
+    found = read_rows(tables.open("member_assignments"))
     assert sorted((row["offsets_partition"], row["topic"]) for row in found) == [(0, "orders"), (1, ID), (1, ID)]

@@ -43,7 +43,7 @@ def change(tables: PathStore, **columns: str) -> None:
 
 
 def rows(tables: PathStore) -> list[dict[str, object]]:
-    return read_rows(DeltaTable(tables.table(TABLE)))
+    return read_rows(tables.open(TABLE))
 
 
 def test_no_job_ever_ran(tables: PathStore) -> None:

@@ -3,15 +3,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from offsetstream.errors import UsageError
-from offsetstream.tables.compaction import lost_files, stored
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.files import FileWriter, append_files
+from offsetstream.tables.files import append_files
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -22,24 +21,24 @@ SIGNATURE = {"checkpoint_id", "batch_id", "written_day"}
 
 def test_a_local_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert store_at("tables/").root == str(tmp_path / "tables")
-    assert store_at(str(tmp_path) + "//").root == str(tmp_path)
+    assert store_at("tables/").name == str(tmp_path / "tables")
+    assert store_at(str(tmp_path) + "//").name == str(tmp_path)
 
 
 def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert store_at("~/tables").root == str(tmp_path / "tables")
+    assert store_at("~/tables").name == str(tmp_path / "tables")
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/tables", "abfss://c@account/tables", "s3://bucket/a%20[b]"])
 def test_a_uri_stays_as_it_is(uri: str) -> None:
-    assert store_at(uri).root == uri
-    assert store_at(uri + "/").root == uri
-    assert store_at(uri).table("groups") == f"{uri}/groups"
+    assert store_at(uri).name == uri
+    assert store_at(uri + "/").name == uri
+    assert PathStore(uri).table("groups") == f"{uri}/groups"
 
 
 def test_a_uri_of_a_local_folder_is_its_path() -> None:
-    assert store_at("file:///data/a%20gr%C3%B6%C3%9Fe/").root == "/data/a größe"
+    assert store_at("file:///data/a%20gr%C3%B6%C3%9Fe/").name == "/data/a größe"
 
 
 NAMES = [
@@ -69,17 +68,17 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     create_tables(tables, "cluster-1", "new")
     lease = Lease.acquire(tables)
     lease.heartbeat()
-    append_rows(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": name}])
+    append_rows(Path(tables.name), "groups", [{"offsets_partition": 1, "group_id": name}])
     assert list(Lookup(tables).rows("groups", ["group_id"])) == [{"group_id": name}]
-    table = DeltaTable(tables.table("groups"))
-    assert (lost_files(table), stored(table).files) == ([], 1)
-    writer = FileWriter(tables, "offset_commits", BatchId(1, 0), datetime.now(UTC).date())
+    files = tables.open("groups").files
+    assert (files.lost(), files.stored().files) == ([], 1)
+    writer = tables.task_writer("offset_commits", BatchId(1, 0), datetime.now(UTC).date())
     columns = [column for column in load_schema("offset_commits").arrow if column.name not in SIGNATURE]
     writer.write(pa.Table.from_pylist([{"offsets_partition": 1, "record_offset": 5}], pa.schema(columns)))
     new = writer.close()
     assert new is not None
     append_files(tables, "offset_commits", [new], BatchId(1, 0))
-    assert [row["record_offset"] for row in read_rows(DeltaTable(tables.table("offset_commits")))] == [5]
+    assert [row["record_offset"] for row in read_rows(tables.open("offset_commits"))] == [5]
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

@@ -1,19 +1,20 @@
 """Merges by delta-rs. That Spark's mean the same is shown in tests/spark/test_merge.py."""
 
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
 
-from offsetstream.errors import DoubledRowsError, LeaseError
+from offsetstream.errors import ConflictError, DoubledRowsError, LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.tables.merge import DELETED, Merge, merge_by_delta_rs
+from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows, transaction
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import EVERY_ROW
+from offsetstream.tables.transaction import BatchId, app_id, transaction_of
 from testkit.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
 
 OFFSETS, ASSIGNMENTS, GROUPS = "committed_offsets", "member_assignments", "groups"
@@ -22,11 +23,11 @@ LOAD = BatchId(1, -1)
 
 def merge(tables: PathStore, name: str, *rows: Row, batch: BatchId = LOAD, **how: Any) -> None:
     schema = load_schema(name)
-    merge_by_delta_rs(tables.table(name), source_table(schema, rows), Merge(schema, **how), batch)
+    merge_on_driver(tables, source_table(schema, rows), Merge(schema, **how), batch)
 
 
 def rows(tables: PathStore, name: str) -> list[Row]:
-    return in_order(read_rows(DeltaTable(tables.table(name))))
+    return in_order(read_rows(tables.open(name)))
 
 
 def commit(offset: int, group: str = "g", at: int = 0, partition: int = 1, **columns: Any) -> Row:
@@ -170,11 +171,12 @@ def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: PathStore)
 
 @pytest.mark.parametrize("batch", [BatchId(2, 7), BatchId(2, -1)])
 def test_what_was_begun_before_the_fence_cannot_end_after_it(tables: PathStore, batch: BatchId) -> None:
-    table = DeltaTable(tables.table(OFFSETS))
-    begun = transaction(table, OFFSETS, batch)
+    table = tables.open(OFFSETS)
+    begun = transaction_of(table, batch)
     Checkpoint(spark=None, root="unused", checkpoint_id=3).shut_out_older(tables)  # type: ignore[arg-type]  # as above
-    with pytest.raises(CommitFailedError, match="Concurrent transaction"):
-        write_deltalake(table, table.to_pyarrow_table(), mode="overwrite", commit_properties=begun)
+    for write in (table.append, partial(table.replace, EVERY_ROW)):
+        with pytest.raises(ConflictError, match="Concurrent transaction"):
+            write([source_table(load_schema(OFFSETS), [commit(1)])], begun)
 
 
 @pytest.mark.parametrize("group_id", HOSTILE)
@@ -205,13 +207,12 @@ def test_null_in_a_key_is_a_value_of_its_own(tables: PathStore, column: str, wan
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("name", "newer_only"), [(OFFSETS, True), ("group_cells", True), (ASSIGNMENTS, False)])
 def test_random_merges_are_those_of_a_dictionary(tables: PathStore, name: str, newer_only: bool, seed: int) -> None:
-    schema, path = load_schema(name), tables.table(name)
+    schema = load_schema(name)
     model, most = MergeModel(schema, newer_only), 0
     for step in random_steps(Random(seed), schema, 12):
         for _ in range(2):  # each merge is repeated
-            merge_by_delta_rs(
-                path, source_table(schema, step.rows), step.merge(schema, newer_only=newer_only), step.batch
-            )
+            source, how = source_table(schema, step.rows), step.merge(schema, newer_only=newer_only)
+            merge_on_driver(tables, source, how, step.batch)
             model.apply(step)
         assert rows(tables, name) == in_order(model.rows.values())
         most = max(most, len(model.rows))

@@ -37,7 +37,7 @@ def append(tables: PathStore, name: str, rows: Iterable[Row]) -> None:
 
 
 def rows(tables: PathStore, name: str) -> list[Row]:
-    return sorted(read_rows(DeltaTable(tables.table(name))), key=place)
+    return sorted(read_rows(tables.open(name)), key=place)
 
 
 def place(row: Row) -> tuple[Any, ...]:
@@ -145,7 +145,7 @@ def test_of_events_the_last_of_each_kind_and_partition_stays(tables: PathStore) 
 
 
 def _events(tables: PathStore) -> list[Row]:
-    found = read_rows(DeltaTable(tables.table("partition_events")))
+    found = read_rows(tables.open("partition_events"))
     return sorted(found, key=lambda row: (row["offsets_partition"], row["event"], row["load_id"]))
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import insert_rows, is_done, overwrite_rows, read_rows
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.transaction import BatchId, app_id, is_done
 from testkit.tables import new_tables
 
 BOOK, EVENTS = "offsets_partitions", "partition_events"
@@ -18,7 +18,7 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 
 
 def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
-    return read_rows(DeltaTable(tables.table(name)))
+    return read_rows(tables.open(name))
 
 
 def offsets(tables: PathStore) -> list[int]:
@@ -64,7 +64,7 @@ def test_a_load_is_always_done_anew(tables: PathStore) -> None:
 
 def test_a_batch_is_done_from_its_transaction_on(tables: PathStore) -> None:
     def done(batch: BatchId) -> bool:
-        return is_done(DeltaTable(tables.table(BOOK)), BOOK, batch)
+        return is_done(tables.open(BOOK), batch)
 
     assert not done(BatchId(1, 0))
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 3))

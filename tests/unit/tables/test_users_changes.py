@@ -18,12 +18,13 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from testkit.small_writes import WRITES, SmallWrite
+from testkit.tables import snapshot_at
 
 EVERY_WRITE = pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 
 
 def notes(tables: PathStore, write: SmallWrite) -> list[tuple[Any, Any]]:
-    found = read_rows(DeltaTable(tables.table(write.table)))
+    found = read_rows(tables.open(write.table))
     return sorted(((row[write.column], row["My note"]) for row in found), key=str)
 
 
@@ -35,7 +36,7 @@ def test_a_users_columns_are_kept(tables: PathStore, write: SmallWrite) -> None:
     DeltaTable(path).alter.add_columns([Field("My note", PrimitiveType("string")), Field("nested", nested)])
     DeltaTable(path).update({"My note": "'mine'"})
     DeltaTable(path).alter.set_table_description("my own")
-    stayed = len(read_rows(DeltaTable(path)))
+    stayed = len(read_rows(snapshot_at(path)))
     create_tables(tables, "cluster-1", "new")
     write.run(tables)
     assert write.found(tables) == write.expected

@@ -47,7 +47,7 @@ def current(tmp_path: Path) -> PathStore:
 
 
 def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
-    return read_rows(DeltaTable(tables.table(name)))
+    return read_rows(tables.open(name))
 
 
 def open_again(tables: PathStore) -> list[str]:
@@ -186,7 +186,7 @@ def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: PathStore) ->
         open_again(old)
     assert "groups" in str(raised.value)
     assert f"(schema version 1) cannot be upgraded to version {SCHEMA_VERSION}: " in str(raised.value)
-    assert "generation is string, not integer: name another folder by --tables" in str(raised.value)
+    assert "generation is STRING, not INT: name another folder by --tables" in str(raised.value)
     assert [DeltaTable(old.table(name)).version() for name in OLD_TABLES] == versions
 
 

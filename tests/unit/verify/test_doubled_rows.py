@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from offsetstream.tables import arrow_rows
 from offsetstream.tables.path_store import PathStore
@@ -38,8 +38,8 @@ def tables(tables: PathStore) -> PathStore:
 
 
 def double(tables: PathStore, name: str, where: str = "true") -> None:
-    table = DeltaTable(tables.table(name))
-    write_deltalake(table, pa.Table.from_pylist(read_rows(table, where), schema=load_schema(name).arrow), mode="append")
+    rows = pa.Table.from_pylist(read_rows(tables.open(name), where), schema=load_schema(name).arrow)
+    write_deltalake(tables.table(name), rows, mode="append")
 
 
 def test_each_row_is_there_once(tables: PathStore) -> None:

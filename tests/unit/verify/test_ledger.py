@@ -11,14 +11,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.tables import arrow_rows, ledger_days, replace, retention
+from offsetstream.tables import arrow_rows, ledger_days
 from offsetstream.tables.ledger import LEDGER, count_open, forget, last_offsets, write_entries
 from offsetstream.tables.ledger_days import note_thinned, settle, sum_up
 from offsetstream.tables.names import COMMITS, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.path_store.snapshot import PathSnapshot
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Snapshot
 from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.doubled_rows import doubled_rows
@@ -76,7 +78,7 @@ def lost_rows(tables: PathStore) -> list[int]:
 
 
 def entries(tables: PathStore) -> list[dict[str, Any]]:
-    return read_rows(DeltaTable(tables.table(LEDGER)))
+    return read_rows(tables.open(LEDGER))
 
 
 def test_what_is_counted_is_there(tables: PathStore) -> None:
@@ -86,9 +88,14 @@ def test_what_is_counted_is_there(tables: PathStore) -> None:
         apply(tables, rows, BatchId(1, number))  # once more
     assert differences(tables) == []
     assert sum(row["rows"] for row in entries(tables)) == 18
-    assert last_offsets(DeltaTable(tables.table(LEDGER)), COMMITS) == {(0, 0): 24, (1, 2): 2}
+    assert last_offsets(tables.open(LEDGER), COMMITS) == {(0, 0): 24, (1, 2): 2}
     append(tables, commits(0, [40]), BatchId(1, 3))  # a job is at it: not counted yet
     assert differences(tables) == []
+
+
+def double(tables: PathStore, where: str) -> None:
+    rows = pa.Table.from_pylist(read_rows(tables.open(COMMITS), where), schema=SCHEMA.arrow)
+    write_deltalake(tables.table(COMMITS), rows, mode="append")
 
 
 def test_rows_that_are_gone_doubled_or_changed_are_named(tables: PathStore) -> None:
@@ -101,7 +108,7 @@ def test_rows_that_are_gone_doubled_or_changed_are_named(tables: PathStore) -> N
     first, second = differences(tables)
     assert first == f"{place}, batch_id 1: rows is 3 in the tables, 5 in the ledger"
     assert second.startswith(f"{place}, batch_id 2: checksum is ")
-    write_deltalake(table, pa.Table.from_pylist(read_rows(table, "batch_id = 0"), schema=SCHEMA.arrow), mode="append")
+    double(tables, "batch_id = 0")
     assert f"{place}, batch_id 0: rows is 10 in the tables, 5 in the ledger" in differences(tables)
     table.delete("batch_id = 2")
     assert f"{place}, batch_id 2: rows is 0 in the tables, 5 in the ledger" in differences(tables)
@@ -158,15 +165,15 @@ class Interruption:
     """Something that happens when retention is about to take the rows of its n-th day."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, day: int, happen: Callable[[], object]) -> None:
-        self.left, whole = day, replace.replace_rows
+        self.left, whole = day, PathSnapshot.replace
 
-        def interrupted(*arguments: Any, **how: Any) -> None:
-            self.left -= 1
-            if not self.left:
+        def interrupted(table: PathSnapshot, *arguments: Any) -> None:
+            self.left -= table.name == COMMITS
+            if not self.left and table.name == COMMITS:
                 happen()
-            whole(*arguments, **how)
+            whole(table, *arguments)
 
-        monkeypatch.setattr(retention, "replace_rows", interrupted)
+        monkeypatch.setattr(PathSnapshot, "replace", interrupted)
 
 
 def die() -> None:
@@ -206,7 +213,7 @@ def test_of_retentions_at_once_each_counts_what_it_took(
     Interruption(monkeypatch, day, lambda: thin_history(tables, SCHEMA, other_horizon))
     thin_history(tables, SCHEMA, HORIZONS[2])
     assert differences(tables) == []
-    places = [row["record_offset"] for row in read_rows(DeltaTable(tables.table(COMMITS)))]
+    places = [row["record_offset"] for row in read_rows(tables.open(COMMITS))]
     assert len(set(places)) == len(places) < 32
 
 
@@ -222,10 +229,7 @@ def test_what_a_retention_that_stood_still_noted_is_not_taken_for_another_ones(
 
 def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: PathStore) -> None:
     append_of_days(tables, DAYS)
-    table = DeltaTable(tables.table(COMMITS))
-    write_deltalake(
-        table, pa.Table.from_pylist(read_rows(table, "record_offset < 15"), schema=SCHEMA.arrow), mode="append"
-    )
+    double(tables, "record_offset < 15")
     assert len(differences(tables)) == 2
     thin_history(tables, SCHEMA, TODAY)
     assert differences(tables) == []
@@ -250,7 +254,7 @@ def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monke
     append_of_days(tables, {1: range(6)})
     whole, beaten = ledger_days._of_day, list[object]()
 
-    def beaten_once(table: DeltaTable, day: str) -> Any:
+    def beaten_once(table: Snapshot, day: str) -> Any:
         found = whole(table, day)
         if not beaten:
             beaten.append(day)
@@ -264,5 +268,5 @@ def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monke
 
 
 def test_nothing_to_correct_without_a_ledger(tables: PathStore) -> None:
-    note_thinned(tables, DeltaTable(tables.table(COMMITS)), COMMITS, str(date(2030, 1, 1)), commits(0, range(3)))
+    note_thinned(tables, tables.open(COMMITS), str(date(2030, 1, 1)), commits(0, range(3)))
     assert entries(tables) == []

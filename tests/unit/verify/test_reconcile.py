@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.verify.reconcile import Gathered, Records, reconcile
 from offsetstream.verify.topic import thinned_below
-from testkit.tables import append_rows
+from testkit.tables import append_rows, snapshot_at
 
 COMMITS = load_schema("offset_commits")
 Row = tuple[int, int, str] | tuple[int, int, str, dict[str, Any]]  # partition, offset, topic, and other columns
@@ -104,5 +103,5 @@ def test_below_which_offset_retention_took_records(
     ]
     append_rows(tmp_path, "offset_commits", rows)
     nothing = np.iinfo(np.int64).max
-    table = DeltaTable(tmp_path / "offset_commits")
+    table = snapshot_at(tmp_path / "offset_commits")
     assert thinned_below(table, {1: 0, 2: 4}, AGO[3]) == {1: nothing if below is None else below, 2: nothing}

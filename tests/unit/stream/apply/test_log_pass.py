@@ -19,7 +19,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import TablesError
 from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
-from offsetstream.tables.files import FileWriter, NewFile, append_files
+from offsetstream.tables.files import NewFile, append_files
 from offsetstream.tables.names import COMMITS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
@@ -111,7 +111,7 @@ def test_bytes_are_those_of_the_texts() -> None:
 
 
 def history(tables: PathStore, batch: BatchId, written: dict[int, int]) -> CommitHistory:
-    return CommitHistory(FileWriter(tables, COMMITS, batch, DAY), LOG_IDS, written)
+    return CommitHistory(tables.task_writer(COMMITS, batch, DAY), LOG_IDS, written)
 
 
 def files(passed: Iterable[pa.RecordBatch]) -> list[NewFile]:
@@ -120,7 +120,7 @@ def files(passed: Iterable[pa.RecordBatch]) -> list[NewFile]:
 
 
 def places(tables: PathStore) -> Counter[tuple[int, int, int]]:
-    rows = read_rows(DeltaTable(tables.table(COMMITS)))
+    rows = read_rows(tables.open(COMMITS))
     return Counter((row["log_id"], row["offsets_partition"], row["record_offset"]) for row in rows)
 
 

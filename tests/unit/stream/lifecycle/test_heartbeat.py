@@ -1,10 +1,9 @@
 import threading
 
 import pytest
-from deltalake.exceptions import CommitFailedError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from offsetstream.errors import LeaseError
+from offsetstream.errors import ConflictError, LeaseError
 from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
@@ -115,4 +114,4 @@ def test_a_write_that_the_next_job_shut_out_failed_of_the_lost_lease(tables: Pat
     with pytest.raises(LeaseError, match="taken over"), Heartbeat(Lease.acquire(tables), asked, nothing):
         take_over(tables)
         assert asked.at_all.wait(LONG)
-        raise CommitFailedError("Failed to commit transaction: Concurrent transaction failed.")
+        raise ConflictError("Failed to commit transaction: Concurrent transaction failed.")

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from offsetstream.cluster.client import TopicSeen
 from offsetstream.stream.monitor import topic_book
@@ -26,7 +25,7 @@ def tables(tables: PathStore) -> PathStore:
 
 
 def names(tables: PathStore, table: str) -> list[str]:
-    return [row["topic"] for row in read_rows(DeltaTable(tables.table(table)))]
+    return [row["topic"] for row in read_rows(tables.open(table))]
 
 
 def test_a_name_that_is_learned_later_is_given_to_assignments(tables: PathStore) -> None:

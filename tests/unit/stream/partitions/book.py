@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from deltalake import DeltaTable
-
 from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.size import Share
@@ -26,7 +24,7 @@ def loaded(book: PartitionBook, partition: int, end: int) -> None:
 
 
 def events(tables: PathStore) -> Iterator[dict[str, Any]]:
-    rows = read_rows(DeltaTable(tables.table("partition_events")))
+    rows = read_rows(tables.open("partition_events"))
     yield from sorted(rows, key=lambda row: (row["offsets_partition"], row["event_at"]))
 
 

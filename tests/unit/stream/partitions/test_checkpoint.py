@@ -1,14 +1,13 @@
 """The fence, which needs no Spark; the checkpoint's files are read in tests/spark/test_checkpoint.py."""
 
 import pytest
-from deltalake import DeltaTable
 
 from offsetstream.stream.partitions.checkpoint import LAST_WRITTEN, Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.small_tables import is_done, read_rows
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.transaction import BatchId, is_done
 
 
 def checkpoint(number: int) -> Checkpoint:
@@ -22,10 +21,10 @@ def test_each_checkpoint_has_a_folder_of_its_own() -> None:
 @pytest.mark.parametrize("name", all_schemas())
 def test_a_fence_shuts_older_checkpoints_out_of_every_table(tables: PathStore, name: str) -> None:
     checkpoint(3).shut_out_older(tables)
-    table = DeltaTable(tables.table(name))
-    assert is_done(table, name, BatchId(2, 2**31))
-    assert not is_done(table, name, BatchId(3, 0))
-    assert not is_done(table, name, BatchId(4, 0))
+    table = tables.open(name)
+    assert is_done(table, BatchId(2, 2**31))
+    assert not is_done(table, BatchId(3, 0))
+    assert not is_done(table, BatchId(4, 0))
 
 
 def test_a_fence_changes_no_rows(tables: PathStore) -> None:
@@ -35,7 +34,7 @@ def test_a_fence_changes_no_rows(tables: PathStore) -> None:
     book.write(BatchId(1, 0))
     checkpoint(2).shut_out_older(tables)
     assert PartitionBook(tables, range(3)).rows == book.rows
-    assert len(read_rows(DeltaTable(tables.table("partition_events")))) == 2
+    assert len(read_rows(tables.open("partition_events"))) == 2
 
 
 def test_behind_a_fence_the_book_is_the_newer_jobs(tables: PathStore) -> None:
@@ -45,11 +44,11 @@ def test_behind_a_fence_the_book_is_the_newer_jobs(tables: PathStore) -> None:
     zombie.finish_load(1, 10, 2, 4)
     zombie.write(BatchId(1, 5))
     assert LAST_WRITTEN == "offsets_partitions"
-    assert read_rows(DeltaTable(tables.table("offsets_partitions"))) == []
-    assert read_rows(DeltaTable(tables.table("partition_events"))) == []
+    assert read_rows(tables.open("offsets_partitions")) == []
+    assert read_rows(tables.open("partition_events")) == []
 
 
 def test_a_fence_may_be_set_twice(tables: PathStore) -> None:
     checkpoint(2).shut_out_older(tables)
     checkpoint(2).shut_out_older(tables)
-    assert is_done(DeltaTable(tables.table("groups")), "groups", BatchId(1, 9))
+    assert is_done(tables.open("groups"), BatchId(1, 9))

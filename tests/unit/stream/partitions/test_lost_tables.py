@@ -86,9 +86,7 @@ def test_without_a_history_table_its_completeness_begins_anew(tables: PathStore,
     assert mend_lost_tables(book, tables) == {name}
     written = PartitionBook(tables, [0, 1]).rows
     assert [row.history_complete_from for row in written.values()] == [None, None]
-    assert {*last_offsets(DeltaTable(tables.table(LEDGER)), "offset_commits")} == set(
-        counted if name != COMMITS else ()
-    )
+    assert {*last_offsets(tables.open(LEDGER), "offset_commits")} == set(counted if name != COMMITS else ())
     book.start_load({0: 70, 1: 70})
     for number in (0, 1):
         book.finish_load(number, 0, 0, 0)

@@ -67,7 +67,7 @@ def _is_placed(row: dict[str, object], count: int) -> bool:
 
 
 def rows_of(tables: PathStore, name: str) -> list[dict[str, object]]:
-    return sorted(read_rows(DeltaTable(tables.table(name))), key=str)
+    return sorted(read_rows(tables.open(name)), key=str)
 
 
 def test_all_rows_are_brought_up_to_date_and_back(tables: PathStore) -> None:

@@ -1,0 +1,100 @@
+"""The files in a table's folder: few instead of many, and none that nobody may read any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+
+from offsetstream.tables.files import Crowd, Stored, TableFiles
+from offsetstream.tables.path_store.errors import told
+from offsetstream.tables.path_store.folder import file_system
+from offsetstream.tables.schema import HISTORY_DAY
+
+MIB = 1024 * 1024
+_VERSION, _VERSION_CHECKSUM = re.compile(r"\d{20}\.json"), re.compile(r"\d{20}\.crc")
+_CHECKSUM = re.compile(r"\.(.+)\.crc")  # as Hadoop's local file system names it
+# A day that is written to is compacted in steps, so that a row is written a few times, not with each step again.
+OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
+
+
+class PathFiles(TableFiles):
+    """The files in a table's folder."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._table = table
+        self._where = table.table_uri
+
+    def crowds(self) -> list[Crowd]:
+        """Return where there are at least two files that are less than half of what they might be, closed days last."""
+        today = datetime.now(UTC).date()
+        found: dict[date | None, int] = {}
+        for day, size in self._sizes():
+            found[day] = found.get(day, 0) + (size < _target(day, today) // 2)
+        all_of_them = (_crowd(day, files, today) for day, files in found.items() if files > 1)
+        return sorted(all_of_them, key=lambda crowd: (crowd.is_closed, crowd.day or today))
+
+    def clear(self) -> None:
+        """Run a full VACUUM, and delete the log and the checksums that nothing belongs to any more."""
+        with told(self._where, "clear"):
+            self._table.vacuum(dry_run=False, full=True)
+            self._table.cleanup_metadata()
+        _delete_checksums(self._where)
+
+    def removable(self) -> set[str]:
+        """Return the names of the data files that a VACUUM would delete."""
+        with told(self._where):
+            return {path.rsplit("/", 1)[-1] for path in self._table.vacuum(dry_run=True, full=True)}
+
+    def stored(self, without: Collection[str] = ()) -> Stored:
+        """Return what lies in the folder, but for data files of the given names."""
+        files = [file for file in _listed(file_system(self._where)) if file.base_name not in without]
+        log_files = sum("_delta_log" in file.path for file in files)
+        return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
+
+    def lost(self) -> list[str]:
+        """Return the data files that the table has, and its folder has not."""
+        found = {file.path for file in _listed(file_system(self._where))}
+        return sorted({unquote(path) for path in self._added()["path"].to_pylist()} - found)
+
+    def _sizes(self) -> Iterator[tuple[date | None, int]]:
+        added = self._added()
+        is_by_day = bool(self._table.metadata().partition_columns)
+        days = added[f"partition.{HISTORY_DAY}"] if is_by_day else pa.nulls(added.num_rows)
+        return zip(days.to_pylist(), added["size_bytes"].to_pylist(), strict=True)
+
+    def _added(self) -> pa.Table:
+        return pa.table(self._table.get_add_actions(flatten=True))
+
+
+def _delete_checksums(table: str) -> None:
+    """Delete the checksums of files that are gone: Spark leaves them on a local disk, and in the log anywhere."""
+    store = file_system(table)
+    files = {file.path: file for file in _listed(store)}
+    versions = [file.base_name for file in files.values() if _VERSION.fullmatch(file.base_name)]
+    for path, file in files.items():
+        hidden = _CHECKSUM.fullmatch(file.base_name)
+        is_alone = hidden is not None and path[: -len(file.base_name)] + hidden[1] not in files
+        is_old = bool(_VERSION_CHECKSUM.fullmatch(file.base_name)) and file.base_name < min(versions)
+        if is_alone or is_old:
+            with suppress(FileNotFoundError):  # the job and `maintain` may both be at it
+                store.delete_file(path)
+
+
+def _listed(store: pafs.PyFileSystem) -> list[pafs.FileInfo]:
+    return [file for file in store.get_file_info(pafs.FileSelector("", recursive=True)) if file.is_file]
+
+
+def _crowd(day: date | None, files: int, today: date) -> Crowd:
+    target = _target(day, today)
+    return Crowd(day, files, target, is_closed=target == CLOSED_FILE_BYTES)
+
+
+def _target(day: date | None, today: date) -> int:
+    return CLOSED_FILE_BYTES if day is None or day < today else OPEN_FILE_BYTES

@@ -1,0 +1,231 @@
+"""A table that delta-rs has opened: read by DataFusion, written by appends and by overwrites with a condition.
+
+Of delta-rs's writes (1.6) only an overwrite with a condition does for readers and writers alike. It sees that somebody
+else's commit took away the files that it read: with a plain overwrite, or a transaction of files, an OPTIMIZE between
+them doubles every row. And its files have text as every reader knows it: MERGE, UPDATE and DELETE leave ``string_view``
+in the files' Arrow schema, which a pyarrow dataset cannot filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.schema import PrimitiveType
+
+from offsetstream.errors import TablesError, first_line
+from offsetstream.tables.files import NewFile
+from offsetstream.tables.matching import completed
+from offsetstream.tables.merge import Merge
+from offsetstream.tables.path_store.commits import commit_of
+from offsetstream.tables.path_store.errors import in_our_words, parts_told, told
+from offsetstream.tables.path_store.features import explained, refuse_features
+from offsetstream.tables.path_store.files import PathFiles
+from offsetstream.tables.path_store.merge import merge_by_delta_rs
+from offsetstream.tables.path_store.string_views import rewrite_string_views
+from offsetstream.tables.path_store.task_files import append_written
+from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema
+from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
+
+# Delta's names of types, by Spark SQL's.
+_DELTA_TYPES = {
+    "INT": "integer",
+    "BIGINT": "long",
+    "STRING": "string",
+    "BOOLEAN": "boolean",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+}
+_SQL_TYPES = {delta: sql for sql, delta in _DELTA_TYPES.items()}
+
+
+def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) -> None:
+    """Create a table unless it is there; TablesError where the store refuses."""
+    try:
+        DeltaTable.create(
+            path,
+            Schema([_field(column) for column in schema.columns]),
+            mode="ignore",
+            partition_by=list(schema.partitioned_by),
+            name=schema.name,
+            description=schema.comment,
+            configuration={**schema.properties, **properties},
+            raise_if_key_not_exists=False,
+        )
+    except (DeltaError, OSError) as error:
+        raise TablesError(
+            f"cannot make the table {path}: {first_line(error)}: name another folder by --tables"
+        ) from error
+
+
+class PathSnapshot(Snapshot):
+    """A table of a path store; ``delta`` is for the path store's own modules."""
+
+    def __init__(self, delta: DeltaTable, name: str) -> None:
+        self.delta = delta
+        self.name = name
+        self.where = delta.table_uri
+
+    @property
+    def version(self) -> int:
+        """The number of its last commit."""
+        return self.delta.version()
+
+    @property
+    def table_id(self) -> str:
+        """The id in Delta's metadata."""
+        return str(self.delta.metadata().id)
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was made."""
+        return datetime.fromtimestamp((self.delta.metadata().created_time or 0) / 1000, UTC)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Its properties."""
+        return self.delta.metadata().configuration
+
+    @property
+    def columns(self) -> Mapping[str, StoredColumn]:
+        """Its columns by name."""
+        return {
+            field.name: StoredColumn(_sql_type(field), field.metadata.get("comment"))
+            for field in self.delta.schema().fields
+        }
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The same columns as Arrow has them."""
+        return pa.schema(self.delta.schema())
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns by which its files lie apart."""
+        return tuple(self.delta.metadata().partition_columns)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the version of the last transaction with this id; None if there was none."""
+        return self.delta.transaction_version(app_id)
+
+    def written_days(self) -> set[date]:
+        """Return the days of which a history has files."""
+        with told(self.where):
+            return {date.fromisoformat(partition[HISTORY_DAY]) for partition in self.delta.partitions()}
+
+    @property
+    def files(self) -> PathFiles:
+        """The files in its folder."""
+        return PathFiles(self.delta)
+
+    def refresh(self) -> None:
+        """Read the commits since the table was opened."""
+        with told(self.where):
+            self.delta.update_incremental()
+
+    def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """Return the rows that fulfil the condition, a part at a time; all columns or those named."""
+        schema = self.arrow
+        chosen = list(columns) or schema.names
+        # Begun here, since a write that takes the rows cannot begin a query from its own threads.
+        found = self.query(f"SELECT {', '.join(map(_quoted, chosen))} FROM rows WHERE {where}")  # noqa: S608 - our own SQL
+        wanted = pa.schema([schema.field(name) for name in chosen])
+        return parts_told((pa.Table.from_batches([batch]).cast(wanted) for batch in found), self.where)
+
+    def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
+        """Ask DataFusion."""
+        # Not to_pyarrow_table(): its reader threads abort the process now and then when it ends soon afterwards.
+        reader = QueryBuilder().register("rows", self.delta)
+        for name, other in beside.items():
+            assert isinstance(other, PathSnapshot)  # noqa: S101 - of the same store
+            reader = reader.register(name, other.delta)
+        with told(self.where):
+            return pa.RecordBatchReader.from_stream(reader.execute(sql))
+
+    def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
+        """Append rows; a column that they lack is null."""
+        self._write(rows, transactions, mode="append")
+
+    def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
+        """Make ``rows``, which fulfil the condition, the only ones that do; a column that they lack is null."""
+        self._write(rows, transactions, mode="overwrite", predicate=where)
+
+    def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
+        """Merge rows: what changes is found in Arrow, in memory that the source takes."""
+        merge_by_delta_rs(self, source, merge, transactions)
+
+    def append_files(self, files: Sequence[NewFile], *transactions: Transaction) -> None:
+        """Append the files as they are; their rows where a user's CHECK is to be asked of them."""
+        append_written(self, files, transactions)
+
+    def commit_nothing(self, *transactions: Transaction) -> None:
+        """Commit an empty write; ConflictError if one of the transactions' ids has another commit since."""
+        with told(self.where, "write to"):
+            self.delta.create_write_transaction(
+                [], "append", self.arrow, list(self.partitioned_by), commit_properties=commit_of(transactions)
+            )
+
+    def add_columns(self, columns: Sequence[ColumnSchema]) -> None:
+        """Add columns."""
+        with told(self.where, "write to"):
+            self.delta.alter.add_columns([_field(column) for column in columns])
+
+    def set_comment(self, column: str, comment: str) -> None:
+        """Set the comment of a column."""
+        with told(self.where, "write to"):
+            self.delta.alter.set_column_metadata(column, {"comment": comment})
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set properties."""
+        with told(self.where, "write to"):
+            self.delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+
+    def rewrite_old_rows(self) -> None:
+        """Write files of delta-rs's MERGE and UPDATE anew (``string_views.py``)."""
+        with told(self.where):
+            rewrite_string_views(self)
+        self.refresh()
+
+    def require_writable(self) -> None:
+        """Raise TablesError if the table has a feature that delta-rs cannot write."""
+        refuse_features(self.delta)
+
+    def _write(self, rows: Iterable[pa.Table], transactions: Sequence[Transaction], **how: Any) -> None:
+        """Write the rows; TablesError where they violate a user's CHECK, or a feature was switched on."""
+        schema = self.arrow
+        batches = (batch for part in rows for batch in completed(part, schema).to_batches())
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        try:
+            write_deltalake(self.delta, reader, commit_properties=commit_of(transactions), **how)
+        except DeltaError as error:
+            if isinstance(error, CommitFailedError) and self._is_made(transactions):
+                return
+            raise explained(error, self.delta) or in_our_words(error, self.where, "write to") from error
+
+    def _is_made(self, transactions: Sequence[Transaction]) -> bool:
+        """Tell whether the commit was made after all, and only the store's answer was lost: it then met itself.
+
+        Its transactions name the checkpoint, so that nobody else makes the same.
+        """
+        now = DeltaTable(self.where)
+        return bool(transactions) and all(now.transaction_version(app) == version for app, version in transactions)
+
+
+def _field(column: ColumnSchema) -> Field:
+    return Field(column.name, PrimitiveType(_DELTA_TYPES[column.type]), metadata={"comment": column.comment})
+
+
+def _sql_type(field: Field) -> str:
+    if not isinstance(field.type, PrimitiveType):
+        return str(field.type)
+    return _SQL_TYPES.get(field.type.type, field.type.type)
+
+
+def _quoted(column: str) -> str:
+    """Return the name of a column, whatever a user named it, as DataFusion's SQL has it."""
+    return '"' + column.replace('"', '""') + '"'

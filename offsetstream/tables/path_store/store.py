@@ -1,0 +1,107 @@
+"""The folder of the tables, local or of any store that Spark and delta-rs both reach, with one Delta table each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from deltalake import DeltaTable, QueryBuilder
+
+from offsetstream.tables.path_store.errors import told
+from offsetstream.tables.store import Source, Store
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from pyspark.sql import SparkSession
+
+    from offsetstream.tables.path_store.snapshot import PathSnapshot
+    from offsetstream.tables.path_store.spark import PathSpark
+    from offsetstream.tables.path_store.task_files import FileWriter
+    from offsetstream.tables.schema import TableSchema
+    from offsetstream.tables.transaction import BatchId
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class PathStore(Store):
+    """One cluster's tables in a folder; ``root`` is its path or URI, without a slash at its end."""
+
+    root: str
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return self.root
+
+    def table(self, name: str) -> str:
+        """Return the path or URI of the table ``name``."""
+        return f"{self.root}/{name}"
+
+    def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
+        """Create a table by delta-rs, which takes milliseconds for what takes Spark ten seconds, and needs no JVM."""
+        from offsetstream.tables.path_store.snapshot import create_table  # noqa: PLC0415 - no look-up needs it
+
+        create_table(self.table(schema.name), schema, properties)
+
+    def open(self, name: str) -> PathSnapshot:
+        """Return the table as it is now; NoTableError if there is none."""
+        from offsetstream.tables.path_store.snapshot import PathSnapshot  # noqa: PLC0415 - no look-up needs it
+
+        with told(self.table(name)):
+            return PathSnapshot(DeltaTable(self.table(name)), name)
+
+    def in_spark(self, spark: SparkSession) -> PathSpark:
+        """Return the tables for Spark."""
+        from offsetstream.tables.path_store.spark import PathSpark  # noqa: PLC0415 - who has a session has PySpark
+
+        return PathSpark(self, spark)
+
+    def task_writer(self, name: str, batch: BatchId, day: date) -> FileWriter:
+        """Return what writes a file of rows in a task."""
+        from offsetstream.tables.path_store.task_files import FileWriter  # noqa: PLC0415 - no look-up needs it
+
+        return FileWriter(self.table(name), name, batch, day)
+
+    @property
+    def spark_sees_the_driver(self) -> bool:
+        """Whether both see each other's commits: not on S3, where either has a way of its own."""
+        return not self.root.startswith(("s3:", "s3a:"))
+
+    def source(self, name: str) -> PathSource:
+        """Return the table as it is now for DuckDB; NoTableError if there is none."""
+        with told(self.table(name)):
+            return PathSource(DeltaTable(self.table(name)), self.table(name))
+
+
+class PathSource(Source):
+    """A table whose files delta-rs finds, and DuckDB reads by itself where it can."""
+
+    def __init__(self, delta: DeltaTable, where: str) -> None:
+        self._delta = delta
+        self.where = where
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self._delta.metadata().configuration
+
+    def relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
+        """Return the rows of all files; None if there are none."""
+        with told(self.where):
+            return self._relation(connection)
+
+    def _relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
+        if "deletionVectors" in (self._delta.protocol().reader_features or ()):  # of which DuckDB is not told
+            rows = QueryBuilder().register("rows", self._delta).execute("SELECT * FROM rows")
+            return connection.from_arrow(rows)
+        if "://" in self.where:  # delta-rs reaches stores that DuckDB has no built-in way to
+            return connection.from_arrow(self._delta.to_pyarrow_dataset())
+        # delta-rs gives paths as a URL has them, and DuckDB takes them as patterns.
+        files = [_GLOB.sub(r"[\g<0>]", unquote(file)) for file in self._delta.file_uris()]
+        # Files from before a column was added lack it.
+        return connection.from_parquet(files, union_by_name=True) if files else None

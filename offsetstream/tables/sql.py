@@ -1,0 +1,15 @@
+"""Literals and conditions of SQL that DataFusion (in delta-rs) and Spark read alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def sql_text(text: str) -> str:
+    """Return the text as a literal: of what either escapes in its own way, the bytes."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)" if set(text) & {"'", "\\"} else f"'{text}'"
+
+
+def of_partitions(partitions: Iterable[int]) -> str:
+    """Return the condition that a row is of one of the offsets partitions."""
+    return f"offsets_partition IN ({', '.join(map(str, partitions)) or 'NULL'})"
