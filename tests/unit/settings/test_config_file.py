@@ -85,7 +85,11 @@ WRONG = [
 @pytest.mark.parametrize(("text", "words"), WRONG)
 def test_what_a_file_cannot_have_is_one_line_that_names_it(tmp_path: Path, text: str, words: str) -> None:
     file = write(tmp_path, text)
-    for arguments in (("run", "--bootstrap-server", SERVER), ("config", "show"), ("config", "show", "run")):
+    for arguments in (
+        ("run", "--bootstrap-server", SERVER, "--max-silence", "0"),
+        ("config", "show"),
+        ("config", "show", "run"),
+    ):
         refused = invoke(*arguments, "--config", file)
         assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
         assert refused.stderr.startswith(f"Error: {file}: {words}")
