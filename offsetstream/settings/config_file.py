@@ -6,10 +6,8 @@ value of another type, is one line that names both.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +69,8 @@ class ConfigFile:
         """Read the file; UsageError if there is none, or it is no TOML."""
         if path is None:
             return cls("", {})
+        import tomllib  # noqa: PLC0415 - a look without a file need not wait for it
+
         try:
             file = cls(path, tomllib.loads(Path(path).read_text("utf-8")))
         except (OSError, ValueError) as error:
@@ -124,6 +124,8 @@ class ConfigFile:
             raise UsageError(f"{self.path}: {name} must be {key.name}, not {given}")
 
     def _unknown(self, name: str, key: str, known: list[str]) -> UsageError:
+        from difflib import get_close_matches  # noqa: PLC0415 - only for this
+
         alike = get_close_matches(key, known, 1)
         advice = f"did you mean {alike[0]}?" if alike else f"known are {', '.join(known)}"
         return UsageError(f"{self.path}: unknown key {name}: {advice}")

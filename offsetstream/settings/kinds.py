@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
-_INTERVAL, _OF_INTERVAL = (re.compile(text, re.IGNORECASE | re.ASCII) for text in (f"(?:{_PART})+", _PART))
+_FLAGS = re.IGNORECASE | re.ASCII
 _YEAR = timedelta(days=365)
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
@@ -34,7 +34,7 @@ def _brokers(value: str) -> str:
 
 def _interval(value: str) -> str:
     text = str(value).strip()
-    if not _INTERVAL.fullmatch(text) or not _is_short(_OF_INTERVAL.findall(text)):
+    if not re.fullmatch(f"(?:{_PART})+", text, _FLAGS) or not _is_short(re.findall(_PART, text, _FLAGS)):
         raise ValueError(f"{value!r} is no time such as '10 seconds' or '1 minute 30 seconds', of at most a year")
     return text
 
