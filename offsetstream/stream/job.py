@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -19,16 +20,15 @@ from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, Unreacha
 from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_lost_java
 from offsetstream.spark.session import ending, local_session, prepared
-from offsetstream.stream.lifecycle.attempt import Attempt
+from offsetstream.stream.controls import Controls, Signals
+from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, in_words
-from offsetstream.stream.lifecycle.live import Signals
 from offsetstream.stream.lifecycle.patience import Patience
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import TABLE as LEASE_TABLE
-from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
@@ -114,23 +114,14 @@ class Job:
             with explain_lost_java(), self._session() as spark:
                 folders = (self._settings.tables, self._settings.checkpoint)
                 require_java_in_utf8(spark.sparkContext._jvm, folders)
-                self._work(spark, lease, partitions, coordinator)
+                topic = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator)
+                self._work(spark, topic, Controls(lease, self._signals, self._progress))
 
-    def _work(self, spark: SparkSession, lease: Lease, partitions: list[int], coordinator: str) -> None:
+    def _work(self, spark: SparkSession, topic: OffsetsTopic, controls: Controls) -> None:
         """Attempt it until it is done: after an outage of the cluster anew, from the tables' positions."""
         goes_on, silent_since = True, None
         while True:
-            attempt = Attempt(
-                self._settings,
-                self._cluster,
-                spark,
-                lease,
-                self._signals,
-                self._progress,
-                partitions,
-                coordinator,
-                self._leaders,
-            )
+            attempt = Attempt(self._settings, spark, topic, controls)
             before, began = attempt.positions, time.monotonic()
             try:
                 return attempt.run(goes_on=goes_on)
@@ -142,12 +133,12 @@ class Job:
                 if timedelta(seconds=time.monotonic() - silent_since) > self._patience.limit:
                     raise
                 self._progress.say(f"{error}; going on when it answers")
-                self._patience.ask(partial(self._leaders.readable, partitions))
+                self._patience.ask(partial(self._leaders.readable, topic.partitions))
             except LeadersChangedError as error:
                 self._progress.say(f"Beginning anew: {error}")
             except (PartitionsChangedError, NoOffsetsTopicError) as error:
                 self._progress.say(f"Beginning anew: {error}")
-                partitions = self._wait_for_topic()
+                topic = replace(topic, partitions=self._wait_for_topic())
                 if self._signals.stop.is_set():  # none may have been found, which does not mean that all are gone
                     return None
             goes_on = False

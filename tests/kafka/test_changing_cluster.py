@@ -18,7 +18,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import OtherClusterError, UnreachableError
 from offsetstream.stream.lifecycle import live, patience
-from offsetstream.stream.lifecycle.live import LiveStream
+from offsetstream.stream.lifecycle.query_check import QueryCheck
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.tables.lease import request_reload
 from testkit.garbage import produce
@@ -142,22 +142,22 @@ def test_records_deleted_while_a_batch_was_read_before_the_cluster_fell_silent(
 ) -> None:
     """What the batch's look found is known, though the next one finds nobody."""
     cluster, before, looks = Cluster(kafka.bootstrap_server), load_ids(runner), list[int]()
-    look, look_before_writing = Observer.look, LiveStream._look_before_writing
+    look, before_writing = Observer.look, QueryCheck.before_writing
 
-    def delete_first(stream: LiveStream, *args: Any) -> None:
+    def delete_first(check: QueryCheck, *args: Any) -> None:
         if not looks:
             set_topic_config(kafka, cleanup_policy="compact,delete", retention_ms="1")
             runner.await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner))
             set_topic_config(kafka, cleanup_policy="compact", retention_ms="-1")
             looks.append(0)
-        look_before_writing(stream, *args)
+        before_writing(check, *args)
 
     def look_once(observer: Observer) -> Any:
         looks.extend([len(looks)] if looks else [])
         is_silent = len(looks) > 2 and load_ids(runner) == before
         return None if is_silent else look(observer)
 
-    monkeypatch.setattr(LiveStream, "_look_before_writing", delete_first)
+    monkeypatch.setattr(QueryCheck, "before_writing", delete_first)
     monkeypatch.setattr(Observer, "look", look_once)
     commit(kafka, 42)
     runner.run_once()

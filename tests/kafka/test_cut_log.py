@@ -13,7 +13,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.lifecycle.live import LiveStream
+from offsetstream.stream.lifecycle.query_check import QueryCheck
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import GROUPS, commit, commits, cut_the_log
@@ -106,19 +106,19 @@ def test_a_log_cut_within_the_batch_that_was_read(
     runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was applied is still there, so the log is the same; but the batch has records that are gone."""
-    look, cuts = LiveStream._look_before_writing, list[int]()
+    look, cuts = QueryCheck.before_writing, list[int]()
 
-    def cut_before(stream: LiveStream, *args: Any) -> None:
+    def cut_before(check: QueryCheck, *args: Any) -> None:
         if not cuts:
             cuts.append(end_of(kafka))
             cut_and_grow(kafka, cut_at, cuts[0], 100)
-        look(stream, *args)
+        look(check, *args)
 
     runner.run_once()
     cut_at = end_of(kafka)
     for _ in range(2):
         commit_of(kafka, GROUPS[3], 666)
-    monkeypatch.setattr(LiveStream, "_look_before_writing", cut_before)
+    monkeypatch.setattr(QueryCheck, "before_writing", cut_before)
     checkpoints = runner.said.getvalue().count("Starting checkpoint")
     runner.run_once()
     assert cuts

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from offsetstream.cluster.client import Cluster
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.decode import decode
-from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.columns import partition_number_column
@@ -22,7 +21,6 @@ from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import TableWriter
 
 
 @dataclass(frozen=True)
@@ -40,23 +38,24 @@ class BatchWriter:
 
     def __init__(
         self,
-        writer: TableWriter,
-        cluster: Cluster,
-        book: PartitionBook,
-        topics: TopicBook,
+        state: StateTables,
         history: History,
         gaps: Gaps,
-        coordinator: str,
+        book: PartitionBook,
+        watch: ClusterWatch,
         checkpoint: Checkpoint,
     ) -> None:
-        self._writer = writer
-        self._cluster = cluster
-        self._book = book
-        self._topics = topics
+        self._state = state
         self._history = history
         self._gaps = gaps
-        self._state = StateTables(writer, coordinator, book.log_ids, topics.names)
+        self._book = book
+        self._watch = watch
         self._checkpoint = checkpoint
+
+    @property
+    def checkpoint_id(self) -> int:
+        """Of the checkpoint whose batches these are."""
+        return self._checkpoint.checkpoint_id
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
         """Apply the raw records of a micro-batch; records that were applied before are passed over.
@@ -64,8 +63,8 @@ class BatchWriter:
         ``before_writing`` is called once they are read, with the end in each partition, and may refuse them by raising.
         """
         started = time.monotonic()
-        batch = BatchId(self._checkpoint.checkpoint_id, batch_id)
-        self._writer.merged_by.clear()
+        batch = BatchId(self.checkpoint_id, batch_id)
+        self._state.merged_by.clear()
         new = raw.where(F.col("record_offset") >= partition_number_column(self._book.next_offsets, 0))
         decoded = with_own_offsets(decode(new, len(self._book.rows))).persist(ON_DISK)
         try:
@@ -81,7 +80,7 @@ class BatchWriter:
                 *self._history.lacks(records, self._book.next_offsets, ends),
             }
             if size.has_cells:
-                self._topics.look(self._cluster, batch)
+                self._watch.look_at_topics(batch)
             self._history.append(records, batch, size.tables)
             if size.has_state:
                 self._state.apply(records, batch, has_cells=size.has_cells)
@@ -89,4 +88,4 @@ class BatchWriter:
             decoded.unpersist()
         self._book.advance(ends, incomplete)
         self._book.write(batch)
-        return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._writer.merged_by))
+        return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by))

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 
-from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.cluster.client import PartitionEnds
 from offsetstream.errors import first_line
-from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import pass_over
-from offsetstream.stream.monitor.topic_book import TopicBook
-from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.monitor.truncation import TruncationDetector
+from offsetstream.stream.controls import Controls
+from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
-from offsetstream.tables.lease import Lease, requested_partitions
+from offsetstream.tables.lease import requested_partitions
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
@@ -44,48 +42,33 @@ class Loader:
     def __init__(
         self,
         writer: TableWriter,
+        state: StateTables,
         source: KafkaSource,
-        cluster: Cluster,
         book: PartitionBook,
-        topics: TopicBook,
-        truncation: TruncationDetector,
-        settings: TopicSettings,
-        coordinator: str,
-        *,
-        keeps_history: bool = True,
+        watch: ClusterWatch,
+        controls: Controls,
     ) -> None:
         self._writer = writer
+        self._state = state
         self._source = source
-        self._cluster = cluster
         self._book = book
-        self._topics = topics
-        self._truncation = truncation
-        self._settings = settings
-        self._state = StateTables(writer, coordinator, book.log_ids, topics.names)
-        self._keeps_history = keeps_history
+        self._watch = watch
+        self._controls = controls
 
-    def load_requested(
-        self,
-        lease: Lease,
-        checkpoint_id: int,
-        progress: Progress,
-        should_stop: Callable[[], bool],
-        also: Sequence[int] = (),
-    ) -> None:
+    def load_requested(self, checkpoint_id: int, also: Sequence[int] = ()) -> None:
         """Load what ``offsetstream reload`` asks for and the partitions ``also``; takes the request from the lease.
 
         What is left of it, since nobody leads the partition or the job is to stop, stays asked for.
         """
+        lease = self._controls.lease
         request = lease.read().reload_requested
         requested = set(requested_partitions(request, self._book.partitions))
-        left = requested & self.load(sorted({*also, *requested}), checkpoint_id, progress, should_stop)
+        left = requested & self.load(sorted({*also, *requested}), checkpoint_id)
         if request is not None and not (left and left == requested):
             lease.finish_reload(request, left)
 
-    def load(
-        self, partitions: Sequence[int], checkpoint_id: int, progress: Progress, should_stop: Callable[[], bool]
-    ) -> set[int]:
-        """Load the partitions; returns those that are not, as nobody leads or knows them, or ``should_stop`` said so.
+    def load(self, partitions: Sequence[int], checkpoint_id: int) -> set[int]:
+        """Load the partitions; returns those that are not, as nobody leads or knows them, or the job is to stop.
 
         It ends between two steps then. What fails is noted as failed, and raised.
         """
@@ -93,8 +76,8 @@ class Loader:
         if not partitions:
             return set()
         try:
-            with explain_failure(self._cluster):
-                return self._load(partitions, batch, progress, should_stop)
+            with explain_failure(self._watch.cluster):
+                return self._load(partitions, batch)
         except Exception as error:  # of whatever kind
             self._book.fail_loads(first_line(error))
             self._book.write(batch)
@@ -111,45 +94,43 @@ class Loader:
             self._book.unload_gone()
             self._book.write(batch)
 
-    def _load(
-        self, partitions: Sequence[int], batch: BatchId, progress: Progress, should_stop: Callable[[], bool]
-    ) -> set[int]:
+    def _load(self, partitions: Sequence[int], batch: BatchId) -> set[int]:
         ends = self._begin(partitions, batch)
         if not ends:
             return set(partitions)
-        history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=self._keeps_history)
-        self._topics.look(self._cluster, batch)
-        with progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
+        keeps_records = self._book.claims.keeps_history
+        history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=keeps_records)
+        self._watch.look_at_topics(batch)
+        has_records = any(map(_span, ends.values()))
+        source = self._source.in_one_group(sorted(ends)) if has_records else self._source
+        with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
-            while left and not should_stop():
-                self._writer.merged_by.clear()
+            while left and not self._controls.is_stopping():
+                self._state.merged_by.clear()
                 chunk = _take(left, at_once)
                 offsets = sum(map(_span, chunk.values()))
-                records = self._load_chunk(chunk, history, batch, progress)
-                loaded(len(chunk), offsets, self._writer.merged_by)
+                records = self._load_chunk(chunk, source, history, batch)
+                loaded(len(chunk), offsets, self._state.merged_by)
                 # Compaction leaves gaps: it is the records that have a cost.
                 like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
                 at_once = max(MAX_OFFSETS_AT_ONCE, min(like_these, _MORE_AT_ONCE * offsets))
         return {*left, *(set(partitions) - ends.keys())}
 
     def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
-        ends = self._cluster.answered_ends(partitions)
+        ends = self._watch.cluster.answered_ends(partitions)
         if not ends:
             return ends
         self._book.observe(ends)
-        others = {number for number, end in ends.items() if self._book.rows[number].is_other_log(end)}
-        for number in others:
-            self._book.begin_log(number)
-        others.update(self._truncation.begin())
+        others = self._watch.truncation.begin_all(ends)
         # What a log that nobody has compared gives cannot be told later from what the one before gave.
-        ends = {number: end for number, end in ends.items() if number not in self._truncation.unsettled}
+        ends = {number: end for number, end in ends.items() if number not in self._watch.truncation.unsettled}
         self._book.observe({number: end for number, end in ends.items() if number in others})
         self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
         self._book.write(batch)
         return ends
 
     def _load_chunk(
-        self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId, progress: Progress
+        self, ends: Mapping[int, PartitionEnds], source: KafkaSource, history: History, batch: BatchId
     ) -> int:
         """Load these partitions together, and return how many records there were."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
@@ -157,11 +138,11 @@ class Loader:
         if filled or any(self._book.rows[number].loads > 1 for number in ends):
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
-            raw = self._source.read(self._writer.spark, start, stable)
+            raw = source.read(self._writer.spark, start, stable)
             try:
-                shares = self._pass(raw, history, batch, sorted(ends), self._settings.safe_retention)
+                shares = self._pass(raw, history, batch, sorted(ends), self._watch.settings.safe_retention)
             except _TooSlowError:
-                progress.say(f"{_TOO_SLOW}: {len(ends)} offsets partitions are read once more")
+                self._controls.progress.say(f"{_TOO_SLOW}: {len(ends)} offsets partitions are read once more")
                 shares = self._pass(raw, history, batch, sorted(ends), timedelta.max)
         self._finish(sorted(ends), shares, batch)
         return sum(share.records for share in shares.values())
@@ -173,7 +154,7 @@ class Loader:
 
         Raises _TooSlowError, and writes nothing, if reading took longer than ``at_most``.
         """
-        commits = history.of_commits(batch) if self._keeps_history else None
+        commits = history.of_commits(batch) if history.keeps_records else None
         began = datetime.now(UTC)
         with pass_over(raw, commits, len(self._book.rows)) as passed, self._writer.bulk():
             if datetime.now(UTC) - began > at_most:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -12,7 +13,6 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import DoubledRowsError, UnreachableError
 from offsetstream.maintenance.upkeep import Upkeep
-from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.session import keep_few_consumers
 from offsetstream.spark.source import KafkaSource
@@ -20,8 +20,9 @@ from offsetstream.stream.apply.batch import BatchWriter
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.load import Loader
+from offsetstream.stream.controls import Controls
 from offsetstream.stream.lifecycle.leaders import Leadership, in_words
-from offsetstream.stream.lifecycle.live import LiveStream, Signals
+from offsetstream.stream.lifecycle.live import LiveStream
 from offsetstream.stream.lifecycle.refusals import LedAnewError
 from offsetstream.stream.monitor.broker_channel import Leaders
 from offsetstream.stream.monitor.epoch_ends import EpochEnds
@@ -31,73 +32,70 @@ from offsetstream.stream.monitor.raw_log import RawLog
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
+from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
 from offsetstream.stream.settings import JobSettings
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.engines import StateWrites
-from offsetstream.tables.lease import Lease
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
 
+@dataclass(frozen=True)
+class OffsetsTopic:
+    """The topic that the job reads: of which cluster, who leads its partitions, how many these are, and what kind of
+    group coordinator writes it.
+    """
+
+    cluster: Cluster
+    leaders: Leadership
+    partitions: list[int]
+    coordinator: str
+
+
 class Attempt:
     """What one attempt knows, read from the tables when it begins; the next one begins with nothing of it."""
 
-    def __init__(
-        self,
-        settings: JobSettings,
-        cluster: Cluster,
-        spark: SparkSession,
-        lease: Lease,
-        signals: Signals,
-        progress: Progress,
-        partitions: list[int],
-        coordinator: str,
-        leaders: Leadership,
-    ) -> None:
+    def __init__(self, settings: JobSettings, spark: SparkSession, topic: OffsetsTopic, controls: Controls) -> None:
         self._settings = settings
-        self._cluster = cluster
-        self._leaders = leaders
-        self._lease = lease
-        self._signals = signals
-        self._progress = progress
-        self._coordinator = coordinator
+        self._topic = topic
+        self._controls = controls
+        self._say = controls.progress.say
         self._writer = TableWriter(spark, settings.store, StateWrites(settings.state_writes))
-        self._book = PartitionBook(settings.store, partitions, keeps_history=settings.history)
-        self._book.claims.thinned_before(lease.found.history_kept_from)
-        self._topics = TopicBook(settings.store)
-        self._topic_settings = TopicSettings(cluster, progress.say)
-        if is_ledger_lost(settings.store):
-            progress.say("The history has no ledger: all its rows are counted as they are now")
-        if lost_tables := mend_lost_tables(self._book, settings.store):
-            progress.say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
-        self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(partitions))
-        channels = Leaders(spark, cluster, settings.properties)
-        known_id, ends = self._topics.id_of(OFFSETS_TOPIC), EpochEnds(channels).of
-        self._truncation = TruncationDetector(self._book, known_id, cluster.topic_id, ends)
-        self._loader = Loader(
-            self._writer,
-            self._source,
-            cluster,
-            self._book,
-            self._topics,
-            self._truncation,
-            self._topic_settings,
-            coordinator,
-            keeps_history=settings.history,
-        )
+        self._book = self._opened_book()
+        self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(topic.partitions))
+        channels = Leaders(spark, topic.cluster, settings.properties)
+        self._watch = self._watched(channels)
+        hanging = HangingTransactions(settings.max_transaction_timeout, self._say)
+        self._observer = Observer(self._watch, self._book, hanging, controls.progress)
         raw_log = RawLog(channels, lambda: self._book.coordinators.known_epochs)
-        self._gaps = Gaps(self._book, self._topic_settings, raw_log.lost_offsets)
+        self._gaps = Gaps(self._book, self._watch.settings, raw_log.lost_offsets)
+        names = self._watch.topics.names
+        self._state = StateTables(self._writer, topic.coordinator, self._book.log_ids, names)
+        self._loader = Loader(self._writer, self._state, self._source, self._book, self._watch, controls)
         self._upkeep = Upkeep(self._writer)
-        hanging = HangingTransactions(settings.max_transaction_timeout, progress.say)
-        self._observer = Observer(
-            cluster, self._book, self._topics, self._truncation, progress, hanging, self._topic_settings
-        )
+
+    def _opened_book(self) -> PartitionBook:
+        store = self._settings.store
+        book = PartitionBook(store, self._topic.partitions, keeps_history=self._settings.history)
+        book.claims.thinned_before(self._controls.lease.found.history_kept_from)
+        if is_ledger_lost(store):
+            self._say("The history has no ledger: all its rows are counted as they are now")
+        if lost_tables := mend_lost_tables(book, store):
+            self._say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
+        return book
+
+    def _watched(self, channels: Leaders) -> ClusterWatch:
+        cluster, topics = self._topic.cluster, TopicBook(self._settings.store)
+        known_id, ends = topics.id_of(OFFSETS_TOPIC), EpochEnds(channels).of
+        truncation = TruncationDetector(self._book, known_id, cluster.topic_id, ends)
+        return ClusterWatch(cluster, topics, TopicSettings(cluster, self._say), truncation)
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -110,15 +108,15 @@ class Attempt:
         ``goes_on``: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError, and
         PartitionsChangedError if the topic has others than the attempt was made for.
         """
-        self._topic_settings.look()
-        keep_few_consumers(self._writer.spark, self._topic_settings.largest_batch)
-        readable = self._leaders.readable(self._book.partitions)
-        ends = self._cluster.answered_ends(readable)
+        self._watch.settings.look()
+        keep_few_consumers(self._writer.spark, self._watch.settings.largest_batch)
+        readable = self._topic.leaders.readable(self._book.partitions)
+        ends = self._topic.cluster.answered_ends(readable)
         self._book.observe(ends)
-        self._truncation.begin()
-        to_load = partitions_to_load(self._book.rows, ends, self._topic_settings.safe_retention)
+        self._watch.truncation.begin()
+        to_load = partitions_to_load(self._book.rows, ends, self._watch.settings.safe_retention)
         if self._book.claims.missing:
-            self._progress.say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
+            self._say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
             to_load = sorted({*to_load, *self._book.claims.missing})
         to_load = sorted({*to_load, *self._doubled()})
         checkpoint = self._start(to_load, readable, goes_on=goes_on)
@@ -126,19 +124,19 @@ class Attempt:
 
     def _stream(self, checkpoint: Checkpoint, readable: list[int]) -> None:
         """Go on by one query after the other, each with a checkpoint of its own."""
-        while not self._signals.stop.is_set():
+        while not self._controls.is_stopping():
             query = self._query(checkpoint, readable)
             live = self._live(checkpoint)
             try:
-                with explain_failure(self._cluster):
+                with explain_failure(self._topic.cluster):
                     lost = live.run(query)
             except LedAnewError as error:
-                self._progress.say(f"Beginning another query: {error}")
+                self._say(f"Beginning another query: {error}")
                 checkpoint = self._load([])
                 continue
             if not lost:
-                if self._settings.once and not self._signals.stop.is_set():  # too short, maybe, for the main loop
-                    self._upkeep.tend(nullcontext(), self._progress)
+                if self._settings.once and not self._controls.is_stopping():  # too short, maybe, for the main loop
+                    self._upkeep.tend(nullcontext(), self._controls.progress)
                 return
             checkpoint = self._load(lost)
 
@@ -149,64 +147,47 @@ class Attempt:
             try:
                 require_no_doubled_rows(self._settings.store, name)
             except DoubledRowsError as error:
-                self._progress.say(f"{error}: they are loaded anew")
+                self._say(f"{error}: they are loaded anew")
                 found |= error.partitions & set(self._book.partitions)
         return found
 
     def _live(self, checkpoint: Checkpoint) -> LiveStream:
-        return LiveStream(
-            self._batches(checkpoint),
-            self._book,
-            self._observer,
-            self._loader,
-            self._lease,
-            self._signals,
-            self._progress,
-            self._upkeep,
-            checkpoint.checkpoint_id,
-            self._topic_settings,
-            self._leaders,
-        )
+        batches = BatchWriter(self._state, self._history(checkpoint), self._gaps, self._book, self._watch, checkpoint)
+        leaders, upkeep = self._topic.leaders, self._upkeep
+        return LiveStream(batches, self._loader, self._book, self._observer, leaders, upkeep, self._controls)
 
-    def _batches(self, checkpoint: Checkpoint) -> BatchWriter:
+    def _history(self, checkpoint: Checkpoint) -> History:
         above = min(self._book.next_offsets.values(), default=0)
         batch, keeps = BatchId(checkpoint.checkpoint_id, -1), self._settings.history
-        history = History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
-        return BatchWriter(
-            self._writer, self._cluster, self._book, self._topics, history, self._gaps, self._coordinator, checkpoint
-        )
+        return History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
 
     def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:
         root, tables = self._settings.checkpoint, self._settings.store
-        last = last_checkpoint(self._writer.spark, root, self._lease, tables) if goes_on else None
+        last = last_checkpoint(self._writer.spark, root, self._controls.lease, tables) if goes_on else None
         if last is None or to_load or self._book.gone or is_recounted(self._book) or not last.reads(readable):
             return self._load(to_load)
-        self._progress.say(f"Going on with checkpoint {last.location}")
-        self._load_requested(last, [])
+        self._say(f"Going on with checkpoint {last.location}")
+        self._loader.load_requested(last.checkpoint_id)
         return last
 
     def _load(self, partitions: list[int]) -> Checkpoint:
         """Load the partitions, and begin a new checkpoint behind them."""
         root, tables = self._settings.checkpoint, self._settings.store
-        checkpoint = next_checkpoint(self._writer.spark, root, self._lease, tables)
+        checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, tables)
         self._place_groups(BatchId(checkpoint.checkpoint_id, -1))
         self._loader.unload_gone(checkpoint.checkpoint_id)
-        self._load_requested(checkpoint, partitions)
-        self._progress.say(f"Starting checkpoint {checkpoint.location}")
+        self._loader.load_requested(checkpoint.checkpoint_id, partitions)
+        self._say(f"Starting checkpoint {checkpoint.location}")
         return checkpoint
 
     def _place_groups(self, batch: BatchId) -> None:
         is_to_be_written = is_recounted(self._book)
         if is_to_be_written:
-            self._progress.say(f"Placing all groups by {len(self._book.rows)} offsets partitions")
+            self._say(f"Placing all groups by {len(self._book.rows)} offsets partitions")
             place_groups(self._settings.store, len(self._book.rows), batch)
         self._book.note_partition_count()
         if is_to_be_written:
             self._book.write(batch)
-
-    def _load_requested(self, checkpoint: Checkpoint, also: list[int]) -> None:
-        stopping = self._signals.stop.is_set
-        self._loader.load_requested(self._lease, checkpoint.checkpoint_id, self._progress, stopping, also=also)
 
     def _query(self, checkpoint: Checkpoint, readable: list[int]) -> DataStreamWriter:
         """Return the query over the partitions that can be read and are loaded."""
@@ -215,11 +196,11 @@ class Attempt:
         if not start:
             raise UnreachableError("none of the offsets partitions that have a leader could be loaded")
         checkpoint.note_partitions(start)
-        self._leaders.read(start)
+        self._topic.leaders.read(start)
         if self._book.has_news:  # the leader epochs above all: what a batch writes is of these or older ones
             self._book.write(BatchId(checkpoint.checkpoint_id, -1))
-        if self._leaders.left_out:
-            self._progress.say(f"Going on without {in_words(self._leaders.left_out)}, until they can be read again")
+        if self._topic.leaders.left_out:
+            self._say(f"Going on without {in_words(self._topic.leaders.left_out)}, until they can be read again")
         frame = self._source.stream(self._writer.spark, start, most)
         name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
         writer = frame.writeStream.queryName(name).option("checkpointLocation", checkpoint.location)

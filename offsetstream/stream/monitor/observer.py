@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.cluster.client import PartitionEnds
 from offsetstream.errors import ClusterError, UnreachableError
 from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions
-from offsetstream.stream.monitor.topic_book import TopicBook
-from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.monitor.truncation import TruncationDetector
+from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.transaction import BatchId
 
@@ -23,27 +21,20 @@ class PartitionsChangedError(Exception):
 
 
 class Observer:
-    """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later."""
+    """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later.
+
+    ``moving``: of the last look, the partitions whose leader changed while it was asked.
+    """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        book: PartitionBook,
-        topics: TopicBook,
-        truncation: TruncationDetector,
-        progress: Progress,
-        hanging: HangingTransactions,
-        settings: TopicSettings,
+        self, watch: ClusterWatch, book: PartitionBook, hanging: HangingTransactions, progress: Progress
     ) -> None:
-        self._cluster = cluster
+        self.watch = watch
         self._book = book
-        self._topics = topics
-        self._truncation = truncation
-        self._progress = progress
         self._hanging = hanging
-        self._settings = settings
+        self._progress = progress
         self._is_silent = False
-        self.moving: set[int] = set()  # of the last look: partitions whose leader changed while it was asked
+        self.moving: set[int] = set()
 
     def look(self) -> dict[int, PartitionEnds] | None:
         """Take in what the cluster says of the partitions, and return it; None if it does not answer.
@@ -55,10 +46,10 @@ class Observer:
 
     def look_at_topics(self, batch: BatchId) -> None:
         """Take in the topics that the cluster has now."""
-        self._answer(lambda: self._topics.look(self._cluster, batch))
+        self._answer(lambda: self.watch.look_at_topics(batch))
 
     def _look(self) -> dict[int, PartitionEnds]:
-        leaders = self._cluster.leaders()
+        leaders = self.watch.cluster.leaders()
         if leaders.keys() != self._book.rows.keys():
             raise PartitionsChangedError(f"the topic has {len(leaders)} partitions, not {len(self._book.rows)}")
         led = [number for number in self._book.partitions if leaders[number] is not None]
@@ -68,14 +59,14 @@ class Observer:
         # A leader that changed meanwhile is not known to be the one of the epoch: the next look will tell.
         ends = {
             number: end
-            for number, end in self._cluster.answered_ends(led).items()
+            for number, end in self.watch.cluster.answered_ends(led).items()
             if end.coordinator_id == leaders[number]
         }
         self.moving = set(led) - ends.keys()
-        self._settings.look()
+        self.watch.settings.look()
         self._book.observe(ends)
-        self._truncation.begin()
-        self.moving |= self._truncation.unsettled
+        self.watch.truncation.begin()
+        self.moving |= self.watch.truncation.unsettled
         self._hanging.look(self._book.rows.values())
         return ends
 

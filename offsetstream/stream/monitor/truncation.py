@@ -1,9 +1,11 @@
-"""Logs that were written anew behind the same offsets, and have grown past what was applied: their ends tell nothing.
+"""Whether a log is another one than the tables are from: all who must know ask here.
 
-A recreated topic has another id. After an unclean election, which cuts a log, the leader epoch is higher: so after each
-rise the leader is asked where the epoch of the last applied offset ends in its log (KIP-320; rule 5). A log in
-which it ends before that offset, or is unknown, is another one. So is one that ends, in the epochs of before the rise,
-before what a batch or a load that was interrupted had written already.
+One that ends before what was applied is another (:meth:`PartitionRow.is_other_log`). Where a log was written anew
+behind the same offsets, and has grown past what was applied, its ends tell nothing. But a recreated topic has another
+id; and after an unclean election, which cuts a log, the leader epoch is higher: so after each rise the leader is asked
+where the epoch of the last applied offset ends in its log (KIP-320; rule 5). A log in which it ends before that
+offset, or is unknown, is another one. So is one that ends, in the epochs of before the rise, before what a batch or a
+load that was interrupted had written already.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
 from offsetstream.stream.partitions.applied_epochs import EpochStart
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -46,6 +49,25 @@ class TruncationDetector:
         self._topic_id = topic_id
         self._epoch_ends = epoch_ends
         self.unsettled: set[int] = set()
+
+    def lost(self, log_ids: Mapping[int, int], ends: Mapping[int, PartitionEnds]) -> list[int]:
+        """Return the partitions of which a reader cannot go on: it began with the logs of these ids.
+
+        They have another one in the book, or the log does not reach to where it is applied, where ``ends`` tells of it.
+        """
+        rows = self._book.rows
+        return [
+            number
+            for number, log_id in log_ids.items()
+            if rows[number].log_id != log_id or (number in ends and rows[number].has_lost_records(ends[number]))
+        ]
+
+    def begin_all(self, ends: Mapping[int, PartitionEnds]) -> set[int]:
+        """Do as :meth:`begin`, also for logs that end before what was applied of them: these are to be loaded."""
+        cut = {number for number, end in ends.items() if self._book.rows[number].is_other_log(end)}
+        for number in cut:
+            self._book.begin_log(number)
+        return {*cut, *self.begin()}
 
     def begin(self) -> list[int]:
         """Begin a new log in the book for each partition that has one, and return these.

@@ -40,12 +40,14 @@ class StateTables:
     """Applies records by the engine that can hold them; a :class:`StateWriter` of either kind of records.
 
     ``coordinator`` is new or classic (reference 5.9); ``topic_names`` has the names of topic ids, and may grow.
+    ``merged_by`` says who merged into each table last; who wants it of some merges clears it before them.
     """
 
     def __init__(
         self, writer: TableWriter, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
     ) -> None:
         self._writer = writer
+        self.merged_by = writer.merged_by
         self._driver: StateWriter[pa.Table] = DriverStateWriter(writer.tables, coordinator, log_ids, topic_names)
         self._spark: StateWriter[DataFrame] = SparkStateWriter(writer, coordinator, log_ids, topic_names)
 
@@ -55,9 +57,9 @@ class StateTables:
         return collect(decoded) if is_here else decoded
 
     def apply(self, decoded: Held, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
-        """Apply decoded records as :class:`StateWriter` says; ``TableWriter.merged_by`` tells who merged."""
+        """Apply decoded records as :class:`StateWriter` says; ``merged_by`` tells who merged."""
         if isinstance(decoded, DataFrame):
             self._spark.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
         else:
             self._driver.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
-            self._writer.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
+            self.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)

@@ -9,6 +9,7 @@ from rich.console import Console
 from offsetstream.progress import Progress
 from offsetstream.stream import job as module
 from offsetstream.stream.job import Job
+from offsetstream.stream.lifecycle.attempt import OffsetsTopic
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 
@@ -24,12 +25,14 @@ def test_a_stop_while_the_topic_changes_takes_no_partition_for_gone(
     class Attempt:
         def __init__(self, *arguments: Any) -> None:
             self.positions: dict[int, int] = {}
-            attempted.append(arguments[-3])
+            (topic,) = (each for each in arguments if isinstance(each, OffsetsTopic))
+            attempted.append(topic.partitions)
 
         def run(self, *, goes_on: bool) -> None:
             job.stop()
             raise PartitionsChangedError(f"the topic has another count; {goes_on=}")
 
     monkeypatch.setattr(module, "Attempt", Attempt)
-    job._work(None, None, [0, 1, 2], "new")  # type: ignore[arg-type]
+    topic = OffsetsTopic(job._cluster, job._leaders, [0, 1, 2], "new")
+    job._work(None, topic, None)  # type: ignore[arg-type]
     assert attempted == [[0, 1, 2]]

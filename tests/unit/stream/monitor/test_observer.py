@@ -12,6 +12,7 @@ from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
+from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
@@ -26,7 +27,7 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tables: PathStore, monke
     hanging = HangingTransactions(timedelta(0), progress.say)
     truncation = TruncationDetector(book, None, nobody.topic_id, lambda _: {})
     settings = TopicSettings(nobody, progress.say)
-    observer = Observer(nobody, book, topics, truncation, progress, hanging, settings)
+    observer = Observer(ClusterWatch(nobody, topics, settings, truncation), book, hanging, progress)
     for _ in range(2):
         assert observer.look() is None
     observer.look_at_topics(BatchId(1, -1))

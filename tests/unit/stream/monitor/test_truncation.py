@@ -193,6 +193,27 @@ def test_every_log_of_a_recreated_topic_is_new(book: PartitionBook) -> None:
     assert found.begin() == []
 
 
+def test_a_log_that_ends_before_what_was_applied_is_begun_anew_where_it_is_loaded(book: PartitionBook) -> None:
+    found = loaded(book, Log((9, 0)), 9)
+    ends = {number: PartitionEnds(0, end, end, 5, 9, datetime.now(UTC)) for number, end in enumerate([END - 1, END])}
+    assert found.begin() == []
+    assert found.begin_all(ends) == {0}
+    assert dict(book.log_ids) == {0: 1, 1: 0, 2: 0}
+
+
+def test_a_reader_cannot_go_on_in_another_log_or_where_records_are_gone(book: PartitionBook) -> None:
+    found = loaded(book, Log((9, 0)), 9)
+    began = dict(book.log_ids)
+    assert found.lost(began, {}) == []
+    assert found.lost(began, {1: PartitionEnds(0, END, END, 5, 9, datetime.now(UTC))}) == []
+    assert found.lost(began, {1: PartitionEnds(0, END - 1, END - 1, 5, 9, datetime.now(UTC))}) == [1]
+    assert found.lost(began, {1: PartitionEnds(END + 1, END + 9, END + 9, 5, 9, datetime.now(UTC))}) == [1]
+    book.begin_log(2)
+    assert found.lost(began, {}) == [2]
+    assert found.lost(dict(book.log_ids), {}) == []
+    assert found.lost({0: 0}, {}) == []  # of those that it reads
+
+
 def test_the_first_epoch_of_all_has_none_before(book: PartitionBook) -> None:
     log = Log((0, 0))
     loaded(book, log, 0)
