@@ -1,4 +1,4 @@
-"""The command line in a process of its own, as users run it."""
+"""The command line: in a process of its own, as users run it, or within the tests', which takes no time to start."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from click.testing import CliRunner
+
+from offsetstream.cli.main import main
 
 OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 Done = subprocess.CompletedProcess[str]
@@ -19,6 +23,13 @@ def offsetstream(
     command, env = [*OFFSETSTREAM, *arguments], {**os.environ, **(environment or {})}
     done = subprocess.run(command, capture_output=True, env=env, cwd=cwd, check=False)
     return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def within(*arguments: str) -> Done:
+    """Run a command that starts no Spark to its end, within this process."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return Done(arguments, result.exit_code, result.stdout, result.stderr)
 
 
 def printed(*arguments: str | bytes, environment: Mapping[str, str] | None = None) -> str:

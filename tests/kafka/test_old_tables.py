@@ -16,7 +16,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
-from testkit.command import printed
+from testkit.command import within
 from testkit.job_process import JobProcess
 from tests.kafka.jobs import JobRunner
 from tests.reliability.crash_matrix import act_at, listing
@@ -64,7 +64,7 @@ def unpacked(folder: Path) -> PathStore:
 def answers(tables: PathStore) -> dict[str, Any]:
     """What the look-ups of today print."""
     options = ("--tables", tables.root, "--output", "json")
-    return {" ".join(question): json.loads(printed(*question, *options)) for question in QUESTIONS}
+    return {" ".join(question): json.loads(within(*question, *options).stdout) for question in QUESTIONS}
 
 
 def wrong(tables: PathStore, kafka: EmbeddedKafka, before: HistoryRows) -> list[str]:

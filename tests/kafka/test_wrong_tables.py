@@ -24,7 +24,7 @@ from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from testkit.command import offsetstream, printed
+from testkit.command import printed, within
 from testkit.tables import append_rows, snapshot_at
 from tests.kafka.jobs import JobRunner
 
@@ -73,7 +73,7 @@ def verify(own_kafka: EmbeddedKafka, runner: JobRunner, tmp_path: Path) -> Calla
 
     def verify(*options: str) -> tuple[int, str]:
         server = ("--bootstrap-server", own_kafka.bootstrap_server, "--tables", str(tmp_path / "tables"))
-        done = offsetstream("verify", *server, "--settle", "0", *options)
+        done = within("verify", *server, "--settle", "0", *options)
         return done.returncode, done.stdout + done.stderr
 
     return verify
