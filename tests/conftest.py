@@ -1,5 +1,6 @@
 """What all tests share: their order, their processes, and the broker of the session."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from xdist.scheduler import LoadScopeScheduling
 from offsetstream.tables.path_store import PathStore
 from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
 from testkit.tables import new_tables
+
+# A Spark of the tests, also of a process that they start, lives for minutes: the second of the JVM's compilers
+# took half of its processor time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
 TIERS = ("benchmarks", "unit", "oracle", "kafka", "spark", "release")
