@@ -30,7 +30,8 @@ def main() -> None:
             f"this is Python {sys.version.split()[0]}, but offsetstream needs 3.11 or later: "
             "install it, or name it by 'make PYTHON=python3.11'"
         )
-    java_executable()
+    if os.environ.get("JAVA_HOME"):  # else the environment brings a Java
+        java_executable()
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")))
     if STAMP.is_file() and STAMP.read_text() == wanted.hexdigest():
         return

