@@ -11,6 +11,7 @@ from pathlib import Path
 
 import javaproperties
 
+from offsetstream.cluster.config_providers import resolve_variables
 from offsetstream.cluster.sasl import sasl_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
@@ -50,8 +51,8 @@ _HARMLESS = {
     "ssl.keymanager.algorithm": {"SunX509", "PKIX"},
 }
 _ADVICE = {
+    "config.providers": "it is looked at in the file of --command-config only",
     "ssl.cipher.suites": "restrict them on the brokers' listener",
-    "config.providers": "write the values themselves into a file that only its owner may read",
     "sasl.oauthbearer.client.credentials.": "give clientId and clientSecret in sasl.jaas.config",
     "sasl.oauthbearer.scope": "give scope in sasl.jaas.config",
     "sasl.client.callback.handler.class": "log in by a mechanism that needs no Java class of its own",
@@ -73,17 +74,21 @@ _NOT_FOR_SPARK = {
 
 
 def read_properties(path: str | None, given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the properties of the file, and those given that it does not have; UsageError if it cannot be read."""
+    """Return the properties of the file, and those given that it does not have, with the values of their variables.
+
+    Raises UsageError if the file, or what a variable stands for, cannot be read.
+    """
     properties = dict(given or {})
     if path is None:
-        return properties
+        return resolve_variables(properties)
     try:
         with Path(path).open("rb") as file:
-            return properties | javaproperties.load(file)
+            properties |= javaproperties.load(file)
     except (OSError, ValueError) as error:
         # Of a broken escape the error has the text, which may be of a password.
         reason = error.strerror if isinstance(error, OSError) else r"a \u escape without four hexadecimal digits"
         raise UsageError(f"cannot read the client properties {path}: {reason}") from error
+    return resolve_variables(properties)
 
 
 def spark_options(properties: Mapping[str, str]) -> dict[str, str]:

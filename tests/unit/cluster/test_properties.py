@@ -109,7 +109,7 @@ def test_the_check_of_the_brokers_name(ours: str, theirs: str) -> None:
         ({"ssl.trustmanager.algorithm": "SunX509"}, "ssl.trustmanager.algorithm"),
         ({"ssl.a.thing.of.kafka.9": "x"}, "ssl.a.thing.of.kafka.9 .* leave it out"),
         ({"security.providers": "x"}, "security.providers"),
-        ({"config.providers": "env"}, "config.providers .* write the values themselves"),
+        ({"config.providers": "env"}, "config.providers .* the file of --command-config"),
         ({"ssl.enabled.protocols": "TLSv1.3"}, "ssl.enabled.protocols leaves out TLSv1.2"),
         ({"ssl.endpoint.identification.algorithm": "LDAPS"}, "must be https, or empty"),
     ],

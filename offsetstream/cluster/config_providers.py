@@ -1,0 +1,108 @@
+"""Kafka's config providers: values of client properties that stand elsewhere, as ``${env:KAFKA_PASSWORD}``.
+
+As Kafka's own clients do (KIP-297, KIP-421), a variable ``${provider:key}`` or ``${provider:path:key}`` is replaced
+where ``config.providers`` names the provider; what stands in its place is not looked through again. Of providers there
+are Kafka's own three: environment variables, properties files, and folders with a file for each key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import javaproperties
+
+from offsetstream.errors import UsageError
+
+_PROVIDERS = "config.providers"
+_VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+_ENV, _FILE, _DIRECTORY = "EnvVarConfigProvider", "FileConfigProvider", "DirectoryConfigProvider"
+_PACKAGE = "org.apache.kafka.common.config.provider."
+_ALLOWED_NAMES, _ALLOWED_PATHS = "allowlist.pattern", "allowed.paths"  # KIP-887, KIP-993
+_USUAL = {"env": _ENV, "file": _FILE, "directory": _DIRECTORY}
+
+Lookup = Callable[[str, str], str | None]
+
+
+def resolve_variables(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with the values that their variables stand for, without ``config.providers``.
+
+    Raises UsageError, which quotes no value, for a provider that is none of Kafka's own, one that is not declared but
+    meant by its usual name, and a variable that has no value.
+    """
+    lookups = _lookups(properties)
+    return {
+        name: _VARIABLE.sub(lambda found, of=name: _value(of, found, lookups), value)  # type: ignore[misc]  # a default
+        for name, value in properties.items()
+        if name != _PROVIDERS and not name.startswith(f"{_PROVIDERS}.")
+    }
+
+
+def _value(name: str, variable: re.Match[str], lookups: Mapping[str, Lookup]) -> str:
+    provider, path, key = variable[1], variable[2] or "", variable[3]
+    if provider in lookups:
+        try:
+            value = lookups[provider](path, key)
+        except OSError as error:
+            raise UsageError(f"{name} of the client properties: cannot read {path}: {error.strerror}") from error
+        if value is None:
+            raise UsageError(f"{name} of the client properties: {variable[0]} has no value")
+        return value
+    if provider in _USUAL:
+        raise UsageError(
+            f"{name} of the client properties has {variable[0]}, but no provider {provider}: add "
+            f"{_PROVIDERS}={provider} and {_PROVIDERS}.{provider}.class={_PACKAGE}{_USUAL[provider]}"
+        )
+    return variable[0]  # Kafka leaves it as it is, too
+
+
+def _lookups(properties: Mapping[str, str]) -> dict[str, Lookup]:
+    names = [name.strip() for name in properties.get(_PROVIDERS, "").split(",")]
+    return {name: _lookup(name, properties) for name in names if name}
+
+
+def _lookup(name: str, properties: Mapping[str, str]) -> Lookup:
+    at = f"{_PROVIDERS}.{name}"
+    class_name = properties.get(f"{at}.class", "").strip()
+    kind = class_name.removeprefix(_PACKAGE)
+    if kind not in _USUAL.values():
+        raise UsageError(
+            f"{at}.class of the client properties is {class_name or 'missing'}: it must be {_PACKAGE}{_ENV}, "
+            f"{_FILE} or {_DIRECTORY}, since other providers are Java classes that not all clients here can run"
+        )
+    if kind == _ENV:
+        pattern = properties.get(f"{at}.param.{_ALLOWED_NAMES}")
+        return lambda path, key: _of_environment(path, key, pattern)
+    allowed = properties.get(f"{at}.param.{_ALLOWED_PATHS}")
+    read = _of_file if kind == _FILE else _of_directory
+    return lambda path, key: read(path, key) if path and _is_allowed(path, allowed) else None
+
+
+def _of_environment(path: str, key: str, pattern: str | None) -> str | None:
+    if path or (pattern is not None and re.fullmatch(pattern, key) is None):
+        return None
+    return os.environ.get(key)
+
+
+def _of_file(path: str, key: str) -> str | None:
+    try:
+        found: str | None = javaproperties.loads(Path(path).read_text("utf-8")).get(key)
+    except ValueError as error:  # whose text may be of a secret
+        raise UsageError(rf"cannot read {path}: it is not UTF-8, or has a \u escape without four digits") from error
+    return found
+
+
+def _of_directory(path: str, key: str) -> str | None:
+    file = Path(path) / key
+    if "/" in key or key in {"", ".", ".."} or not file.is_file():
+        return None
+    return file.read_bytes().decode()
+
+
+def _is_allowed(path: str, allowed: str | None) -> bool:
+    if allowed is None or not allowed.strip():
+        return True
+    target = Path(os.path.normpath(path))
+    return any(target.is_relative_to(os.path.normpath(each.strip())) for each in allowed.split(","))
