@@ -53,8 +53,6 @@ STATIC: dict[str, Any] = {
 }
 _CORES = os.cpu_count() or 2
 PREFERRED = {
-    # State and batches are small, and each task costs a tenth of a second: of Spark's 200, nearly all would be empty.
-    "spark.sql.shuffle.partitions": str(max(2, _CORES)),
     # Delta's own log has few entries; by default it is spread over 50 tasks.
     "spark.databricks.delta.snapshotPartitions": "2",
     # The codec works on whole columns: its cost of a batch is nearly the same for 10,000 records, Spark's default.
@@ -238,7 +236,9 @@ def _prepared(builder: SparkSession.Builder) -> SparkSession:
 def prepare(spark: SparkSession) -> SparkSession:
     """Set what the job needs and prefers in the session; EnvironmentNotReadyError if a connector is missing."""
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}
-    for name, value in (PREFERRED | BOUNDED | REQUIRED).items():
+    # State and batches are small, and each task costs a tenth of a second: of Spark's 200, nearly all would be empty.
+    shuffles = {"spark.sql.shuffle.partitions": str(max(2, spark.sparkContext.defaultParallelism))}
+    for name, value in (PREFERRED | shuffles | BOUNDED | REQUIRED).items():
         if name in REQUIRED or name not in given:
             spark.conf.set(name, value)
     hidden = spark.conf.get(_HIDDEN_OPTIONS) or ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -51,8 +50,8 @@ def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, pa
 
 
 def as_few_tasks(records: DataFrame) -> DataFrame:
-    """Return the records in as many tasks as cores: the topic has 50 partitions, and each Python stage its cost."""
-    return records.coalesce(os.cpu_count() or 2)
+    """Return the records in as many tasks as the executors have cores: each task of a Python stage has its cost."""
+    return records.coalesce(max(2, records.sparkSession.sparkContext.defaultParallelism))
 
 
 def is_commit() -> Column:
