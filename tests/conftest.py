@@ -8,6 +8,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.tables.path_store import PathStore
 from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
 from testkit.tables import new_tables
@@ -73,6 +74,13 @@ def pytest_report_header() -> str:
 def tables(tmp_path: Path) -> PathStore:
     """New tables of the cluster "cluster-1", before a first load."""
     return new_tables(tmp_path / "tables")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_for_spark_submit(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """On a machine without Java, spark-submit needs a JAVA_HOME; everything else finds the packaged one by itself."""
+    if home := java_home_for_spark(tmp_path_factory.mktemp("java")):
+        os.environ["JAVA_HOME"] = str(home)
 
 
 @pytest.fixture(scope="session")
