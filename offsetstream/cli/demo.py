@@ -19,6 +19,7 @@ from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
 
 _MARKER = ".offsetstream-demo"
 _TIMEOUT = 180.0  # seconds
@@ -108,10 +109,10 @@ def _await_caught_up(bootstrap_server: str, folder: Path) -> None:
 
 def _applied(folder: Path) -> dict[int, int]:
     store = store_at(str(folder / "tables"))
-    if not (folder / "tables" / "offsets_partitions").exists():
+    if not (folder / "tables" / OFFSETS_PARTITIONS).exists():
         return {}
-    rows = Lookup(store).rows("offsets_partitions", ["offsets_partition", "load_state", "next_offset"])
-    return {row["offsets_partition"]: row["next_offset"] for row in rows if row["load_state"] == "OWNED"}
+    rows = Lookup(store).rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state", "next_offset"])
+    return {row["offsets_partition"]: row["next_offset"] for row in rows if row["load_state"] == OWNED}
 
 
 def _show(bootstrap_server: str, folder: Path, say: Say) -> None:

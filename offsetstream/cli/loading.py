@@ -7,20 +7,19 @@ from collections.abc import Collection, Iterator
 from offsetstream.cli.output import tell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.lookup import Lookup
-
-_LOADED = "OWNED"
+from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
 
 
 def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
     """Write to stderr how many offsets partitions are loaded, unless all are, and whether the groups' are."""
-    rows = lookup.rows("offsets_partitions", ["offsets_partition", "load_state"])
+    rows = lookup.rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state"])
     for line in loading_lines({row["offsets_partition"]: row["load_state"] for row in rows}, group_ids or ()):
         tell(line)
 
 
 def loading_lines(states: dict[int, str], group_ids: Collection[str]) -> Iterator[str]:
     """Yield the lines; ``states`` has the load state of each offsets partition."""
-    loaded = sum(state == _LOADED for state in states.values())
+    loaded = sum(state == OWNED for state in states.values())
     if not states:
         yield "No offsets partition is known yet: the job has not begun to load them"
     elif loaded < len(states):
@@ -28,5 +27,5 @@ def loading_lines(states: dict[int, str], group_ids: Collection[str]) -> Iterato
         for group_id in group_ids:
             partition = partition_for(group_id, len(states))
             state = states.get(partition, "unknown")
-            is_loaded = "loaded" if state == _LOADED else f"not loaded ({state})"
+            is_loaded = "loaded" if state == OWNED else f"not loaded ({state})"
             yield f"Offsets partition {partition}, that of group '{group_id}', is {is_loaded}"

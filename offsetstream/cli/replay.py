@@ -19,6 +19,7 @@ from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.record_lines import read_record_lines
 from offsetstream.control_characters import without_controls
 from offsetstream.coordinator import GroupMetadataCache
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.log_cut import until
 from offsetstream.errors import UsageError
 
@@ -76,7 +77,7 @@ has failed, as on a broker: nothing of it is shown, stderr tells why, and the ex
 @file_option
 def replay(
     file: str,
-    coordinator: str,
+    coordinator: Coordinator,
     topics_file: str | None,
     until_offset: int | None,
     until_time: int | None,

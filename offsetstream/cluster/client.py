@@ -13,6 +13,7 @@ from tenacity import retry, retry_if_exception, retry_if_result, stop_after_dela
 
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT, Connection
 from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right, describe_each
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import NoOffsetsTopicError, UnreachableError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds
@@ -249,7 +250,7 @@ class Cluster(Connection):
         """Return the settings of the topic; UnauthorisedError without DESCRIBE_CONFIGS on it."""
         return self._config(ResourceType.TOPIC, topic, Right("DESCRIBE_CONFIGS", "topic", topic))
 
-    def coordinator_kind(self) -> str:
+    def coordinator_kind(self) -> Coordinator:
         """Return which group coordinator the brokers run: ``new`` (Java, default from 4.0) or ``classic``.
 
         Told from a broker's settings (reference 0): 3.x runs the new one only where the consumer protocol is on.

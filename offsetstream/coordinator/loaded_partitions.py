@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.load_results import LoadResult, UnloadResult
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.ownership import Ownership
@@ -21,7 +22,6 @@ from offsetstream.coordinator.replay.partition_replay import Group, OnBadRecord,
 from offsetstream.coordinator.snapshot import describe_groups, describe_offsets
 from offsetstream.errors import ReplayError, UsageError
 
-Coordinator: TypeAlias = Literal["classic", "new"]
 OnGroup: TypeAlias = Callable[[Group], None]
 
 

@@ -18,6 +18,7 @@ from offsetstream.tables.files import Crowd
 from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
+from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, read_rows, update_rows
@@ -25,7 +26,6 @@ from offsetstream.tables.store import SparkTables, Store
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
 _POLL_SECONDS = 0.5
-PARTITIONS = "offsets_partitions"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Maintenance:
         instant = datetime.combine(horizon, time_of_day(), UTC)
         note_history_kept_from(self._tables, instant)
         deadline = time.monotonic() + timeout
-        while any(_is_before(row, instant) for row in read_rows(self._tables.open(PARTITIONS))):
+        while any(_is_before(row, instant) for row in read_rows(self._tables.open(OFFSETS_PARTITIONS))):
             if not self._has_job():
                 self._raise_complete_from(instant)
             elif time.monotonic() > deadline:
@@ -115,7 +115,7 @@ class Maintenance:
         def raised(row: Row) -> Row | None:
             return {"history_complete_from": instant} if _is_before(row, instant) else None
 
-        update_rows(self._tables.open(PARTITIONS), raised)
+        update_rows(self._tables.open(OFFSETS_PARTITIONS), raised)
 
     def _has_job(self) -> bool:
         return is_job_alive(self._tables, self._say, self._watch)

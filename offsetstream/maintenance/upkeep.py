@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from offsetstream.errors import TablesError, first_line
 from offsetstream.progress import Progress
 from offsetstream.tables.files import Crowd
-from offsetstream.tables.ledger import LEDGER
 from offsetstream.tables.ledger_days import sum_up
+from offsetstream.tables.names import LEDGER
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.write import TableWriter
 

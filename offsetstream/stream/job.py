@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
 from offsetstream.cluster.rights import TOPIC_NAMES
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.progress import Progress
@@ -28,8 +29,8 @@ from offsetstream.stream.lifecycle.patience import Patience
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.lease import TABLE as LEASE_TABLE
 from offsetstream.tables.lease_wait import take_lease
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
 
@@ -103,7 +104,7 @@ class Job:
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         # A job that is refused must not make anew a table that the live one has lost: neither would notice.
-        create_tables(self._settings.store, cluster_id, coordinator, [LEASE_TABLE])
+        create_tables(self._settings.store, cluster_id, coordinator, [JOB_LEASE])
         lease = take_lease(self._settings.store, self._progress.say, self._signals.stop, force=self._settings.force)
         if lease is None:
             return
@@ -154,7 +155,7 @@ class Job:
                 self._signals.stop.wait(TOPIC_WAIT_SECONDS)
         return []
 
-    def _coordinator(self) -> str:
+    def _coordinator(self) -> Coordinator:
         if self._settings.coordinator is not None:
             return self._settings.coordinator
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import TablesError
+from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.upgrade import check_upgradable
@@ -13,7 +15,9 @@ CLUSTER_ID = "offsetstream.cluster_id"
 COORDINATOR = "offsetstream.coordinator"
 
 
-def create_tables(tables: Store, cluster_id: str, coordinator: str, names: Collection[str] | None = None) -> None:
+def create_tables(
+    tables: Store, cluster_id: str, coordinator: Coordinator, names: Collection[str] | None = None
+) -> None:
     """Create every table that is not there yet; each keeps the cluster's id and its coordinator (new or classic).
 
     With ``names`` only these are created, but all are checked. Raises TablesError where a table belongs to another
@@ -31,7 +35,7 @@ def create_tables(tables: Store, cluster_id: str, coordinator: str, names: Colle
 
 def require_tables_of(tables: Store, cluster_id: str) -> None:
     """Raise TablesError if the tables belong to another cluster: it has nothing to do with their groups."""
-    table = tables.opened("offsets_partitions")
+    table = tables.opened(OFFSETS_PARTITIONS)
     if table is not None:
         _check_cluster(table, cluster_id)
 

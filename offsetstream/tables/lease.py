@@ -22,11 +22,11 @@ import pyarrow as pa
 from offsetstream.errors import ConflictError, LeaseError, NoTableError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.small_tables import Row, read_rows, update_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.version import refuse_newer
 
-TABLE = "job_lease"
 ROW = "offsets"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 ALL_PARTITIONS = "all"  # of a request for a reload
@@ -184,7 +184,7 @@ def requested_partitions(request: str | None, existing: Collection[int]) -> list
 
 def _open(tables: Store) -> Snapshot:
     try:
-        table = tables.open(TABLE)
+        table = tables.open(JOB_LEASE)
     except NoTableError as error:
         raise TablesError(f"there are no tables in {tables.name}: 'offsetstream run' makes them") from error
     refuse_newer(table)
@@ -200,7 +200,7 @@ def _insert_row(table: Snapshot) -> None:
     row = pa.table({"lease": [ROW], "checkpoint_id": pa.array([0], pa.int32())})
     # Appends never conflict, the transaction makes them: a second row would be a second lease.
     try:
-        table.append([row], Transaction(TABLE, 1))
+        table.append([row], Transaction(JOB_LEASE, 1))
     except ConflictError as error:
         raise LeaseError(_JUST_TAKEN) from error
 

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.names import LEDGER
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.sql import sql_text
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.tally import BATCH, DAY, LOG, Entry, Log, Tally, grouped
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
-LEDGER = "history_ledger"
 _PIECE_ROWS, _PIECE_BYTES = 100_000, 64 << 20
 _RANGES = 100  # in one question
 _NO_OFFSET = np.iinfo(np.int64).max

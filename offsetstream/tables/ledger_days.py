@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from offsetstream.errors import ConflictError
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.ledger import LEDGER, count_rows, last_offsets, limits, read_entries, row_of
+from offsetstream.tables.ledger import count_rows, last_offsets, limits, read_entries, row_of
+from offsetstream.tables.names import LEDGER
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.tally import Entry, Log, Tally, by_day

@@ -6,13 +6,16 @@ from typing import Literal, TypeAlias
 
 COMMITTED_OFFSETS, GROUP_CELLS = "committed_offsets", "group_cells"
 CELL_TABLES = (COMMITTED_OFFSETS, GROUP_CELLS)
-DERIVED_TABLES = ("groups", "group_members", "member_assignments", "member_subscriptions")
+GROUPS, ASSIGNMENTS = "groups", "member_assignments"
+DERIVED_TABLES = (GROUPS, "group_members", ASSIGNMENTS, "member_subscriptions")
 STATE_TABLES = (*CELL_TABLES, *DERIVED_TABLES)
 
 COMMITS, RECORDS, UNDECODABLE = "offset_commits", "group_records", "undecodable_records"
 RECORD_TABLES = (COMMITS, RECORDS, UNDECODABLE)
+LEDGER = "history_ledger"
 
 OFFSETS_PARTITIONS, PARTITION_EVENTS = "offsets_partitions", "partition_events"
+TOPICS, JOB_LEASE = "topics", "job_lease"
 
 LoadState: TypeAlias = Literal["LOADING", "OWNED", "FAILED", "UNLOADED"]
 LOADING: LoadState = "LOADING"

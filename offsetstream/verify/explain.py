@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, OWNED
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 from offsetstream.verify.table_lag import Standing
@@ -27,7 +28,7 @@ class Explanations:
             return None
         partition = self.partition_of(difference)
         if partition is not None:
-            if self._standing.has_job and self._tables.partitions[partition]["load_state"] != "OWNED":
+            if self._standing.has_job and self._tables.partitions[partition]["load_state"] != OWNED:
                 return "the group's offsets partition is not loaded yet"
             if self._standing.is_held_back(partition):
                 return "an open transaction holds back the group's offsets partition (reference 10.1)"
@@ -42,12 +43,12 @@ class Explanations:
         if _is_cut(difference):
             return "librdkafka ends a text at its first NUL"
         live = self._live.get(difference.group_id or "")
-        is_commit = difference.table == "committed_offsets"  # which is in the log at once, whatever the members do
+        is_commit = difference.table == COMMITTED_OFFSETS  # which is in the log at once, whatever the members do
         if live is not None and live["state"] in _NOT_IN_THE_LOG and not is_commit:
             return f"the group is {live['state']}, which is not in the log until it ends (reference 4.9)"
         if live is not None and difference.group_id not in self._in_tables and self._was_never_written(live):
             return "a group without an offset is remembered by its coordinator only (reference 5.9 row 6, 5.10 item 5)"
-        if difference.table == "member_assignments" and difference.key[4] in self._tables.deleted_topics:
+        if difference.table == ASSIGNMENTS and difference.key[4] in self._tables.deleted_topics:
             return "the topic is deleted, and no broker answers for it (reference 5.10 item 1)"
         return None
 

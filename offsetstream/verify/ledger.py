@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from offsetstream.tables.ledger import LEDGER, count_rows, joined_rows, read_entries
+from offsetstream.tables.ledger import count_rows, joined_rows, read_entries
 from offsetstream.tables.ledger_days import holds
-from offsetstream.tables.names import RECORD_TABLES
+from offsetstream.tables.names import LEDGER, RECORD_TABLES
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.tally import Entry, Log, by_day

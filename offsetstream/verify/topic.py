@@ -16,7 +16,7 @@ from offsetstream.cluster.log_records import LogRecord, read_log
 from offsetstream.tables.arrow_rows import partition_numbers, timestamps
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
-from offsetstream.tables.names import RECORD_TABLES
+from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED, RECORD_TABLES
 from offsetstream.tables.record_rows import as_rows_of, decode_here, is_of
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small_tables import read_rows, rows_per_partition
@@ -83,7 +83,7 @@ class TopicReader:
 
     def _compare(self, partitions: Collection[int]) -> Reconciliation:
         result = Reconciliation()
-        books = {row["offsets_partition"]: row for row in read_rows(self._tables.open("offsets_partitions"))}
+        books = {row["offsets_partition"]: row for row in read_rows(self._tables.open(OFFSETS_PARTITIONS))}
         for number in partitions:
             if reason := _left_out(books.get(number)):
                 result.left_out[number] = reason
@@ -153,7 +153,7 @@ def _is_of(partitions: Iterable[int]) -> str:
 
 
 def _left_out(book: Mapping[str, object] | None) -> str | None:
-    if book is None or book["load_state"] != "OWNED":
+    if book is None or book["load_state"] != OWNED:
         return "it is not loaded"
     if book["history_complete_from"] is None:
         return "the job keeps no history of it"

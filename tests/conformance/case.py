@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.coordinator.kinds import Coordinator
 
-Coordinator = Literal["classic", "new"]
 BOTH: tuple[Coordinator, ...] = ("classic", "new")
 CLASSIC: tuple[Coordinator, ...] = ("classic",)
 NEW: tuple[Coordinator, ...] = ("new",)

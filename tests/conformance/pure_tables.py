@@ -11,10 +11,10 @@ from offsetstream.codec import decode_records
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator.groups import GroupRows, derive_group
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, group_facts, last_of_cells
 from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.derived import cell_of
-from tests.conformance.case import Coordinator
 from tests.conformance.state_rows import snapshot
 
 PARTITION = 0

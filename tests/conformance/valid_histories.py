@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
+from offsetstream.coordinator.kinds import Coordinator
 from tests.conformance.builder import (
     Log,
     Pair,
@@ -28,7 +29,6 @@ from tests.conformance.builder import (
     topics,
     topology,
 )
-from tests.conformance.case import Coordinator
 from tests.conformance.histories import History
 
 NAMES = ("a", "b", "😀", "a,\n")

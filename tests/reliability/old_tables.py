@@ -13,7 +13,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.lease import TABLE as LEASE
+from offsetstream.tables.names import JOB_LEASE as LEASE
 from offsetstream.tables.sql import sql_text
 from tests.kafka.every_group.all_groups import broker_properties as properties_of_all_groups
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.path_store import PathStore
@@ -25,7 +26,7 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to
 class Replay:
     """The memory of the coordinators of all partitions, either the new ones' or the classic ones'."""
 
-    def __init__(self, coordinator: str, log_ids: Mapping[int, int] | None = None) -> None:
+    def __init__(self, coordinator: Coordinator, log_ids: Mapping[int, int] | None = None) -> None:
         self._is_new = coordinator == "new"
         self._log_ids = log_ids or {}
         self._commits: dict[tuple[int, str], dict[tuple[str, int], Record]] = {}

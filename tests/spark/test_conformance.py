@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect
@@ -23,7 +24,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import new_tables
-from tests.conformance.case import BOTH, Case, Coordinator
+from tests.conformance.case import BOTH, Case
 from tests.conformance.cases import CASES
 from tests.conformance.histories import History
 from tests.conformance.pure_tables import PureTables, consumed

@@ -17,8 +17,8 @@ from offsetstream.stream.apply.history import History, history_positions
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.size import collect
-from offsetstream.tables.ledger import LEDGER, greatest_offsets
-from offsetstream.tables.names import RECORD_TABLES
+from offsetstream.tables.ledger import greatest_offsets
+from offsetstream.tables.names import LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
@@ -68,7 +69,7 @@ def _dying(merge: Callable[..., None], table: str | None) -> Callable[..., None]
 
 def load(
     writer: TableWriter,
-    coordinator: str,
+    coordinator: Coordinator,
     records: Iterable[Record],
     partitions: Iterable[int],
     log_ids: Mapping[int, int] = LOGS,
@@ -84,7 +85,7 @@ def load(
             SparkStateWriter(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
 
 
-def apply(writer: TableWriter, coordinator: str, records: Iterable[Record], batch: BatchId, way: Way) -> None:
+def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Record], batch: BatchId, way: Way) -> None:
     decoded = with_own_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
     if way == "small":
         DriverStateWriter(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
@@ -125,7 +126,7 @@ def test_a_load_is_a_replay(
     writer: TableWriter,
     tables: PathStore,
     monkeypatch: pytest.MonkeyPatch,
-    coordinator: str,
+    coordinator: Coordinator,
     way: Way,
     small_rows: int,
 ) -> None:
@@ -148,7 +149,7 @@ def test_batches_that_are_interrupted_and_repeated_are_a_replay(
     writer: TableWriter,
     tables: PathStore,
     way: Way,
-    coordinator: str,
+    coordinator: Coordinator,
     crashes: tuple[str | None, ...],
 ) -> None:
     rng, log, replay = Random(coordinator), random_log(11, 50), Replay(coordinator)

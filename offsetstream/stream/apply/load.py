@@ -21,7 +21,7 @@ from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import requested_partitions
-from offsetstream.tables.names import STATE_TABLES
+from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.sql import of_partitions
@@ -167,7 +167,7 @@ class Loader:
     def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
         self._book.clocks.read(shares)
         records = {number: share.records for number, share in shares.items()}
-        groups, offsets = (rows_per_partition(self._writer.tables, table) for table in ("groups", "committed_offsets"))
+        groups, offsets = (rows_per_partition(self._writer.tables, table) for table in (GROUPS, COMMITTED_OFFSETS))
         for number in partitions:
             counts = (counted.get(number, 0) for counted in (records, groups, offsets))
             self._book.finish_load(number, *counts)

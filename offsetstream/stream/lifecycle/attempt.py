@@ -11,6 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import DoubledRowsError, UnreachableError
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.spark.failures import explain_failure
@@ -56,7 +57,7 @@ class OffsetsTopic:
     cluster: Cluster
     leaders: Leadership
     partitions: list[int]
-    coordinator: str
+    coordinator: Coordinator
 
 
 class Attempt:

@@ -15,13 +15,12 @@ from offsetstream.cluster.client import Cluster, TopicSeen
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.merge import DELETED
+from offsetstream.tables.names import ASSIGNMENTS, TOPICS
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
-TABLE = "topics"
-ASSIGNMENTS = "member_assignments"
 WRITTEN_EVERY = timedelta(minutes=10)
 
 
@@ -30,7 +29,7 @@ class TopicBook:
 
     def __init__(self, tables: Store) -> None:
         self._tables = tables
-        found = sorted(read_rows(tables.open(TABLE)), key=lambda row: row["last_seen_at"])
+        found = sorted(read_rows(tables.open(TOPICS)), key=lambda row: row["last_seen_at"])
         self.rows: dict[str, dict[str, Any]] = {
             row["topic_id"]: row for row in found
         }  # of doubled ones the last counts
@@ -66,7 +65,7 @@ class TopicBook:
         # First: after a crash between the two the topic is learned again, and what is unnamed gets its name then.
         self._name_assignments(learned, BatchId(batch.checkpoint_id, -1))
         if changed or now - self._written_at > WRITTEN_EVERY:
-            overwrite_rows(self._tables, TABLE, self.rows.values(), batch)
+            overwrite_rows(self._tables, TOPICS, self.rows.values(), batch)
             self._written_at = now
 
     def _name_assignments(self, learned: Mapping[str, str], outside: BatchId) -> None:
@@ -86,7 +85,7 @@ class TopicBook:
 
 
 def _new_row(topic: TopicSeen, now: datetime) -> dict[str, Any]:
-    columns = dict.fromkeys(load_schema(TABLE).column_names)
+    columns = dict.fromkeys(load_schema(TOPICS).column_names)
     return columns | {
         "topic_id": topic.topic_id,
         "topic": topic.name,

@@ -15,12 +15,13 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import TablesError, first_line
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
-LAST_WRITTEN = "offsets_partitions"  # its transaction is the last of a batch
+LAST_WRITTEN = OFFSETS_PARTITIONS  # its transaction is the last of a batch
 WHOSE = "tables"  # a file beside Spark's own: the id of that table
 PARTITIONS = "partitions"  # another one: those that the query reads
 

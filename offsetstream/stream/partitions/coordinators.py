@@ -11,6 +11,7 @@ from offsetstream.cluster.client import PartitionEnds
 from offsetstream.stream.partitions.partition_events import PartitionEvents
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.stream.partitions.partition_rows import PartitionRows
+from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.store import Store
 
@@ -68,7 +69,7 @@ class Coordinators:
         """Tell that coordinators have unloaded the partitions, with what the tables hold of them now."""
         if not partitions:
             return
-        groups, offsets = (rows_per_partition(self._tables, table) for table in ("groups", "committed_offsets"))
+        groups, offsets = (rows_per_partition(self._tables, table) for table in (GROUPS, COMMITTED_OFFSETS))
         for number in partitions:
             row, counts = self._rows[number], dict[str, int]()
             if row.is_owned:  # else not all of them are in the tables

@@ -9,14 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.ledger import LEDGER, forget
-from offsetstream.tables.names import DERIVED_TABLES, OFFSETS_PARTITIONS, PARTITION_EVENTS, RECORD_TABLES
+from offsetstream.tables.ledger import forget
+from offsetstream.tables.names import (
+    CELL_TABLES,
+    LEDGER,
+    OFFSETS_PARTITIONS,
+    PARTITION_EVENTS,
+    RECORD_TABLES,
+    STATE_TABLES,
+)
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, app_id
 
-_CELLS = ("committed_offsets", "group_cells")
-_LOADED = {OFFSETS_PARTITIONS, *_CELLS, *DERIVED_TABLES, *RECORD_TABLES}
+_LOADED = {OFFSETS_PARTITIONS, *STATE_TABLES, *RECORD_TABLES}
 
 
 def last_checkpoint_id(tables: Store) -> int:
@@ -60,7 +66,7 @@ def _recall(book: PartitionBook, tables: Store) -> None:
     for row in _greatest(tables, PARTITION_EVENTS, "max(load_id) AS load_id"):
         if row["offsets_partition"] in book.rows:
             book.recall(row["offsets_partition"], row["log_id"], load_id=row["load_id"] or 0)
-    for name in (*_CELLS, *RECORD_TABLES):
+    for name in (*CELL_TABLES, *RECORD_TABLES):
         for row in _greatest(tables, name, "max(record_offset) + 1 AS next_offset"):
             if row["offsets_partition"] in book.rows:
                 book.recall(row["offsets_partition"], row["log_id"], next_offset=row["next_offset"] or 0)

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.ledger import greatest_offsets
-from offsetstream.tables.names import RECORD_TABLES
+from offsetstream.tables.names import CELL_TABLES, RECORD_TABLES
 from offsetstream.tables.store import Store
 from offsetstream.tables.tally import Log
-
-_STATE = ("committed_offsets", "group_cells")  # all there is of what was written where no history is kept
 
 
 class WrittenOffsets:
@@ -38,7 +36,8 @@ class WrittenOffsets:
     def _read(self) -> dict[Log, int]:
         above = min((row.applied for row in self._rows.values()), default=0)
         found: dict[Log, int] = {}
-        for table in (*RECORD_TABLES, *_STATE):
+        # Without a history the cells are all there is of what was written.
+        for table in (*RECORD_TABLES, *CELL_TABLES):
             for log, offset in greatest_offsets(self._tables, table, above).items():
                 found[log] = max(offset, found.get(log, -1))
         return found

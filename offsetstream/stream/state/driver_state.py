@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_of_cells
 from offsetstream.stream.state.driver_derive import derived_tables
 from offsetstream.tables.arrow_rows import (
@@ -21,7 +22,7 @@ from offsetstream.tables.arrow_rows import (
 from offsetstream.tables.derived import Rows, rows_of_group
 from offsetstream.tables.matching import completed, keys_of, without
 from offsetstream.tables.merge import DELETED
-from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS
+from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS, GROUPS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.schema import load_schema
@@ -37,7 +38,7 @@ class DriverStateWriter:
     """A ``state_tables.StateWriter`` of Arrow tables."""
 
     def __init__(
-        self, tables: Store, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
+        self, tables: Store, coordinator: Coordinator, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
     ) -> None:
         self._tables = tables
         self._is_classic = coordinator == "classic"
@@ -65,7 +66,7 @@ class DriverStateWriter:
 
     def _exists(self, facts: Mapping[GroupKey, GroupFacts], *, is_load: bool) -> dict[GroupKey, bool]:
         """Return, for each group whose rows may change, whether the coordinator holds it even without a cell."""
-        existed = set() if is_load else self._groups_in("groups", facts)
+        existed = set() if is_load else self._groups_in(GROUPS, facts)
         touched = {key: own for key, own in facts.items() if own.is_touched or key not in existed}
         if self._is_classic:
             with_offsets = self._groups_in(COMMITTED_OFFSETS, touched)

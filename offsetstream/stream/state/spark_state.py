@@ -9,11 +9,12 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.state.columns import partition_number_column, renamed
 from offsetstream.stream.state.spark_cells import group_facts, last_of_cells
 from offsetstream.stream.state.spark_derive import derived_groups
 from offsetstream.tables.merge import DELETED
-from offsetstream.tables.names import COMMITTED_OFFSETS, GROUP_CELLS
+from offsetstream.tables.names import COMMITTED_OFFSETS, GROUP_CELLS, GROUPS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.schema import load_schema
@@ -31,7 +32,7 @@ class SparkStateWriter:
     """
 
     def __init__(
-        self, writer: TableWriter, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
+        self, writer: TableWriter, coordinator: Coordinator, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
     ) -> None:
         self._writer = writer
         self._is_classic = coordinator == "classic"
@@ -66,7 +67,7 @@ class SparkStateWriter:
         if is_load:
             touched = facts.withColumn("existed", F.lit(False))
         else:
-            groups = self._writer.rows("groups").select(*GROUP, F.lit(True).alias("existed"))
+            groups = self._writer.rows(GROUPS).select(*GROUP, F.lit(True).alias("existed"))
             touched = facts.join(groups, GROUP, "left").fillna({"existed": False})
             touched = touched.where(F.col("is_touched") | ~F.col("existed"))
         if self._is_classic:

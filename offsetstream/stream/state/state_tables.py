@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.spark_state import SparkStateWriter
@@ -44,7 +45,7 @@ class StateTables:
     """
 
     def __init__(
-        self, writer: TableWriter, coordinator: str, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
+        self, writer: TableWriter, coordinator: Coordinator, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
     ) -> None:
         self._writer = writer
         self.merged_by = writer.merged_by

@@ -21,7 +21,8 @@ from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables import lease_holder
-from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.lease import Lease, read_lease
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
@@ -58,7 +59,7 @@ def live_job(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lea
     monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.1)
     lease = Lease.acquire(tables)
     hours_ahead = {"host": "'elsewhere'", "heartbeat_at": "now() + interval '3 hours'"}
-    DeltaTable(tables.table(TABLE)).update(updates=hours_ahead)
+    DeltaTable(tables.table(JOB_LEASE)).update(updates=hours_ahead)
     with Heartbeat(lease, print, print):  # fails if anybody takes it
         yield lease
 
@@ -182,7 +183,7 @@ def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
 ) -> None:
     monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.5))
     Lease.acquire(tables)
-    DeltaTable(tables.table(TABLE)).update(updates={"host": "'elsewhere'"})
+    DeltaTable(tables.table(JOB_LEASE)).update(updates={"host": "'elsewhere'"})
     result = run("maintain", "--keep-history", "30d", tables=Path(tables.root))
     assert (result.exit_code, offsets(tables), complete_from(tables)) == (0, [1, 2], HORIZON)
     assert "on elsewhere still writes" in result.stderr

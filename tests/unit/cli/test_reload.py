@@ -8,7 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables import lease_holder
-from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.lease import Lease, read_lease
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows
 from tests.unit.cli.conftest import Run
@@ -26,7 +27,7 @@ def tables(tables: PathStore) -> PathStore:
 def lease(tables: PathStore) -> Iterator[Lease]:
     """The lease of a job that runs elsewhere, as far as anybody here can see."""
     lease = Lease.acquire(tables)
-    DeltaTable(tables.table(TABLE)).update(updates={"host": "'elsewhere'"})
+    DeltaTable(tables.table(JOB_LEASE)).update(updates={"host": "'elsewhere'"})
     yield lease
     assert os.getpid() == lease.read().pid
 

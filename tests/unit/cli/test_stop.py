@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables import lease_holder
-from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.lease import Lease, read_lease
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from tests.unit.cli.conftest import Run
 
@@ -28,7 +29,7 @@ def job() -> Iterator["subprocess.Popen[bytes]"]:
 def tables(tables: PathStore, job: "subprocess.Popen[bytes]") -> PathStore:
     """Tables whose lease is held by that process."""
     Lease.acquire(tables)
-    DeltaTable(tables.table(TABLE)).update(updates={"pid": str(job.pid)})
+    DeltaTable(tables.table(JOB_LEASE)).update(updates={"pid": str(job.pid)})
     return tables
 
 
@@ -57,7 +58,7 @@ def test_a_job_that_dies_meanwhile_is_not_waited_for(
 
 def test_a_dead_job_of_another_host(run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
-    DeltaTable(tables.table(TABLE)).update(
+    DeltaTable(tables.table(JOB_LEASE)).update(
         updates={"host": "'elsewhere'", "heartbeat_at": "now() + interval '3 hours'"}
     )
     result = run("stop", tables=Path(tables.root))

@@ -7,12 +7,12 @@ from typing import Any
 from offsetstream.codec.records import decode_key
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.deletion import Removal
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.replay.classic_group import ClassicGroup, ClassicMember
 from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata, TopicPartition
 from tests.conformance.builder import GROUP, TIMESTAMP, Log, Pair, commit
-from tests.conformance.case import Coordinator
 
 RETENTION = 1000
 FOO_0, FOO_1, BAR_0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.coordinator import GroupMetadataCache
-from tests.conformance.case import Case, Coordinator
+from offsetstream.coordinator.kinds import Coordinator
+from tests.conformance.case import Case
 from tests.conformance.cases import CASES
 
 PAIRS = [

@@ -9,6 +9,7 @@ import pytest
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.client_errors import Errors
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.errors import UsageError
@@ -26,7 +27,7 @@ from tests.conformance.builder import (
     forget,
     subscription,
 )
-from tests.conformance.case import BOTH, Coordinator
+from tests.conformance.case import BOTH
 from tests.unit.conformance.support import BAR_0, FOO_0, FOO_1, cache_of, committed, group_of
 
 BOTH_COORDINATORS = pytest.mark.parametrize("coordinator", BOTH)

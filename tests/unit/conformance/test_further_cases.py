@@ -7,10 +7,11 @@ import pytest
 from offsetstream.codec.records import decode_value
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cache import GroupMetadataCache
+from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
 from tests.conformance.builder import GROUP, T1, Log, classic, classic_member, commit, commits, subscription
-from tests.conformance.case import BOTH, Coordinator
+from tests.conformance.case import BOTH
 from tests.unit.conformance.support import cache_of, group_of
 
 KAFKA_CLASS = "9.6"

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offsetstream.coordinator import GroupMetadataCache
-from tests.conformance.case import BOTH, Coordinator
+from offsetstream.coordinator.kinds import Coordinator
+from tests.conformance.case import BOTH
 from tests.conformance.histories import History, histories
 
 OnBad = Literal["fail", "skip"]

@@ -22,7 +22,6 @@ from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.lease import (
-    TABLE,
     Lease,
     UnsureLeaseError,
     read_lease,
@@ -31,6 +30,7 @@ from offsetstream.tables.lease import (
     requested_partitions,
 )
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, Life
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from testkit.tables import new_tables
@@ -39,11 +39,11 @@ TAKEN_OVER = "another job has taken over the lease"
 
 
 def change(tables: PathStore, **columns: str) -> None:
-    DeltaTable(tables.table(TABLE)).update(updates=columns)
+    DeltaTable(tables.table(JOB_LEASE)).update(updates=columns)
 
 
 def rows(tables: PathStore) -> list[dict[str, object]]:
-    return read_rows(tables.open(TABLE))
+    return read_rows(tables.open(JOB_LEASE))
 
 
 def test_no_job_ever_ran(tables: PathStore) -> None:

@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError
 from offsetstream.tables import lease_holder, lease_wait
-from offsetstream.tables.lease import TABLE, Lease, read_lease
+from offsetstream.tables.lease import Lease, read_lease
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
 from offsetstream.tables.lease_wait import is_job_alive, take_lease
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 
 CLOCKS = ["now() + interval '3 hours'", "now() - interval '3 hours'", "now() - interval '70 seconds'", "now()"]
@@ -31,7 +32,7 @@ def tables(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> PathStore:
 
 
 def change(tables: PathStore, **columns: str) -> None:
-    DeltaTable(tables.table(TABLE)).update(updates=columns)
+    DeltaTable(tables.table(JOB_LEASE)).update(updates=columns)
 
 
 @contextmanager

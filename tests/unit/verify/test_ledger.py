@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import arrow_rows, ledger_days
-from offsetstream.tables.ledger import LEDGER, count_open, forget, last_offsets, write_entries
+from offsetstream.tables.ledger import count_open, forget, last_offsets, write_entries
 from offsetstream.tables.ledger_days import note_thinned, settle, sum_up
-from offsetstream.tables.names import COMMITS, RECORD_TABLES
+from offsetstream.tables.names import COMMITS, LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.snapshot import PathSnapshot
 from offsetstream.tables.retention import thin_history

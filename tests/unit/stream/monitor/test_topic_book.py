@@ -6,7 +6,8 @@ import pytest
 
 from offsetstream.cluster.client import TopicSeen
 from offsetstream.stream.monitor import topic_book
-from offsetstream.stream.monitor.topic_book import ASSIGNMENTS, TABLE, TopicBook
+from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.tables.names import ASSIGNMENTS, TOPICS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -30,7 +31,7 @@ def names(tables: PathStore, table: str) -> list[str]:
 
 def test_a_name_that_is_learned_later_is_given_to_assignments(tables: PathStore) -> None:
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], BATCH)
-    assert names(tables, ASSIGNMENTS) == names(tables, TABLE) == ["orders"]
+    assert names(tables, ASSIGNMENTS) == names(tables, TOPICS) == ["orders"]
 
 
 def test_after_a_crash_between_both_writes_too(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +42,7 @@ def test_after_a_crash_between_both_writes_too(tables: PathStore, monkeypatch: p
             with pytest.raises(KeyboardInterrupt):
                 TopicBook(tables).observe(found, BATCH)
     TopicBook(tables).observe(found, BATCH)
-    assert names(tables, ASSIGNMENTS) == names(tables, TABLE) == ["orders"]
+    assert names(tables, ASSIGNMENTS) == names(tables, TOPICS) == ["orders"]
 
 
 def _die(*_: object, **__: object) -> None:

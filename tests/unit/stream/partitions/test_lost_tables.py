@@ -11,8 +11,8 @@ from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_checkpoint_id, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.ledger import LEDGER, count_open, last_offsets
-from offsetstream.tables.names import COMMITS, OWNED, UNLOADED
+from offsetstream.tables.ledger import count_open, last_offsets
+from offsetstream.tables.names import COMMITS, LEDGER, OWNED, UNLOADED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import insert_rows
