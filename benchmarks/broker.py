@@ -20,14 +20,14 @@ _AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1G
 
 @contextmanager
 def empty_broker(properties: Mapping[str, str] | None = None) -> Iterator[EmbeddedKafka]:
-    """Start a broker whose offsets topic has one commit, and no compaction; ``properties`` are the server's."""
+    """Start a broker whose offsets topic has one commit, and no compaction; `properties` are the server's."""
     with EmbeddedKafka(properties={**_ONE_SEGMENT, **(properties or {})}, jvm_options=_AS_IN_PRODUCTION) as kafka:
         _make_offsets_topic(kafka.bootstrap_server)
         yield kafka
 
 
 def _make_offsets_topic(bootstrap_server: str) -> None:
-    """Make the broker create the topic, as any first commit does: of the group ``first``."""
+    """Make the broker create the topic, as any first commit does: of the group `first`."""
     topic = NewTopic(CLIENT_TOPIC, CLIENT_PARTITIONS, 1)
     admin = AdminClient({"bootstrap.servers": bootstrap_server})
     admin.create_topics([topic])[topic.topic].result(30)

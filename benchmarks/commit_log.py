@@ -28,7 +28,7 @@ Records = Iterator[tuple[int, bytes, bytes]]  # offsets partition, key, value
 class Groups:
     """The groups of a log: each has committed offsets (cells) of 100 partitions, the last one perhaps fewer.
 
-    ``hot``: the one offsets partition that they are all in; without it each is where brokers put it.
+    `hot`: the one offsets partition that they are all in; without it each is where brokers put it.
     """
 
     cells: int
@@ -54,20 +54,20 @@ class Groups:
         return -(-self.cells // _PARTITIONS_PER_GROUP)
 
     def commits(self, first: int, count: int, stride: int = 1) -> Records:
-        """Yield commits number ``first`` and on, each of the cell ``stride`` cells after the one before."""
+        """Yield commits number `first` and on, each of the cell `stride` cells after the one before."""
         now, homes, keys = int(time.time() * 1000), self._homes, self._keys
         for number in range(first, first + count):
             cell = number * stride % self.cells
             yield homes[cell // _PARTITIONS_PER_GROUP], keys[cell], _value(number, now)
 
     def members(self, first: int, count: int) -> Records:
-        """Yield group records number ``first`` and on: after a rebalance, each with members that have partitions."""
+        """Yield group records number `first` and on: after a rebalance, each with members that have partitions."""
         for number in range(first, first + count):
             group = self.group(number % self.count)
             yield partition_for(group, OFFSETS_PARTITIONS), *group_record(group, generation=number)
 
     def log(self, commits: int, first: int = 0) -> Records:
-        """Yield commits number ``first`` and on in turn, and one group record for each 3,000 of them."""
+        """Yield commits number `first` and on in turn, and one group record for each 3,000 of them."""
         for at in range(first, first + commits, _COMMITS_PER_GROUP_RECORD):
             yield from self.members(at // _COMMITS_PER_GROUP_RECORD, 1)
             yield from self.commits(at, min(_COMMITS_PER_GROUP_RECORD, first + commits - at))
@@ -79,7 +79,7 @@ class Groups:
 
 
 def records_in(commits: int) -> int:
-    """Return how many records :meth:`Groups.log` has."""
+    """Return how many records `Groups.log` has."""
     return commits + -(-commits // _COMMITS_PER_GROUP_RECORD)
 
 

@@ -9,7 +9,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 @dataclass(frozen=True)
 class Goal:
-    """A row; its figure is in ``unit`` and must not be above ``limit``, or with ``at_least`` not below it."""
+    """A row; its figure is in `unit` and must not be above `limit`, or with `at_least` not below it."""
 
     name: str
     work: str

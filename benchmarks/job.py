@@ -18,9 +18,9 @@ _LOOK_SECONDS = 0.02
 
 
 class Job:
-    """`offsetstream run` with tables and checkpoints in ``folder``; use it with ``with``, which kills what still runs.
+    """`offsetstream run` with tables and checkpoints in `folder`; use it with `with`, which kills what still runs.
 
-    ``lines`` are what it said so far, each with the time (seconds since 1970) at which it came.
+    `lines` are what it said so far, each with the time (seconds since 1970) at which it came.
     """
 
     def __init__(self, bootstrap_server: str, folder: Path, *options: str) -> None:

@@ -33,7 +33,7 @@ class Load:
 def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> Iterator[Load]:
     """Load the topic into tables that last as long as the context; RuntimeError if they are not what they must be.
 
-    They must have the ``cells``, and in the history that many ``commits`` (beside the one that made the topic).
+    They must have the `cells`, and in the history that many `commits` (beside the one that made the topic).
     """
     with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
         folder = Path(name)

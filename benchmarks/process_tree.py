@@ -16,8 +16,8 @@ _SIZES = ("VmSize", "VmRSS")
 class PeakMemory:
     """Looks at a process tree several times a second; pages that processes share are counted in each of them.
 
-    ``peak_bytes`` is the most of all together; ``peaks`` of the process itself (``driver``), of the JVMs below it
-    (``java``) and of all others (``workers``), each at its own time.
+    `peak_bytes` is the most of all together; `peaks` of the process itself (`driver`), of the JVMs below it
+    (`java`) and of all others (`workers`), each at its own time.
     """
 
     def __init__(self, pid: int) -> None:

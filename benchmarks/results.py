@@ -65,7 +65,7 @@ class Result:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Result:
-        """Return the result that ``dataclasses.asdict`` took apart."""
+        """Return the result that `dataclasses.asdict` took apart."""
         samples = tuple(Samples.of(**each) for each in row["samples"])
         return cls(**row | {"samples": samples})
 

@@ -53,7 +53,7 @@ def _by_partition(groups: Groups) -> list[list[tuple[bytes, bytes]]]:
 
 
 def _append(log: Path, records: Sequence[tuple[bytes, bytes]], step: int) -> None:
-    """Append the records to a log that has at most one, each ``step`` offsets after the one before."""
+    """Append the records to a log that has at most one, each `step` offsets after the one before."""
     bodies = [(at * step, _body(records[at : at + _IN_BATCH], step)) for at in range(0, len(records), _IN_BATCH)]
     crcs = crc32c([body for _, body in bodies])
     with (log / f"{0:020d}.log").open("ab") as segment:

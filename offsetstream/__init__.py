@@ -1,6 +1,6 @@
 """Kafka's consumer-group state, replayed from __consumer_offsets into Delta tables.
 
-``__all__`` is what is public. Each name is imported when it is first used: ``import offsetstream`` starts nothing,
+`__all__` is what is public. Each name is imported when it is first used: `import offsetstream` starts nothing,
 and who wants the codec only needs neither Spark nor a Kafka client.
 """
 

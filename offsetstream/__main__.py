@@ -1,4 +1,4 @@
-"""``python -m offsetstream``: the same as the command ``offsetstream``."""
+"""`python -m offsetstream`: the same as the command `offsetstream`."""
 
 from offsetstream.cli.main import main
 

@@ -55,7 +55,7 @@ class ConflictError(TablesError):
 
 
 class DoubledRowsError(TablesError):
-    """A state table has rows with the same key; ``partitions`` names their offsets partitions, which must be loaded."""
+    """A state table has rows with the same key; `partitions` names their offsets partitions, which must be loaded."""
 
     def __init__(self, table: str, partitions: Collection[int]) -> None:
         numbers = ", ".join(map(str, sorted(partitions)))

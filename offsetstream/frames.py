@@ -13,11 +13,11 @@ Records = TypeVar("Records")  # a pyarrow Table or RecordBatch, or a pandas Data
 
 
 def decode(records: Records, key: str = "key", value: str = "value") -> Records:
-    """Decode records of `__consumer_offsets` into the columns of :data:`~offsetstream.codec.decoding.DECODED_SCHEMA`.
+    """Decode records of `__consumer_offsets` into the columns of `DECODED_SCHEMA`.
 
-    ``records`` is an Arrow table or record batch, or a pandas frame, with binary columns of keys and values (null is a
+    `records` is an Arrow table or record batch, or a pandas frame, with binary columns of keys and values (null is a
     tombstone); what comes back is of the same kind, one row a record, in order (a frame has Arrow's types and the index
-    of ``records``). A record that cannot be decoded has a reason in ``error``. Raises TypeError for what is none of
+    of `records`). A record that cannot be decoded has a reason in `error`. Raises TypeError for what is none of
     these, KeyError for a column that is not there.
     """
     return cast("Records", _decode(records, key, value))

@@ -1,4 +1,4 @@
-"""Java's ``String.hashCode``, which places groups (reference 7) and orders Scala's maps."""
+"""Java's `String.hashCode`, which places groups (reference 7) and orders Scala's maps."""
 
 import sys
 from array import array

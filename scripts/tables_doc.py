@@ -1,4 +1,4 @@
-"""Write docs/tables.md anew from the tables' schemas (``make docs``)."""
+"""Write docs/tables.md anew from the tables' schemas (`make docs`)."""
 
 from __future__ import annotations
 

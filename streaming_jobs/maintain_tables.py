@@ -1,4 +1,4 @@
-"""``offsetstream maintain`` for spark-submit and Databricks workflows, in the launcher's own session."""
+"""`offsetstream maintain` for spark-submit and Databricks workflows, in the launcher's own session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streaming job for spark-submit and Databricks: ``offsetstream run`` in the launcher's own session."""
+"""The streaming job for spark-submit and Databricks: `offsetstream run` in the launcher's own session."""
 
 from __future__ import annotations
 

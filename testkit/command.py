@@ -19,7 +19,7 @@ Done = subprocess.CompletedProcess[str]
 def offsetstream(
     *arguments: str | bytes, environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Done:
-    """Run a command to its end, whatever that is; ``environment`` is beside the tests' own."""
+    """Run a command to its end, whatever that is; `environment` is beside the tests' own."""
     command, env = [*OFFSETSTREAM, *arguments], {**os.environ, **(environment or {})}
     done = subprocess.run(command, capture_output=True, env=env, cwd=cwd, check=False)
     return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

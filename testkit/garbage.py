@@ -13,7 +13,7 @@ Record = tuple[bytes, bytes | None]
 
 
 def garbage(records: int, least: int, most: int, seed: int = 0) -> Iterator[Record]:
-    """Yield records that cannot be decoded, each broken in another way, ``least`` to ``most`` bytes long."""
+    """Yield records that cannot be decoded, each broken in another way, `least` to `most` bytes long."""
     chance = random.Random(seed)
     noise = chance.randbytes(most + 4096)
     for number in range(records):
@@ -67,7 +67,7 @@ def _struct(key_type: int, *texts: str) -> bytes:
 
 
 def produce(bootstrap_server: str, records: Iterator[tuple[int, bytes | None, bytes | None]], most: int = 1) -> None:
-    """Write (partition, key, value) records; brokers let only this client id do so. ``most``: the greatest in bytes."""
+    """Write (partition, key, value) records; brokers let only this client id do so. `most`: the greatest in bytes."""
     errors: list[KafkaError] = []
     producer = Producer(
         {

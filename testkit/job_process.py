@@ -15,7 +15,7 @@ from testkit.waiting import await_
 
 
 class RunningProcess:
-    """A command in a session of its own, killed at the end of ``with``; what it says goes to the file ``said``."""
+    """A command in a session of its own, killed at the end of `with`; what it says goes to the file `said`."""
 
     def __init__(
         self, command: Sequence[str], said: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -70,7 +70,7 @@ class RunningProcess:
 
 
 class JobProcess(RunningProcess):
-    """``offsetstream run`` on tables and checkpoints in a folder; what it says goes to a file beside the folder."""
+    """`offsetstream run` on tables and checkpoints in a folder; what it says goes to a file beside the folder."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Step:
-    """One merge: the rows of its source, each with ``_deleted``; ``only``: the partitions of which they are all."""
+    """One merge: the rows of its source, each with `_deleted`; `only`: the partitions of which they are all."""
 
     rows: list[Row]
     batch: BatchId

@@ -109,7 +109,7 @@ class SimulatedJob:
 
 
 def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
-    """Have the tables keep dead files and their logs for as many batches as of ten seconds, divided by ``scale``."""
+    """Have the tables keep dead files and their logs for as many batches as of ten seconds, divided by `scale`."""
     for name, schema in all_schemas().items():
         hurried = {"delta.checkpointInterval": str(max(10, 100 // scale))}
         for kept in _KEPT:

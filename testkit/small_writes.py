@@ -31,7 +31,7 @@ Write = Callable[[PathStore], object]
 
 @dataclass(frozen=True)
 class SmallWrite:
-    """A write to ``table``: what comes before it, itself, and the column that then has the ``expected`` values."""
+    """A write to `table`: what comes before it, itself, and the column that then has the `expected` values."""
 
     name: str
     table: str

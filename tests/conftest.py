@@ -55,7 +55,7 @@ def _place(item: pytest.Item) -> tuple[int, str, bool]:
 
 
 class InWholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Where several processes run (``--numprocesses``), the tests of a file stay together: they build on each other."""
+    """Where several processes run (`--numprocesses`), the tests of a file stay together: they build on each other."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = next((folder for folder in IN_ONE_PROCESS if nodeid.startswith(folder)), None)

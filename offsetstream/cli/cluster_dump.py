@@ -1,4 +1,4 @@
-"""The part of ``offsetstream dump`` that needs a cluster, and Spark."""
+"""The part of `offsetstream dump` that needs a cluster, and Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClusterDump:
         self._ranges = _ranges(self._cluster, wanted)
 
     def write(self, line_format: str, master: str, target: BinaryIO) -> Unprintable | None:
-        """Write the lines, by Spark; see ``dump.topic``."""
+        """Write the lines, by Spark; see `dump.topic`."""
         source = KafkaSource(self._bootstrap_server, self._properties)
         spark = local_session(master, SESSION)
         try:

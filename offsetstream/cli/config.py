@@ -1,4 +1,4 @@
-"""``offsetstream config show``: the settings that hold, and where each comes from."""
+"""`offsetstream config show`: the settings that hold, and where each comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream coordinator``: the offsets partition and the broker that serve a group."""
+"""`offsetstream coordinator`: the offsets partition and the broker that serve a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream decode``: raw lines of records to Kafka's JSON, or to what its console consumer prints."""
+"""`offsetstream decode`: raw lines of records to Kafka's JSON, or to what its console consumer prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream demo``: a real broker, real clients, the real job, and what its tables then show."""
+"""`offsetstream demo`: a real broker, real clients, the real job, and what its tables then show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three views of ``groups describe``: columns and rows as in Kafka's own tool from 4.2 on (8.4)."""
+"""The three views of `groups describe`: columns and rows as in Kafka's own tool from 4.2 on (8.4)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ STATE = (
 
 
 def block(columns: Iterable[Column], rows: list[Row], *, verbose: bool) -> Block:
-    """Return one group's block of text, without what no row has and what only ``--verbose`` shows."""
+    """Return one group's block of text, without what no row has and what only `--verbose` shows."""
     hidden = set() if verbose else set(_VERBOSE)
     if not any(row.get("group_instance_id") for row in rows):
         hidden.add("group_instance_id")
@@ -83,7 +83,7 @@ def topic_partitions(groups: Iterable[Group]) -> set[TopicPartition]:
 def offset_rows(group: Group, ends: Mapping[TopicPartition, int]) -> list[Row]:
     """Return a row per partition, members with more partitions first, those that nobody owns last.
 
-    ``ends`` has the log end offsets that are known.
+    `ends` has the log end offsets that are known.
     """
     committed = {(row["topic"], row["partition"]): row for row in group.offsets}
     owned = _owned(group)
@@ -120,9 +120,9 @@ def member_rows(group: Group) -> list[Row]:
 
 
 def state_row(group: Group, coordinators: Mapping[int, int | None], addresses: Mapping[int, str]) -> Row:
-    """Return the group's state; ``coordinators`` has the broker of each offsets partition.
+    """Return the group's state; `coordinators` has the broker of each offsets partition.
 
-    The tables know a broker by its id only: COORDINATOR has the host and port that ``addresses`` gives it, if any.
+    The tables know a broker by its id only: COORDINATOR has the host and port that `addresses` gives it, if any.
     """
     coordinator = coordinators.get(group.row["offsets_partition"])
     return {

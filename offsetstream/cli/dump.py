@@ -1,4 +1,4 @@
-"""``offsetstream dump``: the records of __consumer_offsets, from a cluster or from a broker's log segments."""
+"""`offsetstream dump`: the records of __consumer_offsets, from a cluster or from a broker's log segments."""
 
 from __future__ import annotations
 

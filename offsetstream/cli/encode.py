@@ -1,4 +1,4 @@
-"""``offsetstream encode``: the inverse of ``offsetstream decode``."""
+"""`offsetstream encode`: the inverse of `offsetstream decode`."""
 
 from __future__ import annotations
 

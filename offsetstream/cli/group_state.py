@@ -30,9 +30,9 @@ _ORDER = {"group_members": ("group_id", "member_id")}
 
 @dataclass
 class Group:
-    """A group as one offsets partition holds it: its row of ``groups`` and its rows of the other tables.
+    """A group as one offsets partition holds it: its row of `groups` and its rows of the other tables.
 
-    A change of the number of offsets partitions can leave a group in a second one. ``is_current`` is false
+    A change of the number of offsets partitions can leave a group in a second one. `is_current` is false
     for such a copy, unless there is no other.
     """
 
@@ -54,7 +54,7 @@ def read_groups(
 ) -> Iterator[Group]:
     """Yield the groups by group id, the current one of two copies first; None means all groups.
 
-    With their ``members``, ordered by member id, and their assignments, and with their committed ``offsets``, where
+    With their `members`, ordered by member id, and their assignments, and with their committed `offsets`, where
     wanted. Only what belongs to one group id is in memory at a time.
     """
     tables = (*(("group_members", "member_assignments") if members else ()), *(("committed_offsets",) * offsets))

@@ -1,4 +1,4 @@
-"""``offsetstream groups``: the groups as the tables have them, in the words of Kafka's own tool."""
+"""`offsetstream groups`: the groups as the tables have them, in the words of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def describe_groups(
 def _view(
     view: str, lookup: Lookup, cluster: CoordinatorLookup | None
 ) -> tuple[tuple[Column, ...], Callable[[list[Group]], list[Rows]]]:
-    """Return the view's columns, and what makes each group's rows; ``cluster`` has what the tables do not have."""
+    """Return the view's columns, and what makes each group's rows; `cluster` has what the tables do not have."""
     if view == "members":
         return views.MEMBERS, lambda found: [views.member_rows(group) for group in found]
     if view == "state":

@@ -20,21 +20,21 @@ STDIO = "-"
 
 
 def input_argument(command: Command) -> Command:
-    """Add the argument ``input_file``: ``FILE`` or ``-``, which is the default."""
+    """Add the argument `input_file`: `FILE` or `-`, which is the default."""
     return click.argument("input_file", metavar="[FILE|-]", default=STDIO)(command)
 
 
 def file_option(command: Command) -> Command:
-    """Add ``--file``, which :func:`open_output` takes."""
+    """Add `--file`, which `open_output` takes."""
     return click.option("--file", "output_file", metavar="FILE", help="Write to this file, not to stdout.")(command)
 
 
 def convert_lines(
     input_file: str, output_file: str | None, convert: Callable[[str], str | None], *, as_kafka: bool = False
 ) -> None:
-    """Write what ``convert`` makes of each line (the line without its end), nothing for None.
+    """Write what `convert` makes of each line (the line without its end), nothing for None.
 
-    That is JSON, and control characters are escaped in it; or what Kafka's tools print (``as_kafka``), which is written
+    That is JSON, and control characters are escaped in it; or what Kafka's tools print (`as_kafka`), which is written
     as it is unless to a terminal.
     Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened, or both
     are the same.
@@ -66,7 +66,7 @@ def open_output(path: str | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Open the file, or stdin for ``-``; UsageError if it cannot be opened."""
+    """Open the file, or stdin for `-`; UsageError if it cannot be opened."""
     if path == STDIO:
         yield sys.stdin.buffer
         return

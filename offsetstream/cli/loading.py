@@ -18,7 +18,7 @@ def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> N
 
 
 def loading_lines(states: dict[int, str], group_ids: Collection[str]) -> Iterator[str]:
-    """Yield the lines; ``states`` has the load state of each offsets partition."""
+    """Yield the lines; `states` has the load state of each offsets partition."""
     loaded = sum(state == OWNED for state in states.values())
     if not states:
         yield "No offsets partition is known yet: the job has not begun to load them"

@@ -1,4 +1,4 @@
-"""The command ``offsetstream``: finds its subcommands, and ends every error in one line and an exit code."""
+"""The command `offsetstream`: finds its subcommands, and ends every error in one line and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream maintain``: retention, OPTIMIZE and VACUUM, beside a running job or without one."""
+"""`offsetstream maintain`: retention, OPTIMIZE and VACUUM, beside a running job or without one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def maintain_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def run_maintenance(options: dict[str, Any], session: Callable[[], AbstractContextManager[SparkSession]]) -> None:
-    """Do the maintenance with the options of :func:`maintain_options`, and print what was done."""
+    """Do the maintenance with the options of `maintain_options`, and print what was done."""
     from offsetstream.maintenance.maintain import Maintenance  # noqa: PLC0415 - of PySpark, which --help does not need
 
     output = output_of(options)

@@ -1,4 +1,4 @@
-"""``offsetstream offsets``: the committed offsets as the tables have them."""
+"""`offsetstream offsets`: the committed offsets as the tables have them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ SECONDS, BROKERS = Value(kinds.SECONDS), Value(kinds.BROKERS)
 
 
 def settings_options(declared: type[Settings], but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """Give a command an option for each of the settings, without those that are named in ``but``."""
+    """Give a command an option for each of the settings, without those that are named in `but`."""
 
     def add(command: Command) -> Command:
         for setting in reversed(settings_of(declared)):
@@ -91,9 +91,9 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
 
 
 def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """Add ``--config``, whose file has a table of that name for the command (``groups.list`` for a subcommand).
+    """Add `--config`, whose file has a table of that name for the command (`groups.list` for a subcommand).
 
-    Flags and the environment win over the file, as click has it for a context's default_map. ``but``: keys of the
+    Flags and the environment win over the file, as click has it for a context's default_map. `but`: keys of the
     table that are of no use to this command.
     """
 
@@ -144,14 +144,14 @@ def _key(option: click.Option) -> Key:
 
 
 def client_properties(command_config: str | None) -> dict[str, str]:
-    """Return the Kafka client properties of the file that ``--command-config`` names, else of that of ``--config``."""
+    """Return the Kafka client properties of the file that `--command-config` names, else of that of `--config`."""
     from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - look-ups seldom need it
 
     return read_properties(command_config, properties_of_config(click.get_current_context()))
 
 
 def properties_of_config(ctx: click.Context) -> dict[str, str]:
-    """Return the Kafka client properties that the file of ``--config`` has."""
+    """Return the Kafka client properties that the file of `--config` has."""
     found: dict[str, str] = ctx.meta.get(_KAFKA, {})
     return found
 
@@ -165,19 +165,19 @@ tables_option = shared_option("tables", schema.TABLES, default="tables")
 
 
 def timeout_option(command: Command) -> Command:
-    """Add ``--timeout``, in seconds."""
+    """Add `--timeout`, in seconds."""
     return _option(Setting("timeout", float, 300.0, schema.TIMEOUT))(command)
 
 
 def cluster_options(command: Command) -> Command:
-    """Add ``--bootstrap-server`` and ``--command-config``, neither of them required."""
+    """Add `--bootstrap-server` and `--command-config`, neither of them required."""
     server = shared_option("bootstrap_server", replace(schema.BOOTSTRAP_SERVER, help=_ASKED))
     config = shared_option("command_config", schema.COMMAND_CONFIG)
     return server(config(command))
 
 
 def output_options(command: Command) -> Command:
-    """Add ``--output``, ``--file`` and ``--raw``, which :func:`output_of` takes."""
+    """Add `--output`, `--file` and `--raw`, which `output_of` takes."""
     formats = click.option(
         "--output",
         "output_format",
@@ -206,5 +206,5 @@ def output_options(command: Command) -> Command:
 
 
 def output_of(options: dict[str, Any]) -> Output:
-    """Take the options of :func:`output_options` out of ``options`` and return their Output."""
+    """Take the options of `output_options` out of `options` and return their Output."""
     return Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))

@@ -56,9 +56,9 @@ class ReadAnew(Iterable[Row]):
 
 
 class Output:
-    """Prints to stdout, or to ``file``; ``output_format`` is text, json or csv. All of it is UTF-8.
+    """Prints to stdout, or to `file`; `output_format` is text, json or csv. All of it is UTF-8.
 
-    In CSV a text that a spreadsheet would take for a formula has an apostrophe before it, unless ``raw``.
+    In CSV a text that a spreadsheet would take for a formula has an apostrophe before it, unless `raw`.
     """
 
     def __init__(self, output_format: str = "text", file: str | None = None, *, raw: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""``offsetstream partition-for``: the offsets partition, and so the coordinator, of a group."""
+"""`offsetstream partition-for`: the offsets partition, and so the coordinator, of a group."""
 
 from __future__ import annotations
 

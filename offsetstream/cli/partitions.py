@@ -1,4 +1,4 @@
-"""``offsetstream partitions``: how far each offsets partition is replayed, and who coordinates it."""
+"""`offsetstream partitions`: how far each offsets partition is replayed, and who coordinates it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream reload``: have offsets partitions loaded anew, by the running job or by the next one."""
+"""`offsetstream reload`: have offsets partitions loaded anew, by the running job or by the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream replay``: what a group coordinator would hold after a log, from files alone."""
+"""`offsetstream replay`: what a group coordinator would hold after a log, from files alone."""
 
 from __future__ import annotations
 

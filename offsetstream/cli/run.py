@@ -1,4 +1,4 @@
-"""``offsetstream run``: the streaming job; its options serve the entry point for spark-submit too."""
+"""`offsetstream run`: the streaming job; its options serve the entry point for spark-submit too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream stop``: ask the job that writes to the tables to end between two batches."""
+"""`offsetstream stop`: ask the job that writes to the tables to end between two batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsetstream verify``: the tables compared with what the live cluster answers."""
+"""`offsetstream verify`: the tables compared with what the live cluster answers."""
 
 from __future__ import annotations
 

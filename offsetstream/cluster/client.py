@@ -49,7 +49,7 @@ _ENDS = (
 class PartitionEnds:
     """An offsets partition as the cluster sees it now; offsets are exclusive ends, -1 epochs are None.
 
-    ``asked_at`` is the time before the cluster was asked: all that was in the log then is below the ends.
+    `asked_at` is the time before the cluster was asked: all that was in the log then is below the ends.
     """
 
     log_start_offset: int
@@ -71,7 +71,7 @@ class RecordPlace:
 
 @dataclass(frozen=True)
 class TopicSeen:
-    """A topic as the cluster has it now; ``topic_id`` in Kafka's 22 characters."""
+    """A topic as the cluster has it now; `topic_id` in Kafka's 22 characters."""
 
     topic_id: str
     name: str
@@ -85,7 +85,7 @@ def _uuid(uuid: Any) -> str:
 
 
 class Cluster(Connection):
-    """A live Kafka cluster; every question raises what :class:`Connection` does."""
+    """A live Kafka cluster; every question raises what `Connection` does."""
 
     def cluster_id(self) -> str:
         """Return the cluster's id; from then on every answer of another cluster raises OtherClusterError."""
@@ -140,7 +140,7 @@ class Cluster(Connection):
     ) -> tuple[dict[str, Any], frozenset[str]]:
         """Return what the cluster tells of the topics, by name, and those that the user has no right to see.
 
-        One that is in neither does not exist. With ``operations`` a description has the ``authorized_operations`` of
+        One that is in neither does not exist. With `operations` a description has the `authorized_operations` of
         the user on the topic, empty where the broker does not tell them (before Kafka 2.3).
         """
         if not names:
@@ -251,7 +251,7 @@ class Cluster(Connection):
         return self._config(ResourceType.TOPIC, topic, Right("DESCRIBE_CONFIGS", "topic", topic))
 
     def coordinator_kind(self) -> Coordinator:
-        """Return which group coordinator the brokers run: ``new`` (Java, default from 4.0) or ``classic``.
+        """Return which group coordinator the brokers run: `new` (Java, default from 4.0) or `classic`.
 
         Told from a broker's settings (reference 0): 3.x runs the new one only where the consumer protocol is on.
         UnauthorisedError without DESCRIBE_CONFIGS on the cluster.

@@ -1,7 +1,7 @@
-"""Kafka's config providers: values of client properties that stand elsewhere, as ``${env:KAFKA_PASSWORD}``.
+"""Kafka's config providers: values of client properties that stand elsewhere, as `${env:KAFKA_PASSWORD}`.
 
-As Kafka's own clients do (KIP-297, KIP-421), a variable ``${provider:key}`` or ``${provider:path:key}`` is replaced
-where ``config.providers`` names the provider; what stands in its place is not looked through again. Of providers there
+As Kafka's own clients do (KIP-297, KIP-421), a variable `${provider:key}` or `${provider:path:key}` is replaced
+where `config.providers` names the provider; what stands in its place is not looked through again. Of providers there
 are Kafka's own three: environment variables, properties files, and folders with a file for each key.
 """
 
@@ -27,7 +27,7 @@ Lookup = Callable[[str, str], str | None]
 
 
 def resolve_variables(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with the values that their variables stand for, without ``config.providers``.
+    """Return the properties with the values that their variables stand for, without `config.providers`.
 
     Raises UsageError, which quotes no value, for a provider that is none of Kafka's own, one that is not declared but
     meant by its usual name, and a variable that has no value.

@@ -1,4 +1,4 @@
-"""Kafka's ``sasl.jaas.config``: one login module with its options, as Kafka's JaasConfig reads it."""
+"""Kafka's `sasl.jaas.config`: one login module with its options, as Kafka's JaasConfig reads it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Login:
 
 
 def parse_login(jaas: str) -> Login:
-    """Return the login of a ``sasl.jaas.config``; UsageError, which quotes nothing of it, where it is none."""
+    """Return the login of a `sasl.jaas.config`; UsageError, which quotes nothing of it, where it is none."""
     module = _MODULE.match(jaas)
     if module is None:
         raise _malformed("begin it with the class of the login module and the word required")

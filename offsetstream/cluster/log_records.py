@@ -21,7 +21,7 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class LogRecord:
-    """A record as the log has it; ``timestamp_ms`` in milliseconds since 1970."""
+    """A record as the log has it; `timestamp_ms` in milliseconds since 1970."""
 
     partition: int
     offset: int
@@ -35,7 +35,7 @@ def read_log(
 ) -> Iterator[list[LogRecord]]:
     """Yield all committed records of offsets partitions, from start to end; those of a partition come in order.
 
-    Raises UnreachableError if nothing comes for ``timeout`` seconds before the ends.
+    Raises UnreachableError if nothing comes for `timeout` seconds before the ends.
     """
     with _log_consumer(bootstrap_server, properties) as consumer:
         consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, OFFSET_BEGINNING) for partition in partitions])

@@ -1,4 +1,4 @@
-"""A Kafka client properties file (``--command-config``) for both clients: Spark's Java one and librdkafka.
+"""A Kafka client properties file (`--command-config`) for both clients: Spark's Java one and librdkafka.
 
 What bears on security is translated or refused, never left out in silence: the two clients must not connect in
 different ways by the same file.
@@ -92,7 +92,7 @@ def read_properties(path: str | None, given: Mapping[str, str] | None = None) ->
 
 
 def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties as options of Spark's Kafka source: each name with ``kafka.`` before it."""
+    """Return the properties as options of Spark's Kafka source: each name with `kafka.` before it."""
     return {f"kafka.{name}": value for name, value in properties.items() if name not in _NOT_FOR_SPARK}
 
 

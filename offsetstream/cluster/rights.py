@@ -13,7 +13,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Right:
-    """An operation on a resource, in the words of kafka-acls; ``without`` says how a command goes on without it."""
+    """An operation on a resource, in the words of kafka-acls; `without` says how a command goes on without it."""
 
     operation: str
     resource: str  # topic, group or cluster

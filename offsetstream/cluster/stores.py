@@ -24,7 +24,7 @@ _PEM_WIDTH = 64
 
 
 def trusted_certificates(properties: Mapping[str, str]) -> str | None:
-    """Return the certificates of ``ssl.truststore.*`` as PEM, None where there is no trust store.
+    """Return the certificates of `ssl.truststore.*` as PEM, None where there is no trust store.
 
     Raises UsageError where the properties contradict each other, or the store cannot be read.
     """
@@ -48,9 +48,9 @@ def trusted_certificates(properties: Mapping[str, str]) -> str | None:
 
 
 def own_certificate(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the client's certificate chain and private key of ``ssl.keystore.*`` in librdkafka's words; {} for none.
+    """Return the client's certificate chain and private key of `ssl.keystore.*` in librdkafka's words; {} for none.
 
-    Raises UsageError as :func:`trusted_certificates` does.
+    Raises UsageError as `trusted_certificates` does.
     """
     pem = _pem_of(properties, "keystore", "ssl.keystore.certificate.chain", "ssl.keystore.key")
     if pem is not None:

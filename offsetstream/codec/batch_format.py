@@ -38,7 +38,7 @@ def record_count(data: bytes) -> int:
 def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:
     """Read a batch, from its base offset to its end; its checksum is the caller's business. Raises DecodeError.
 
-    Without ``with_data`` the records of data batches are left out, so that only control batches have any. Where the
+    Without `with_data` the records of data batches are left out, so that only control batches have any. Where the
     cleaner has set a delete horizon, it stands in the place of the base timestamp, and the records' timestamps count
     from there all the same (KAFKA-8522).
     """

@@ -36,7 +36,7 @@ def crc32c(texts: Sequence[bytes | memoryview]) -> Numbers:
 
 
 def _join(found: Numbers, counts: npt.NDArray[np.int64]) -> Numbers:
-    """Join the CRCs of each string's words, ``counts`` of them one after the other, into one."""
+    """Join the CRCs of each string's words, `counts` of them one after the other, into one."""
     moved = _ZEROS_AFTER[:-5:-1]  # what each of the four bytes of a CRC becomes, a word of zeros later
     while counts.max() > 1:
         odd = counts & 1

@@ -1,4 +1,4 @@
-"""Kafka's log segments (``00000000000000000000.log``) as record batches, each checked against its checksum."""
+"""Kafka's log segments (`00000000000000000000.log`) as record batches, each checked against its checksum."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def read_segments(
     """Read the segments of one partition, given in the order of their offsets, as one log.
 
     A cleaner that was interrupted leaves segments with the same offsets: whatever lies below an offset that was read
-    is left out. ``report`` is told where the last segment ends within a batch, as that of a broker that runs or
-    crashed may. With ``transactions_only`` only transactional and control batches are read, and records of the latter
+    is left out. `report` is told where the last segment ends within a batch, as that of a broker that runs or
+    crashed may. With `transactions_only` only transactional and control batches are read, and records of the latter
     alone. Raises SegmentError for a damaged batch, a file that is no segment, and a hole: a segment that ends within
     a batch although others follow it.
     """
@@ -72,7 +72,7 @@ def read_segments(
 
 
 def read_segment(segment: Segment, report: Report, *, transactions_only: bool = False) -> Iterator[RecordBatch]:
-    """Read the batches of one segment as they lie in it; see ``read_segments``."""
+    """Read the batches of one segment as they lie in it; see `read_segments`."""
     next_offset = 0
     path = segment.path
     try:

@@ -1,4 +1,4 @@
-"""What a consumer with ``isolation.level=read_committed`` sees of a log (KIP-98)."""
+"""What a consumer with `isolation.level=read_committed` sees of a log (KIP-98)."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ class LogRecord:
 class RecordBatch:
     """A batch as the log holds it; compaction may have left it any of its records, or none.
 
-    ``next_offset`` is the one after the batch's last offset (also where that record is gone), ``size`` its bytes
-    in the log. ``producer_id`` is ``NO_PRODUCER`` where no idempotent producer wrote it. The records of a control
-    batch have markers as keys (``control_type``).
+    `next_offset` is the one after the batch's last offset (also where that record is gone), `size` its bytes
+    in the log. `producer_id` is `NO_PRODUCER` where no idempotent producer wrote it. The records of a control
+    batch have markers as keys (`control_type`).
     """
 
     base_offset: int
@@ -45,7 +45,7 @@ class RecordBatch:
 
 
 def control_type(record: LogRecord) -> int | None:
-    """Return the type of a control record, a ``ControlType`` or another number; None if its key is no marker's.
+    """Return the type of a control record, a `ControlType` or another number; None if its key is no marker's.
 
     A marker's key is its version and its type, 16 bits each (Kafka's ControlRecordType.parseTypeId).
     """

@@ -1,7 +1,7 @@
-"""Raw lines of JSON as record batches: what ``dump --format records`` prints, or anyone's own export of the topic.
+"""Raw lines of JSON as record batches: what `dump --format records` prints, or anyone's own export of the topic.
 
-A line is ``{"partition", "offset", "timestamp", "key", "value"}`` and, where a log segment told them, ``producer_id``,
-``transactional`` and ``control_type``. Each line is a batch of its own: a coordinator compares records by the offset of
+A line is `{"partition", "offset", "timestamp", "key", "value"}` and, where a log segment told them, `producer_id`,
+`transactional` and `control_type`. Each line is a batch of its own: a coordinator compares records by the offset of
 their batch's first record, and as the records of two batches never mix, by their own offsets that comes out the same.
 """
 
@@ -58,7 +58,7 @@ def parse_record_line(line: str) -> tuple[int | None, RecordBatch]:
 def read_record_lines(lines: Iterable[bytes], name: str) -> Partitions:
     """Read all lines, each partition's in the order of their offsets, whatever their order is.
 
-    A record that comes twice is taken once. Raises LineError, with the ``name`` of the file and the line's number, for
+    A record that comes twice is taken once. Raises LineError, with the `name` of the file and the line's number, for
     a line that is no record, and for two different records of the same offset.
     """
     found: dict[int | None, dict[int, tuple[int, RecordBatch]]] = {}

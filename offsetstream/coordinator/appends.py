@@ -31,10 +31,10 @@ _GROUP_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class PendingAppend:
-    """Records for one batch in ``partition``, to be appended with the acks, timeout and compression of ``config``.
+    """Records for one batch in `partition`, to be appended with the acks, timeout and compression of `config`.
 
-    ``errors`` are the answers that are known already, by topic partition, or by the empty topic for a group; without
-    records there is nothing to append. Report the outcome once with ``complete``.
+    `errors` are the answers that are known already, by topic partition, or by the empty topic for a group; without
+    records there is nothing to append. Report the outcome once with `complete`.
     """
 
     partition: int
@@ -50,7 +50,7 @@ class PendingAppend:
 
 
 GROUP = TopicPartition("", -1)
-"""Where the answer to ``store_group`` is."""
+"""Where the answer to `store_group` is."""
 
 
 def store_offsets(

@@ -46,8 +46,8 @@ class GroupMetadataCache(LoadedPartitions):
     ) -> fetch.FetchedOffsets:
         """Answer an OffsetFetch: the given partitions, or all that have a committed offset.
 
-        ``require_stable`` makes a partition with a commit in flight or in an open transaction UNSTABLE. An offset
-        that was committed for another topic of the same name is as none, where ``topic_ids`` has the name (4.1+).
+        `require_stable` makes a partition with a commit in flight or in an open transaction UNSTABLE. An offset
+        that was committed for another topic of the same name is as none, where `topic_ids` has the name (4.1+).
         """
         return fetch.get_offsets(self, group_id, partitions, require_stable=require_stable, topic_ids=topic_ids or {})
 

@@ -11,9 +11,9 @@ from typing import Any
 class Cell:
     """The last record of one key, which is no tombstone.
 
-    ``key_type`` is the first number of the key (reference 1.1); ``key`` and ``value`` are the data of
+    `key_type` is the first number of the key (reference 1.1); `key` and `value` are the data of
     Kafka's own JSON (reference 8.2: bytes as base64, a tagged field equal to its default is absent);
-    ``record_offset`` is the record's offset in its offsets partition, ``record_timestamp_ms`` its timestamp
+    `record_offset` is the record's offset in its offsets partition, `record_timestamp_ms` its timestamp
     in milliseconds since 1970.
     """
 

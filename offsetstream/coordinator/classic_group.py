@@ -29,7 +29,7 @@ def is_simple_record(cell: Cell) -> bool:
 
 
 def derive_classic_group(group_id: str, cell: Cell) -> GroupRows:
-    """Return the rows of a classic group; ``cell`` is its GroupMetadata record."""
+    """Return the rows of a classic group; `cell` is its GroupMetadata record."""
     value = cell.value
     members: dict[str, dict[str, Any]] = {member["memberId"]: member for member in value["members"]}
     timestamp = value.get("currentStateTimestamp", -1)

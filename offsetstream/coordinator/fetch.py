@@ -15,7 +15,7 @@ INVALID_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionData:
-    """The committed offset of a partition; ``INVALID_OFFSET`` for none, leader epoch None for none."""
+    """The committed offset of a partition; `INVALID_OFFSET` for none, leader epoch None for none."""
 
     offset: int = INVALID_OFFSET
     leader_epoch: int | None = None

@@ -14,9 +14,9 @@ __all__ = ["Cell", "GroupRows", "derive_group"]
 
 
 def derive_group(cells: Sequence[Cell], *, group_id: str, exists: bool) -> GroupRows | None:
-    """Return the rows of the group ``group_id`` from its live cells, in any order; None if there is no group.
+    """Return the rows of the group `group_id` from its live cells, in any order; None if there is no group.
 
-    ``exists`` says whether the coordinator holds the group even if no cell makes one: then it is a group
+    `exists` says whether the coordinator holds the group even if no cell makes one: then it is a group
     with offsets only. The answer is that of a broker that replays exactly these records (reference 4.6, 5.5,
     5.7, 5.8), but nothing here fails a load: where a broker would, the latest record of a group wins.
     """

@@ -11,10 +11,10 @@ from typing import Literal
 class LoadResult:
     """What a load, or the replay of later records, came to.
 
-    ``status`` is ``ignored`` for an epoch that is too old or a partition that is already owned. ``error`` is why it
-    failed; ``problem`` what a classic broker logs as an error after everything is published (reference 4.7 item 5).
+    `status` is `ignored` for an epoch that is too old or a partition that is already owned. `error` is why it
+    failed; `problem` what a classic broker logs as an error after everything is published (reference 4.7 item 5).
     Numbers of records, bytes, the load buffer's bytes, and of the groups and committed offsets that the partition
-    then has; ``skipped`` are records left aside, by offset, with the reason.
+    then has; `skipped` are records left aside, by offset, with the reason.
     """
 
     status: Literal["loaded", "failed", "ignored"]

@@ -28,9 +28,9 @@ OnGroup: TypeAlias = Callable[[Group], None]
 class LoadedPartitions:
     """The groups and committed offsets of the partitions that one broker coordinates.
 
-    ``coordinator`` is ``new`` (the only one from 4.1 on) or ``classic``; they differ (reference 5.9). A load stops at
-    a record that a broker cannot replay; with ``on_bad_record="skip"`` it leaves such records aside, as a materializer
-    does. ``clock`` gives the present in ms since 1970. Raises UsageError for another coordinator.
+    `coordinator` is `new` (the only one from 4.1 on) or `classic`; they differ (reference 5.9). A load stops at
+    a record that a broker cannot replay; with `on_bad_record="skip"` it leaves such records aside, as a materializer
+    does. `clock` gives the present in ms since 1970. Raises UsageError for another coordinator.
     """
 
     def __init__(

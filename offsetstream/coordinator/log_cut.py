@@ -12,7 +12,7 @@ from offsetstream.codec.record_batches import LogRecord, RecordBatch
 def until(
     batches: Iterable[RecordBatch], end_offset: int | None = None, end_ms: int | None = None
 ) -> Iterator[RecordBatch]:
-    """Yield a partition's batches up to ``end_offset``, or the first record whose timestamp is ``end_ms`` or later.
+    """Yield a partition's batches up to `end_offset`, or the first record whose timestamp is `end_ms` or later.
 
     Both ends are exclusive; a batch across one keeps the records before it. As in Kafka's own search by time, what
     follows is not looked at, though its timestamps, those of another broker's clock, may be earlier.

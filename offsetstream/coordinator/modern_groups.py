@@ -57,7 +57,7 @@ MODERN_TYPES = (CONSUMER, SHARE, STREAMS)
 
 
 def derive_modern_group(modern: ModernType, group_id: str, cells: Sequence[Cell]) -> GroupRows:
-    """Return the rows of a group of the type ``modern``; ``cells`` are its records and must not be empty."""
+    """Return the rows of a group of the type `modern`; `cells` are its records and must not be empty."""
     single = {cell.key_type: cell for cell in cells if "memberId" not in cell.key}
     members = _members(modern, cells)
     member_rows = [modern.member_row(group_id, member_id, own) for member_id, own in members.items()]

@@ -11,7 +11,7 @@ _DAY_MS = 86_400_000
 class OffsetConfig:
     """Kafka's OffsetConfig, by the names of the broker's settings; sizes in bytes, times in milliseconds.
 
-    ``offset_metadata_max_bytes`` is compared with UTF-16 code units, whatever its name says (reference 4.9). A load
+    `offset_metadata_max_bytes` is compared with UTF-16 code units, whatever its name says (reference 4.9). A load
     buffer that is too small grows, as a broker's does; compression, timeout and acks go along with what is appended.
     """
 

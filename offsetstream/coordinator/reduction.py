@@ -1,7 +1,7 @@
 """A batch of decoded records reduced to what counts: the last record of each cell, and facts about each group.
 
-Pure functions over Arrow tables with the codec's columns and ``offsets_partition``, ``record_offset``,
-``value_offset`` and ``tombstone_offset`` (of the key's last value and last tombstone), ``in_coordinator_partition``.
+Pure functions over Arrow tables with the codec's columns and `offsets_partition`, `record_offset`,
+`value_offset` and `tombstone_offset` (of the key's last value and last tombstone), `in_coordinator_partition`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def last_of_cells(decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def group_facts(decoded: pa.Table, commits: pa.Table) -> dict[GroupKey, GroupFacts]:
-    """Return the facts of each group of the batch; ``commits`` are the last commits of ``decoded``'s cells."""
+    """Return the facts of each group of the batch; `commits` are the last commits of `decoded`'s cells."""
     facts: dict[GroupKey, GroupFacts] = {}
     good = decoded.filter(pc.is_null(decoded["error"]))
     columns = ("offsets_partition", "group_id", "in_coordinator_partition", "key_type")

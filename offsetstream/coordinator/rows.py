@@ -1,8 +1,8 @@
-"""The rows of a group in ``groups`` and the three tables of its members, as plain dictionaries.
+"""The rows of a group in `groups` and the three tables of its members, as plain dictionaries.
 
-They have the columns of those tables, except what only the place of the record tells (``offsets_partition``,
-``log_id``, ``in_coordinator_partition``); timestamps are milliseconds since 1970, in ``record_timestamp_ms``
-and ``state_timestamp_ms``.
+They have the columns of those tables, except what only the place of the record tells (`offsets_partition`,
+`log_id`, `in_coordinator_partition`); timestamps are milliseconds since 1970, in `record_timestamp_ms`
+and `state_timestamp_ms`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """What the tables hold of one group: one row of ``groups``, any number of the others."""
+    """What the tables hold of one group: one row of `groups`, any number of the others."""
 
     group: Row
     members: list[Row] = field(default_factory=list)
@@ -80,22 +80,22 @@ class GroupRows:
 
 
 def group_row(record: Cell | None, **values: Any) -> Row:
-    """Return a row of ``groups``; columns that are not given are null."""
+    """Return a row of `groups`; columns that are not given are null."""
     return _row(GROUP_COLUMNS, record, values)
 
 
 def member_row(record: Cell, **values: Any) -> Row:
-    """Return a row of ``group_members``; columns that are not given are null."""
+    """Return a row of `group_members`; columns that are not given are null."""
     return _row(MEMBER_COLUMNS, record, values)
 
 
 def assignment_row(record: Cell, **values: Any) -> Row:
-    """Return a row of ``member_assignments``; columns that are not given are null."""
+    """Return a row of `member_assignments`; columns that are not given are null."""
     return _row(ASSIGNMENT_COLUMNS, record, values)
 
 
 def subscription_row(record: Cell, **values: Any) -> Row:
-    """Return a row of ``member_subscriptions``."""
+    """Return a row of `member_subscriptions`."""
     return _row(SUBSCRIPTION_COLUMNS, record, values)
 
 

@@ -27,7 +27,7 @@ def classic_subscriptions(group_id: str, cell: Cell, members: Iterable[Mapping[s
 
 
 def modern_subscriptions(group_id: str, cells: Sequence[Cell], metadata: Mapping[str, Cell]) -> list[Row]:
-    """Return the rows of a consumer, share or streams group; ``metadata`` has its members' metadata records.
+    """Return the rows of a consumer, share or streams group; `metadata` has its members' metadata records.
 
     A topic that a member subscribes to twice is one row: that by name. Reference 1.4 (records 5, 16), 1.5, 1.6.
     """

@@ -1,6 +1,6 @@
 """Batches of records as lines of text, whole columns at a time.
 
-The lines are those of ``codec.lines`` and ``codec.kafka_text``, which go record by record: they serve the records
+The lines are those of `codec.lines` and `codec.kafka_text`, which go record by record: they serve the records
 that are no offset commits, or broken, and these are few.
 """
 
@@ -33,7 +33,7 @@ RAW_SCHEMA = pa.schema(
 )
 """The columns of a batch to format; timestamps are milliseconds since 1970.
 
-A column ``more`` may follow: the fields that only a log segment tells, as the JSON text with which such a line goes on.
+A column `more` may follow: the fields that only a log segment tells, as the JSON text with which such a line goes on.
 """
 
 Lines: TypeAlias = tuple[pa.Array, dict[int, str]]
@@ -58,7 +58,7 @@ def first_of(found: Sequence[Unprintable]) -> Unprintable | None:
 
 
 def format_batch(raw: pa.RecordBatch, line_format: str) -> Lines:
-    """Format a batch of RAW_SCHEMA as ``records``, ``json``, ``kafka`` or ``kafka-text``.
+    """Format a batch of RAW_SCHEMA as `records`, `json`, `kafka` or `kafka-text`.
 
     Returns one text a record, its newline in it, null for a record that the format leaves out; and why records could
     not be printed, by their row: only in Kafka's formats, which have no place for that.

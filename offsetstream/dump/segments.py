@@ -29,9 +29,9 @@ def dump_segments(
 ) -> Unprintable | None:
     """Write the records of each partition as lines; return what the format cannot print, None if that is nothing.
 
-    ``line_format`` is one of LINE_FORMATS. In ``records`` every record of the log is written, control records too, and
+    `line_format` is one of LINE_FORMATS. In `records` every record of the log is written, control records too, and
     those of a producer with an id say more: the producer, whether they are of a transaction, and a marker's type. The
-    other formats have the records that a consumer with isolation.level=read_committed is given. ``report`` is called
+    other formats have the records that a consumer with isolation.level=read_committed is given. `report` is called
     with a sentence where a log ends within a batch. Raises SegmentError.
     """
     found: list[Unprintable] = []

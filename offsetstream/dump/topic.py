@@ -34,7 +34,7 @@ def dump(
 ) -> Unprintable | None:
     """Write the records of each partition from the first offset to the second (exclusive), by partition and offset.
 
-    ``line_format`` is one of LINE_FORMATS; the result is what it cannot print.
+    `line_format` is one of LINE_FORMATS; the result is what it cannot print.
     """
     cores = spark.sparkContext.defaultParallelism
     total = min(STAGED_OFFSETS, sum(end - start for start, end in ranges.values()))
@@ -52,7 +52,7 @@ def dump(
 
 
 def cut(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
-    """Cut the ranges of offsets, by partition, into pieces of ``size`` offsets, the last one of what is left."""
+    """Cut the ranges of offsets, by partition, into pieces of `size` offsets, the last one of what is left."""
     piece: dict[int, Range] = {}
     room = size
     for partition, (start, end) in sorted(ranges.items()):

@@ -13,7 +13,7 @@ _LOCALE = "C.UTF-8"
 
 
 def start_java_in_utf8() -> None:
-    """Give the processes that this one starts from now on a locale of UTF-8, if its own is none (as ``LC_ALL=C``).
+    """Give the processes that this one starts from now on a locale of UTF-8, if its own is none (as `LC_ALL=C`).
 
     Python by itself reads and writes names as UTF-8 in the locale C (PEP 538, 540); a JVM does as the locale says.
     """

@@ -45,9 +45,9 @@ class Done:
 
 
 class Maintenance:
-    """One run over the tables; ``session`` starts Spark, and is called only if there is something to compact.
+    """One run over the tables; `session` starts Spark, and is called only if there is something to compact.
 
-    ``say`` is told what a person waits for.
+    `say` is told what a person waits for.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Maintenance:
     def run(self, horizon: date | None, timeout: float) -> list[Done]:
         """Do everything that is due, and return what was done to each table.
 
-        The history before ``horizon`` is thinned (None: kept). Raises TablesError for tables that are not there or of
-        another version, OffsetstreamError if the running job does not answer within ``timeout`` seconds.
+        The history before `horizon` is thinned (None: kept). Raises TablesError for tables that are not there or of
+        another version, OffsetstreamError if the running job does not answer within `timeout` seconds.
         """
         self._check()
         if horizon is not None and not self._dry_run:
@@ -94,7 +94,7 @@ class Maintenance:
                 )
 
     def _announce(self, horizon: date, timeout: float) -> None:
-        """Have ``history_complete_from`` raised before any row goes: by the running job, which holds these rows."""
+        """Have `history_complete_from` raised before any row goes: by the running job, which holds these rows."""
         instant = datetime.combine(horizon, time_of_day(), UTC)
         note_history_kept_from(self._tables, instant)
         deadline = time.monotonic() + timeout

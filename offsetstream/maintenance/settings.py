@@ -12,7 +12,7 @@ from offsetstream.settings.schema import TABLES, TIMEOUT, Option, Settings
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceSettings(Settings):
-    """The settings of ``offsetstream maintain``; ``timeout`` in seconds."""
+    """The settings of `offsetstream maintain`; `timeout` in seconds."""
 
     tables: Annotated[str, TABLES] = "tables"
     keep_history: Annotated[

@@ -34,7 +34,7 @@ class Upkeep:
         self._summed_up: date | None = None
 
     def tend(self, between_batches: AbstractContextManager[object], progress: Progress) -> None:
-        """Do what is due; ``between_batches`` keeps batches off the tables while it is open, and may be used again."""
+        """Do what is due; `between_batches` keeps batches off the tables while it is open, and may be used again."""
         for schema in all_schemas().values():
             try:
                 self._tend(schema, between_batches)

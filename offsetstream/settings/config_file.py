@@ -1,6 +1,6 @@
-"""The file of settings (``--config``): TOML; at its top what many commands share, and a table for each command.
+"""The file of settings (`--config`): TOML; at its top what many commands share, and a table for each command.
 
-Client properties are in the table ``kafka``. Each key is checked when its command reads the file: an unknown one, or a
+Client properties are in the table `kafka`. Each key is checked when its command reads the file: an unknown one, or a
 value of another type, is one line that names both.
 """
 
@@ -40,7 +40,7 @@ _NAMES: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Key:
-    """What a key may have: types of TOML, and their name; ``items``: of each item of a list."""
+    """What a key may have: types of TOML, and their name; `items`: of each item of a list."""
 
     types: tuple[type, ...]
     name: str
@@ -85,9 +85,9 @@ class ConfigFile:
         return dict(self._flat(_KAFKA, self._content.get(_KAFKA, {})))
 
     def values(self, command: str, keys: Mapping[str, Key], but: Collection[str] = ()) -> dict[str, Any]:
-        """Return what the file has for a command (``groups.list``), by key; UsageError for what it cannot have.
+        """Return what the file has for a command (`groups.list`), by key; UsageError for what it cannot have.
 
-        ``but``: keys that may be there, and are of no use to who asks.
+        `but`: keys that may be there, and are of no use to who asks.
         """
         shared = {key: self._content[key] for key in SHARED if key in self._content and key in keys}
         own = {key: value for key, value in self._table(command).items() if key not in but}

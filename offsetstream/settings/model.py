@@ -48,7 +48,7 @@ def checked(declared: type[Settings], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def filled(declared: type[Settings], given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given, else what the environment says, else what the file says; UsageError as ``checked``."""
+    """Return what is given, else what the environment says, else what the file says; UsageError as `checked`."""
     names = {each.name for each in settings_of(declared)}
 
     class Environment(EnvSettingsSource):

@@ -1,7 +1,7 @@
 """How settings are declared: a dataclass, each field of which says its type, its default, and by an Option its help.
 
 All else is made from it: the options of a command, the names in the environment and in a file, and what checks values
-(``model.py``, which is imported when there are some, since that takes longer than a look at the tables).
+(`model.py`, which is imported when there are some, since that takes longer than a look at the tables).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting as it was declared; ``default`` is MISSING where one has to be given."""
+    """A setting as it was declared; `default` is MISSING where one has to be given."""
 
     name: str
     type: Any

@@ -1,7 +1,7 @@
 """The Spark session of the job: connectors, and the settings that the job needs or that make it fast.
 
-All settings are here, each with its reason. A user's own settings win over all but :data:`REQUIRED`, wherever they are
-made: by ``--conf`` of ``run`` and of spark-submit, or in ``spark-defaults.conf``.
+All settings are here, each with its reason. A user's own settings win over all but `REQUIRED`, wherever they are
+made: by `--conf` of `run` and of spark-submit, or in `spark-defaults.conf`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ BOUNDED = {
 }
 # An idle consumer of Spark's keeps the last batch that it fetched, and the records that it made of it.
 _IDLE_CONSUMERS, _IDLE_BYTES = 64, 128 << 20
-# Of ``run``, whose Spark is in its own process.
+# Of `run`, whose Spark is in its own process.
 _LOCAL = {
     "spark.master": "local[*]",
     # Enough for a load of any size: it is read in parts of five million records (settings.MAX_OFFSETS_AT_ONCE).
@@ -99,9 +99,9 @@ _JAVA_OPTIONS = (
 
 
 def local_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start the session of ``offsetstream run``: Spark in this process's own JVM, its connectors resolved and cached.
+    """Start the session of `offsetstream run`: Spark in this process's own JVM, its connectors resolved and cached.
 
-    ``conf`` are the user's settings, which win over spark-defaults.conf, and this over ours. Temporary files are in a
+    `conf` are the user's settings, which win over spark-defaults.conf, and this over ours. Temporary files are in a
     folder that goes with whichever of the two processes ends last. Raises EnvironmentNotReadyError where Java or a
     connector is missing.
     """

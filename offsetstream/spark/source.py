@@ -1,4 +1,4 @@
-"""The topic as Spark reads it: by ``assign`` over all its partitions, read_committed, in batches or as a stream."""
+"""The topic as Spark reads it: by `assign` over all its partitions, read_committed, in batches or as a stream."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ RAW_TYPE = "offsets_partition INT, record_offset BIGINT, record_timestamp TIMEST
 class KafkaSource:
     """Where the topic is and how to read it; offsets are {offsets partition: offset}.
 
-    ``partition_count``: how many partitions the topic has, for who reads only those that a broker leads.
-    ``group``: that of Spark's consumers; without one each reading has one of its own.
+    `partition_count`: how many partitions the topic has, for who reads only those that a broker leads.
+    `group`: that of Spark's consumers; without one each reading has one of its own.
     """
 
     bootstrap_server: str
@@ -71,7 +71,7 @@ class KafkaSource:
         raise UnreachableError(f"{self.bootstrap_server} has no coordinator for a group of Spark's consumers")
 
     def read(self, spark: SparkSession, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-        """Return the raw records from ``start`` to ``end`` (exclusive) of each partition, as :data:`RAW_TYPE`."""
+        """Return the raw records from `start` to `end` (exclusive) of each partition, as `RAW_TYPE`."""
         if not start:
             return spark.createDataFrame([], RAW_TYPE)
         tell_java(spark, self.properties)
@@ -85,7 +85,7 @@ class KafkaSource:
         return _raw(frame)
 
     def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int) -> DataFrame:
-        """Return the unbounded raw records from ``start``; a query with a checkpoint goes on where that says."""
+        """Return the unbounded raw records from `start`; a query with a checkpoint goes on where that says."""
         tell_java(spark, self.properties)
         reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
         reader = reader.option("maxOffsetsPerTrigger", max_offsets).option("startingOffsets", _offsets(start))

@@ -20,9 +20,9 @@ from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 
 
 def decode(raw: DataFrame, partitions: int) -> DataFrame:
-    """Return the raw records with every column of the codec beside ``in_coordinator_partition`` and timestamps.
+    """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
 
-    ``partitions`` is the partition count of the topic. The raw key and value stay, and whatever else was there.
+    `partitions` is the partition count of the topic. The raw key and value stay, and whatever else was there.
     """
     udf = _udf(partitions)
     decoded = as_few_tasks(raw).select("*", udf("offsets_partition", "key", "value").alias("decoded"))

@@ -40,7 +40,7 @@ TOPIC_WAIT_SECONDS = 30.0
 def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
     """Run the job in a session of yours, which it leaves as it was, or else in one that it starts and ends.
 
-    Returns once all is applied (``once``), or after ``offsetstream stop``. The session needs Spark's Kafka source and
+    Returns once all is applied (`once`), or after `offsetstream stop`. The session needs Spark's Kafka source and
     Delta: EnvironmentNotReadyError names what is missing. It takes no signals: an interrupt ends it as a crash would,
     which the next run mends.
     """
@@ -77,7 +77,7 @@ class Job:
         self.stop()
 
     def run(self) -> None:
-        """Run until stopped or, with ``once``, until everything that is there now is applied.
+        """Run until stopped or, with `once`, until everything that is there now is applied.
 
         A cluster that does not answer is waited for, at the start and later; UnreachableError if it takes too long.
         """

@@ -28,11 +28,11 @@ MAX_OFFSETS_AT_ONCE = 5_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings(Settings):
-    """The settings of the job, as ``offsetstream run`` has them for options.
+    """The settings of the job, as `offsetstream run` has them for options.
 
-    Each is checked: UsageError in one line that names it. Folders are made absolute. ``max_silence`` and
-    ``max_transaction_timeout`` also take a number of minutes. ``properties`` are those of Kafka clients; what
-    ``command_config`` has, wins over them, and is among them afterwards. ``master`` and ``conf`` are for a Spark that
+    Each is checked: UsageError in one line that names it. Folders are made absolute. `max_silence` and
+    `max_transaction_timeout` also take a number of minutes. `properties` are those of Kafka clients; what
+    `command_config` has, wins over them, and is among them afterwards. `master` and `conf` are for a Spark that
     the job starts, not for a session that it is given.
     """
 
@@ -93,7 +93,7 @@ class JobSettings(Settings):
     def load(cls, config: str | None = None, **given: Any) -> Self:
         """Return what is given, else what the environment says, else the file, else the defaults, as the command does.
 
-        ``config``: a TOML file, else the one that OFFSETSTREAM_CONFIG names, else none. Raises UsageError for what no
+        `config`: a TOML file, else the one that OFFSETSTREAM_CONFIG names, else none. Raises UsageError for what no
         setting is, or not of its type.
         """
         from offsetstream.settings.model import filled  # noqa: PLC0415 - of pydantic-settings

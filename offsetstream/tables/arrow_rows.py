@@ -29,7 +29,7 @@ _UTC = pa.timestamp("us", "UTC")
 # delta-rs (1.6) takes an append for a reader of the whole table: it loses to whoever deletes a row of it.
 @again_on_conflict
 def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
-    """Append rows to a history table, once per batch; ``rows`` has its columns but the three that say who wrote.
+    """Append rows to a history table, once per batch; `rows` has its columns but the three that say who wrote.
 
     Returns the rows as they were appended, None if there are none or the batch has appended them before.
     """
@@ -50,7 +50,7 @@ def merge_rows(
     newer_only: bool = False,
     replace_where: str | None = None,
 ) -> None:
-    """Merge rows into a state table, as ``TableWriter.merge`` does; without rows nothing is written."""
+    """Merge rows into a state table, as `TableWriter.merge` does; without rows nothing is written."""
     if not rows.num_rows and replace_where is None:
         return
     schema = load_schema(name)
@@ -82,7 +82,7 @@ def conform(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
-    """Return an Arrow table of plain rows whose times are milliseconds since 1970, in ``<name>_ms``."""
+    """Return an Arrow table of plain rows whose times are milliseconds since 1970, in `<name>_ms`."""
     rows = list(rows)
     arrays = [
         timestamps([row[f"{column.name}_ms"] for row in rows])
@@ -121,7 +121,7 @@ def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
 
 
 def partition_numbers(rows: pa.Table, values: Mapping[int, int], default: int) -> pa.Array:
-    """Return, for each row, the value of its offsets partition; ``default`` where there is none."""
+    """Return, for each row, the value of its offsets partition; `default` where there is none."""
     partitions = rows["offsets_partition"].to_numpy()
     numbers = np.full(max([partitions.max(initial=-1), *values]) + 1, default, np.int64)
     for partition, number in values.items():
@@ -130,7 +130,7 @@ def partition_numbers(rows: pa.Table, values: Mapping[int, int], default: int) -
 
 
 def renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Return the rows with the columns ``names`` (new: old) added under their new names."""
+    """Return the rows with the columns `names` (new: old) added under their new names."""
     for new, old in names.items():
         rows = rows.append_column(new, rows[old])
     return rows

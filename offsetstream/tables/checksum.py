@@ -26,7 +26,7 @@ _BASE = 0x9E3779B97F4A7C15  # odd, so that its powers have inverses
 
 
 def row_hashes(rows: pa.Table, schema: TableSchema) -> Hashes:
-    """Return a hash of each row of a table; ``rows`` may lack columns, which are null."""
+    """Return a hash of each row of a table; `rows` may lack columns, which are null."""
     names = [name for name in schema.column_names if name in rows.column_names and name not in SIGNATURE]
     found = [_of_column(rows[name].cast(schema.arrow.field(name).type), name) for name in names]
     return _mixed(reduce(add, found, np.zeros(rows.num_rows, np.uint64)))

@@ -20,9 +20,9 @@ def create_tables(
 ) -> None:
     """Create every table that is not there yet; each keeps the cluster's id and its coordinator (new or classic).
 
-    With ``names`` only these are created, but all are checked. Raises TablesError where a table belongs to another
+    With `names` only these are created, but all are checked. Raises TablesError where a table belongs to another
     cluster, is of a newer version of the program, or of an older one that cannot be upgraded
-    (:func:`~offsetstream.tables.upgrade.upgrade_tables`).
+    (`upgrade_tables`).
     """
     found = {schema: tables.opened(schema.name) for schema in all_schemas().values()}
     for schema, table in found.items():

@@ -1,4 +1,4 @@
-"""The rows of the tables that derive from ``group_cells``, group by group."""
+"""The rows of the tables that derive from `group_cells`, group by group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = list[dict[str, Any]]
 
 
 def cell_of(row: Mapping[str, Any]) -> Cell:
-    """Return the cell of a row of ``group_cells``, whose time may also be given as ``record_timestamp_ms``."""
+    """Return the cell of a row of `group_cells`, whose time may also be given as `record_timestamp_ms`."""
     at = row.get("record_timestamp")
     return Cell(
         key_type=row["key_type"],
@@ -35,9 +35,9 @@ def rows_of_group(
     exists: bool,
     place: Mapping[str, Any] | None = None,
 ) -> dict[str, Rows] | None:
-    """Return the group's rows of each of :data:`DERIVED_TABLES`, None if there is no such group.
+    """Return the group's rows of each of `DERIVED_TABLES`, None if there is no such group.
 
-    ``exists``: whether the coordinator holds it even without a cell; ``place`` is what all of its rows share.
+    `exists`: whether the coordinator holds it even without a cell; `place` is what all of its rows share.
     """
     rows = derive_group(cells, group_id=group_id, exists=exists)
     if rows is None:

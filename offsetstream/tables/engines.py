@@ -12,7 +12,7 @@ SMALL_BYTES = 64 << 20  # of keys, values and their JSON
 
 
 class StateWrites(StrEnum):
-    """Who merges into the state tables: the driver by delta-rs or Spark by MERGE; ``AUTO`` chooses by size."""
+    """Who merges into the state tables: the driver by delta-rs or Spark by MERGE; `AUTO` chooses by size."""
 
     AUTO = "auto"
     DRIVER = "driver"
@@ -39,6 +39,6 @@ def driver_reduces(ways: StateWrites, size: Size, *, is_load: bool = False) -> b
 def driver_merges(ways: StateWrites, measured: Callable[[], Size]) -> bool:
     """Tell whether the driver takes the rows of one merge: of a large batch, too, few may be left when it is reduced.
 
-    ``measured``, which takes a Spark job, is called only where the size decides.
+    `measured`, which takes a Spark job, is called only where the size decides.
     """
     return ways is StateWrites.DRIVER or (ways is StateWrites.AUTO and measured().is_small())

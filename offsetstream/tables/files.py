@@ -49,7 +49,7 @@ class TableFiles(ABC):
 
     @abstractmethod
     def removable(self) -> set[str]:
-        """Return the names of the data files that :meth:`clear` would delete."""
+        """Return the names of the data files that `clear` would delete."""
 
     @abstractmethod
     def stored(self, without: Collection[str] = ()) -> Stored:
@@ -62,7 +62,7 @@ class TableFiles(ABC):
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file of rows that is not the table's yet; ``path`` is the store's own, ``counted`` for the ledger."""
+    """A file of rows that is not the table's yet; `path` is the store's own, `counted` for the ledger."""
 
     path: str
     day: str

@@ -1,6 +1,6 @@
 """The lease: one job at a time writes to a set of tables (rule 8).
 
-The lease is the one row of the table ``job_lease``. It is written by the driver, so that a heartbeat costs milliseconds
+The lease is the one row of the table `job_lease`. It is written by the driver, so that a heartbeat costs milliseconds
 and waits for no Spark job. Of two competing updates one wins; the other sees that it has lost.
 """
 
@@ -34,7 +34,7 @@ _JUST_TAKEN = "another job has just taken the lease of these tables: only one ma
 
 
 class UnsureLeaseError(LeaseError):
-    """Whether the job that holds the lease lives is not known yet: watch ``row``."""
+    """Whether the job that holds the lease lives is not known yet: watch `row`."""
 
     def __init__(self, message: str, row: LeaseRow) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class UnsureLeaseError(LeaseError):
 
 
 class Lease:
-    """The claim of one job on a set of tables; made by :meth:`acquire`, kept alive by :meth:`heartbeat`."""
+    """The claim of one job on a set of tables; made by `acquire`, kept alive by `heartbeat`."""
 
     def __init__(self, table: Snapshot, owner: str, found: LeaseRow) -> None:
         self._table = table
@@ -52,7 +52,7 @@ class Lease:
 
     @classmethod
     def acquire(cls, tables: Store, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
-        """Take the lease if its holder is dead, by what ``watch`` has seen, or in any case with ``force``.
+        """Take the lease if its holder is dead, by what `watch` has seen, or in any case with `force`.
 
         Raises LeaseError if the holder lives or another job takes the lease at this moment, UnsureLeaseError if it is
         not known yet whether the holder lives.
@@ -108,7 +108,7 @@ class Lease:
         return row
 
     def finish_reload(self, request: str, left: Collection[int] = ()) -> None:
-        """Take back the request but for the partitions that are ``left``, unless more has been asked for since."""
+        """Take back the request but for the partitions that are `left`, unless more has been asked for since."""
         rest = ",".join(map(str, sorted(left))) or None
         self._update(lambda row: {"reload_requested": rest} if row.get("reload_requested") == request else {})
 

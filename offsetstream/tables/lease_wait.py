@@ -17,9 +17,9 @@ POLL_SECONDS = 1.0
 def take_lease(
     tables: Store, say: Callable[[str], None], stop: threading.Event, *, force: bool = False
 ) -> Lease | None:
-    """Take the lease, and watch a holder of whom nothing is known meanwhile; None if ``stop`` is set first.
+    """Take the lease, and watch a holder of whom nothing is known meanwhile; None if `stop` is set first.
 
-    LeaseError if the holder lives: its heartbeat changes. That it is watched is told to ``say``.
+    LeaseError if the holder lives: its heartbeat changes. That it is watched is told to `say`.
     """
     watch, is_told = HeartbeatWatch(), False
     while not stop.is_set():
@@ -36,8 +36,8 @@ def take_lease(
 def is_job_alive(tables: Store, say: Callable[[str], None], watch: HeartbeatWatch | None = None) -> bool:
     """Tell whether a job holds the lease and lives; False if there is none.
 
-    That takes ten seconds for a job of another host, and a minute for one that died there, which ``say`` is told. Who
-    asks again gives the same ``watch``: what it has seen counts. TablesError if there are no tables.
+    That takes ten seconds for a job of another host, and a minute for one that died there, which `say` is told. Who
+    asks again gives the same `watch`: what it has seen counts. TablesError if there are no tables.
     """
     watch, is_told = watch or HeartbeatWatch(), False
     while True:

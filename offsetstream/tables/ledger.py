@@ -2,7 +2,7 @@
 
 A compacted topic cannot show what a history has lost; this can. The records of a log come into a history in the order
 of their offsets, so all rows up to the last offset that the ledger has of a log are counted, and all above are not yet:
-what a job leaves uncounted when it dies, the next one counts (:func:`count_open`).
+what a job leaves uncounted when it dies, the next one counts (`count_open`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def count_rows(
 ) -> list[Entry]:
     """Count the rows of a history table anew, up to where the ledger has counted them; in bounded memory.
 
-    With ``once`` a record that is there twice counts once, as when it was written; all rows are in memory then.
+    With `once` a record that is there twice counts once, as when it was written; all rows are in memory then.
     """
     columns = ", ".join(f"r.{name}" for name in load_schema(history).column_names)
     query = f"{joined_rows(history, columns)} AND {where}"
@@ -68,7 +68,7 @@ def count_rows(
 
 
 def joined_rows(history: str, columns: str) -> str:
-    """Return the SQL of the ``rows`` r of a history that the ``ledger`` has counted."""
+    """Return the SQL of the `rows` r of a history that the `ledger` has counted."""
     return (
         # The small side first: it is the one that is held in memory.
         f"SELECT {columns} FROM ({_last(history, 'ledger')}) e JOIN rows r "  # noqa: S608 - our own SQL
@@ -93,7 +93,7 @@ def _append(rows: list[dict[str, Any]], tables: Store, batch: BatchId) -> None:
 def count_open(tables: Store, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
     """Count the rows of history tables that are not in the ledger yet; return the greatest offset of each log.
 
-    Only rows with an offset of at least ``above`` are looked at, where the ledger has anything of the table.
+    Only rows with an offset of at least `above` are looked at, where the ledger has anything of the table.
     """
     ledger = tables.open(LEDGER)
     greatest: dict[str, dict[Log, int]] = {}
@@ -143,7 +143,7 @@ def read_in_pieces(found: pa.RecordBatchReader, schema: TableSchema) -> Iterator
 
 
 def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:
-    """Return for each row the number of its log; ``default`` where there is none."""
+    """Return for each row the number of its log; `default` where there is none."""
     logs = np.array([(partition << 32 | log, number) for (partition, log), number in of_logs.items()], np.int64)
     logs = np.concatenate([logs.reshape(-1, 2), [[_NO_OFFSET, default]]])
     logs = logs[np.argsort(logs[:, 0])]
@@ -154,7 +154,7 @@ def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDAr
 
 
 def greatest_offsets(tables: Store, history: str, above: int = 0) -> dict[Log, int]:
-    """Return the greatest record offset that a history table has of each log, of those of at least ``above``."""
+    """Return the greatest record offset that a history table has of each log, of those of at least `above`."""
     query = (
         "SELECT offsets_partition, log_id, max(record_offset) AS last FROM rows "  # noqa: S608 - our own SQL
         f"WHERE record_offset >= {above} GROUP BY offsets_partition, log_id"

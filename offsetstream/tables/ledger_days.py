@@ -42,7 +42,7 @@ def _sum_up_day(tables: Store, day: str) -> None:
 
 
 def note_thinned(tables: Store, history: Snapshot, day: str, kept: pa.Table) -> Transaction:
-    """Note in the ledger what a day of a history loses once only the ``kept`` rows of it are left.
+    """Note in the ledger what a day of a history loses once only the `kept` rows of it are left.
 
     They must go with the transaction that is returned, from the table as it was opened. What the table lacked before,
     or had too much, it lacks afterwards: nothing is taken for granted. ConflictError if another retention is at it.

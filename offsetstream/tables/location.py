@@ -26,14 +26,14 @@ def is_utf8(text: str) -> bool:
 
 
 def store_at(text: str) -> Store:
-    """Return the tables that a user named by ``--tables``; UsageError as of :func:`parse_location`."""
+    """Return the tables that a user named by `--tables`; UsageError as of `parse_location`."""
     return PathStore(parse_location(text))
 
 
 def parse_location(text: str) -> str:
-    """Return what a user named, without a slash at its end: a URI as it is, a local path (``file://`` too) absolute.
+    """Return what a user named, without a slash at its end: a URI as it is, a local path (`file://` too) absolute.
 
-    A local path is all that Spark, Hadoop and delta-rs understand alike: a URI's escapes, as ``%20``, they do not.
+    A local path is all that Spark, Hadoop and delta-rs understand alike: a URI's escapes, as `%20`, they do not.
     UsageError for a name that is not UTF-8, which neither Delta nor Spark takes, and for one that delta-rs takes
     for another one.
     """

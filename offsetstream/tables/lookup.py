@@ -28,7 +28,7 @@ _MEMORY = "400MB"  # what sorting takes beyond that goes to disk
 
 
 class Lookup:
-    """Reads rows of the tables of ``store``, each table at its version of the moment it is first read."""
+    """Reads rows of the tables of `store`, each table at its version of the moment it is first read."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -38,7 +38,7 @@ class Lookup:
     def rows(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, distinct: bool = False
     ) -> list[Row]:
-        """Return the named columns of the rows whose columns in ``where`` have one of the given values.
+        """Return the named columns of the rows whose columns in `where` have one of the given values.
 
         None instead of values means all rows. The time of a TIMESTAMP column x is read as x_ms, milliseconds
         since 1970. A column that tables of an older version lack is null. Raises TablesError if the table is not
@@ -66,7 +66,7 @@ class Lookup:
     def stream(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, order: Sequence[str]
     ) -> Iterator[Row]:
-        """Yield the same rows sorted by the columns of ``order``, of which a part is in memory at a time."""
+        """Yield the same rows sorted by the columns of `order`, of which a part is in memory at a time."""
         with self._told(table):
             cursor = self._connection.cursor()  # of its own: rows may wait in several at once
             relation = self._query(cursor, table, columns, where)

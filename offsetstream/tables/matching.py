@@ -16,9 +16,9 @@ from offsetstream.tables.store import Snapshot
 
 @dataclass(frozen=True)
 class Changes:
-    """``gone`` has the keys (:func:`keys_of`) of the stored rows that give way, ``come`` the rows that are to be there.
+    """`gone` has the keys (`keys_of`) of the stored rows that give way, `come` the rows that are to be there.
 
-    ``doubled``: the offsets partitions of rows whose key is stored more than once.
+    `doubled`: the offsets partitions of rows whose key is stored more than once.
     """
 
     gone: pa.Array
@@ -56,7 +56,7 @@ def find_changes(
 ) -> Changes:
     """Compare stored rows, which may have more columns, with the rows of a source, whose keys are unique.
 
-    A stored row is updated where it differs, and goes where the source's ``is_deleted`` says so; ``newer_only``:
+    A stored row is updated where it differs, and goes where the source's `is_deleted` says so; `newer_only`:
     not if it is newer. What the source lacks of its columns it keeps. Rows of the source that are not stored come.
     """
     keys, times = keys_of(source, key), np.zeros(source.num_rows, np.int64)
@@ -80,7 +80,7 @@ def find_changes(
 
 
 def without(rows: pa.Table, keys: pa.Array, key: Sequence[str]) -> pa.Table:
-    """Return the rows whose key is none of ``keys``."""
+    """Return the rows whose key is none of `keys`."""
     return rows.filter(pc.invert(pc.is_in(keys_of(rows, key), value_set=keys)))
 
 

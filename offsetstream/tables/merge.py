@@ -61,7 +61,7 @@ class Merge:
 
 @again_on_conflict
 def merge_on_driver(tables: Store, source: pa.Table, merge: Merge, batch: BatchId) -> None:
-    """Merge an Arrow table with the columns of the table and ``_deleted``, unless the batch was merged before.
+    """Merge an Arrow table with the columns of the table and `_deleted`, unless the batch was merged before.
 
     Raises DoubledRowsError if a key of the source is there more than once, but not where all rows are replaced.
     """

@@ -11,7 +11,7 @@ Step = Callable[[], None]
 def in_parallel(steps: Sequence[Step], in_thread: Callable[[Step], Step] = lambda step: step) -> None:
     """Run the steps side by side and wait for all of them; the first error is raised once all have ended.
 
-    ``in_thread`` makes of a step what a thread of its own can run (``pyspark.inheritable_thread_target`` does).
+    `in_thread` makes of a step what a thread of its own can run (`pyspark.inheritable_thread_target` does).
     """
     if len(steps) < 2:  # noqa: PLR2004
         for step in steps:

@@ -26,9 +26,9 @@ def open_tables(path: str | PathLike[str]) -> Tables:
 class Tables:
     """The tables of one cluster, each as of the moment at which it is first read.
 
-    Rows of state tables are those of the groups' own offsets partitions, as coordinators answer; :meth:`read` gives
+    Rows of state tables are those of the groups' own offsets partitions, as coordinators answer; `read` gives
     those left behind by a change of the partition count, too. All methods raise TablesError where a table cannot be
-    read. ``docs/tables.md`` has the columns.
+    read. `docs/tables.md` has the columns.
     """
 
     def __init__(self, store: Store) -> None:

@@ -16,10 +16,10 @@ from offsetstream.tables.store import Store
 
 
 def thin_history(tables: Store, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:
-    """Thin the days before ``horizon``, and return how many rows go; none of a table whose rows are of no cell.
+    """Thin the days before `horizon`, and return how many rows go; none of a table whose rows are of no cell.
 
     A day at a time, so that a run that is interrupted leaves each cell its last row; the oldest first, so that a
-    tombstone goes after the rows that it deleted. ``horizon`` is at most today: a job may write to today's files.
+    tombstone goes after the rows that it deleted. `horizon` is at most today: a job may write to today's files.
     """
     if not schema.cell:
         return 0

@@ -1,4 +1,4 @@
-"""The tables as data: one JSON file per table in ``schemas/``, read here into columns, keys and comments."""
+"""The tables as data: one JSON file per table in `schemas/`, read here into columns, keys and comments."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class ColumnSchema:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table: ``kind`` is state (upserted) or history (appended); ``key`` names the columns that identify a row.
+    """A table: `kind` is state (upserted) or history (appended); `key` names the columns that identify a row.
 
-    ``cell`` names the columns of a history of which retention keeps the last row; a history without one is kept whole.
+    `cell` names the columns of a history of which retention keeps the last row; a history without one is kept whole.
     """
 
     name: str
@@ -98,7 +98,7 @@ class TableSchema:
 
 @cache
 def load_schema(name: str) -> TableSchema:
-    """Return the schema of the table ``name``; KeyError if there is no such table."""
+    """Return the schema of the table `name`; KeyError if there is no such table."""
     return all_schemas()[name]
 
 

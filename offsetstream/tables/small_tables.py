@@ -43,7 +43,7 @@ def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId
 
 
 def update_rows(table: Snapshot, change: Callable[[Row], Row | None]) -> int:
-    """Give each row the columns that ``change`` returns for it, or leave it (None); returns how many were changed.
+    """Give each row the columns that `change` returns for it, or leave it (None); returns how many were changed.
 
     Of rows with the same key one stays, a changed one if there is. Raises ConflictError if somebody else wrote since
     the table was opened.

@@ -1,8 +1,8 @@
 """How tables are read and written, whatever keeps them: everything that is asked of it is here.
 
-Today's tables lie at paths (``path_store/``). No path, file or class of the keeper's leaves it, and its errors are
-TablesError, :class:`~offsetstream.errors.ConflictError` above all. Conditions and queries are in the SQL that
-DataFusion and Spark read alike, with the literals of ``sql.py``; a query's own table is named ``rows``.
+Today's tables lie at paths (`path_store/`). No path, file or class of the keeper's leaves it, and its errors are
+TablesError, `ConflictError` above all. Conditions and queries are in the SQL that
+DataFusion and Spark read alike, with the literals of `sql.py`; a query's own table is named `rows`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVERY_ROW = "true"
 
 
 class Transaction(NamedTuple):
-    """Delta's application transaction: of two commits with the same ``app_id`` side by side the second fails."""
+    """Delta's application transaction: of two commits with the same `app_id` side by side the second fails."""
 
     app_id: str
     version: int
@@ -47,7 +47,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What ``--tables`` names, for messages."""
+        """What `--tables` names, for messages."""
 
     @abstractmethod
     def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
@@ -83,7 +83,7 @@ class Store(ABC):
 
 
 class Source(ABC):
-    """A table as it was when it was opened, for DuckDB to read; ``where`` is how messages name it."""
+    """A table as it was when it was opened, for DuckDB to read; `where` is how messages name it."""
 
     where: str
 
@@ -98,10 +98,10 @@ class Source(ABC):
 
 
 class Snapshot(ABC):
-    """A table as it was when it was opened or refreshed; ``where`` is how messages name it.
+    """A table as it was when it was opened or refreshed; `where` is how messages name it.
 
     What it writes holds only if nobody else wrote to the table since: ConflictError otherwise, and whoever opens it
-    again sees what the other one left (``conflict.py``). An append may be let through, but none of two commits with a
+    again sees what the other one left (`conflict.py`). An append may be let through, but none of two commits with a
     transaction of the same id. Each write is one commit, made whole or not at all; TablesError where it cannot be made
     for what a user did to the table.
     """
@@ -167,7 +167,7 @@ class Snapshot(ABC):
 
     @abstractmethod
     def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
-        """Ask the table, as ``rows``, and others of the same store by their names here; texts may be Arrow's views."""
+        """Ask the table, as `rows`, and others of the same store by their names here; texts may be Arrow's views."""
 
     @abstractmethod
     def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
@@ -175,11 +175,11 @@ class Snapshot(ABC):
 
     @abstractmethod
     def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Make ``rows``, which fulfil the condition, the only ones that do; a column that they lack is null."""
+        """Make `rows`, which fulfil the condition, the only ones that do; a column that they lack is null."""
 
     @abstractmethod
     def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
-        """Merge rows that have the columns of our schema and ``_deleted``, as ``merge`` says.
+        """Merge rows that have the columns of our schema and `_deleted`, as `merge` says.
 
         A merge that changes nothing makes no commit. What a user's columns have of a row stays. DoubledRowsError where
         a key of the source is there more than once, but not where all rows are replaced.
@@ -187,7 +187,7 @@ class Snapshot(ABC):
 
     @abstractmethod
     def append_files(self, files: Sequence[NewFile], *transactions: Transaction) -> None:
-        """Append what :class:`TaskWriter` wrote, in one commit; TablesError if it is not there."""
+        """Append what `TaskWriter` wrote, in one commit; TablesError if it is not there."""
 
     @abstractmethod
     def commit_nothing(self, *transactions: Transaction) -> None:
@@ -215,7 +215,7 @@ class Snapshot(ABC):
 
 
 class SparkTables(ABC):
-    """The tables for a session of Spark's; ConflictError as of :class:`Snapshot`, and whatever else Spark raises."""
+    """The tables for a session of Spark's; ConflictError as of `Snapshot`, and whatever else Spark raises."""
 
     @abstractmethod
     def frame(self, name: str) -> DataFrame:
@@ -227,7 +227,7 @@ class SparkTables(ABC):
 
     @abstractmethod
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge rows as ``Snapshot.merge`` does, but for doubled keys; skipped if the transaction was made before."""
+        """Merge rows as `Snapshot.merge` does, but for doubled keys; skipped if the transaction was made before."""
 
     @abstractmethod
     def compact(self, name: str, crowd: Crowd) -> None:

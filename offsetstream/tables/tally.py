@@ -19,7 +19,7 @@ BATCH = (*DAY, "checkpoint_id", "batch_id")
 
 @dataclass(frozen=True)
 class Entry:
-    """Rows of one log that one batch (None: any) wrote on one day; ``day`` in ISO 8601."""
+    """Rows of one log that one batch (None: any) wrote on one day; `day` in ISO 8601."""
 
     offsets_partition: int
     log_id: int
@@ -80,7 +80,7 @@ class Tally:
 
 
 def grouped(rows: pa.Table, by: tuple[str, ...]) -> list[Entry]:
-    """Add up rows with the columns of the ledger, their checksums without a sign, by the columns ``by``."""
+    """Add up rows with the columns of the ledger, their checksums without a sign, by the columns `by`."""
     sums = [("rows", "sum"), ("checksum", "sum"), ("last_record_offset", "max")]  # of checksums modulo 2^64
     return [
         Entry(

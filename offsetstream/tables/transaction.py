@@ -16,7 +16,7 @@ from offsetstream.tables.store import Snapshot, Transaction
 
 @dataclass(frozen=True)
 class BatchId:
-    """A micro-batch of a checkpoint; ``batch_id`` is -1 for a load, which is done anew rather than skipped."""
+    """A micro-batch of a checkpoint; `batch_id` is -1 for a load, which is done anew rather than skipped."""
 
     checkpoint_id: int
     batch_id: int

@@ -22,7 +22,7 @@ from offsetstream.tables.transaction import BatchId, transaction_of
 class TableWriter:
     """Writes the rows of micro-batches and loads, so that each write can be repeated.
 
-    ``state_writes`` may force one way of merging; ``merged_by`` says, by table, which one its last merge went.
+    `state_writes` may force one way of merging; `merged_by` says, by table, which one its last merge went.
     """
 
     def __init__(self, spark: SparkSession, tables: Store, state_writes: StateWrites = StateWrites.AUTO) -> None:
@@ -50,16 +50,16 @@ class TableWriter:
                 self.spark.conf.unset(name) if value is None else self.spark.conf.set(name, value)
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
-        """Append rows to a history table; ``rows`` has its columns but the three that say who wrote them."""
+        """Append rows to a history table; `rows` has its columns but the three that say who wrote them."""
         transaction = transaction_of(self.tables.open(table), batch)
         self._in_spark.append(table, _signed(rows, batch).select(*load_schema(table).column_names), transaction)
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, newer_only: bool = False, replace_where: str | None = None
     ) -> None:
-        """Merge rows into a state table: insert, update where something differs, delete where ``_deleted``.
+        """Merge rows into a state table: insert, update where something differs, delete where `_deleted`.
 
-        ``newer_only``: an older record never overwrites a newer one. ``replace_where``: a condition; ``rows`` replace
+        `newer_only`: an older record never overwrites a newer one. `replace_where`: a condition; `rows` replace
         whatever fulfils it, which makes a load one atomic step. Without it, DoubledRowsError is raised for keys that
         are there twice.
         """

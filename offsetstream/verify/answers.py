@@ -10,11 +10,11 @@ Row = dict[str, Any]
 
 @dataclass
 class Answers:
-    """Rows as of ``groups``, ``group_members``, ``member_assignments`` and ``committed_offsets``.
+    """Rows as of `groups`, `group_members`, `member_assignments` and `committed_offsets`.
 
-    ``unseen_types`` are the group types that the client which asked cannot see; one that ``cuts_group_ids`` cannot see
-    an empty id, nor tell ids apart that are alike up to a NUL. ``gone`` are groups that were listed, and were not there
-    any more when they were asked for: of them there are no rows. A member's row has ``tells_target``:
+    `unseen_types` are the group types that the client which asked cannot see; one that `cuts_group_ids` cannot see
+    an empty id, nor tell ids apart that are alike up to a NUL. `gone` are groups that were listed, and were not there
+    any more when they were asked for: of them there are no rows. A member's row has `tells_target`:
     whether its target assignment is among the assignments.
     """
 

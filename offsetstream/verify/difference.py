@@ -17,7 +17,7 @@ CLUSTER, RECORDS, OF_LEDGER, TOPIC = "cluster", "records", "ledger", "topic"
 
 @dataclass(frozen=True)
 class Difference:
-    """``names`` are the columns of the row's key; ``other`` is what ``against`` has.
+    """`names` are the columns of the row's key; `other` is what `against` has.
 
     Of a whole row, True says where it is.
     """

@@ -59,7 +59,7 @@ def _of_records(tables: Store, schema: TableSchema) -> Iterator[Difference]:
 
 
 def some_at_a_time(rows: Mapping[int, int]) -> Iterator[list[int]]:
-    """Yield offsets partitions, as many together as have not too many ``rows``."""
+    """Yield offsets partitions, as many together as have not too many `rows`."""
     some, count = list[int](), 0
     for partition, own in sorted(rows.items()):
         if some and count + own > _AT_ONCE:

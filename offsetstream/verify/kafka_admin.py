@@ -31,7 +31,7 @@ _DESCRIBE = {
 
 @contextmanager
 def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[KafkaAdmin]:
-    """Give Kafka's own Admin client in a JVM of its own; ``properties`` are Kafka's client properties.
+    """Give Kafka's own Admin client in a JVM of its own; `properties` are Kafka's client properties.
 
     Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
     """

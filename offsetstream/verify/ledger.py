@@ -26,7 +26,7 @@ def ledger_since(tables: Store) -> datetime | None:
 def ledger_differences(tables: Store, *, checksums: bool) -> list[Difference]:
     """Return where the history tables have other rows than the ledger says, by log, day and, if known, batch.
 
-    Without ``checksums`` rows are only counted, which takes a tenth of the time.
+    Without `checksums` rows are only counted, which takes a tenth of the time.
     """
     found = list(_differences(tables, checksums))
     if not found:

@@ -20,7 +20,7 @@ Flags = npt.NDArray[np.bool_]
 class Records:
     """Records by their place, as arrays side by side: hashes of what they say and of their cell, and tombstones.
 
-    ``partitions`` and ``offsets`` are sorted; a place may be there twice.
+    `partitions` and `offsets` are sorted; a place may be there twice.
     """
 
     partitions: Numbers
@@ -78,9 +78,9 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What became of a table's records: ``both`` and ``superseded`` are numbers, the others should be none.
+    """What became of a table's records: `both` and `superseded` are numbers, the others should be none.
 
-    ``thinned`` are in the topic only, and retention may have taken them.
+    `thinned` are in the topic only, and retention may have taken them.
     """
 
     both: int
@@ -100,11 +100,11 @@ def reconcile(
     *,
     has_cells: bool,
 ) -> Reconciled:
-    """Compare the rows of a table with the log's records, each up to what is ``applied`` (exclusive).
+    """Compare the rows of a table with the log's records, each up to what is `applied` (exclusive).
 
     A row that the log has no longer must be superseded: by a newer row or record of its cell, or it is a tombstone
     (which goes after delete.retention.ms), or it lies before the log's start. Rows without cells are taken for that.
-    A record that the rows lack may be thinned below an offset of its partition, ``thinned_below``, by what lies there.
+    A record that the rows lack may be thinned below an offset of its partition, `thinned_below`, by what lies there.
     """
     is_old = log.offsets < log.limits(applied)
     log, tail = log.where(is_old), log.where(~is_old)

@@ -1,6 +1,6 @@
 """The state tables compared with the records that the job keeps: what no cluster answers is checked by these.
 
-Groups, members, assignments and subscriptions are derived once more from ``group_cells``; committed offsets and cells
+Groups, members, assignments and subscriptions are derived once more from `group_cells`; committed offsets and cells
 are compared with the rows of the history that hold the same record.
 """
 

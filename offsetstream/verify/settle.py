@@ -26,7 +26,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison came to; ``groups_not_compared`` are those that the client cannot see."""
+    """What a comparison came to; `groups_not_compared` are those that the client cannot see."""
 
     found: list[Found]
     groups: int
@@ -50,10 +50,10 @@ def compare_until_settled(
     seconds: float,
     check_records: Callable[[], list[Difference]] = list,
 ) -> Comparison:
-    """Compare until nothing is left unexplained, or for ``seconds``; what a job has not applied yet is explained.
+    """Compare until nothing is left unexplained, or for `seconds`; what a job has not applied yet is explained.
 
     A group that commits all the time is always some commits ahead of the tables. Without a job nothing is in flight.
-    ``check_records`` gives the differences between the tables and the records that they are from.
+    `check_records` gives the differences between the tables and the records that they are from.
     """
     deadline, rounds = None, list[_Round]()
     while True:

@@ -12,7 +12,7 @@ from offsetstream.verify.tables import TableRows
 
 @dataclass(frozen=True)
 class Standing:
-    """How far each offsets partition is ``applied``, the log's ``ends`` of a later moment, and whether a job runs."""
+    """How far each offsets partition is `applied`, the log's `ends` of a later moment, and whether a job runs."""
 
     applied: Mapping[int, int]
     ends: Mapping[int, PartitionEnds]

@@ -36,7 +36,7 @@ _NAMED = 20  # of each kind of difference, table and step; the others are counte
 class Reconciliation:
     """What a comparison with the topic came to: records by what became of them, and the differences by name.
 
-    ``left_out`` are offsets partitions that were not compared, with the reason.
+    `left_out` are offsets partitions that were not compared, with the reason.
     """
 
     counts: Counter[str] = field(default_factory=Counter)

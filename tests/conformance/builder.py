@@ -16,7 +16,7 @@ T1, T2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 class Log:
-    """Batches of one partition; ``start`` is the offset of the first record."""
+    """Batches of one partition; `start` is the offset of the first record."""
 
     def __init__(self, start: int = 0) -> None:
         self.batches: tuple[RecordBatch, ...] = ()
@@ -95,7 +95,7 @@ def forget(topic: str, partition: int, *, group: str = GROUP, key_type: int = 1)
 
 
 def commits(**offsets: int) -> tuple[Pair, ...]:
-    """Commits of group foo: ``foo_0=23`` is partition 0 of topic foo at offset 23."""
+    """Commits of group foo: `foo_0=23` is partition 0 of topic foo at offset 23."""
     return tuple(
         commit(name.rpartition("_")[0], int(name.rpartition("_")[2]), offset) for name, offset in offsets.items()
     )
@@ -106,7 +106,7 @@ FIXTURE = {"foo_0": 23, "foo_1": 455, "bar_0": 8992}
 
 
 def cells(group: str = GROUP, /, **offsets: int) -> dict[tuple[str, str, int], int]:
-    """What is expected after ``commits``."""
+    """What is expected after `commits`."""
     return {(group, name.rpartition("_")[0], int(name.rpartition("_")[2])): offset for name, offset in offsets.items()}
 
 
@@ -174,7 +174,7 @@ def consumer_member(member: str = "m1", *, group: str = GROUP, **fields: Any) ->
 
 
 def topics(**partitions: list[int]) -> list[dict[str, Any]]:
-    """Partitions by topic id: ``T1=[0, 1]``."""
+    """Partitions by topic id: `T1=[0, 1]`."""
     return [{"topicId": {"T1": T1, "T2": T2}[name], "partitions": numbers} for name, numbers in partitions.items()]
 
 

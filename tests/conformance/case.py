@@ -16,10 +16,10 @@ NEW: tuple[Coordinator, ...] = ("new",)
 
 @dataclass(frozen=True)
 class Case:
-    """``groups`` are exactly the groups, each with at least the given fields of the snapshot.
+    """`groups` are exactly the groups, each with at least the given fields of the snapshot.
 
-    ``offsets`` are exactly the committed offsets, by (group, topic, partition). With ``fails``, a broker's load does.
-    ``name`` is that of Kafka's own test, whose class is ``kafka_class``, or of the case in reference 9.6.
+    `offsets` are exactly the committed offsets, by (group, topic, partition). With `fails`, a broker's load does.
+    `name` is that of Kafka's own test, whose class is `kafka_class`, or of the case in reference 9.6.
     """
 
     kafka_class: str

@@ -35,7 +35,7 @@ def shown(epoch: int | None = 0, previous: int | None = -1, state: str | None = 
 
 
 def replay_case(name: str, *pairs: Pair, kafka_class: str = GROUPS, fails: bool = False, **group: Any) -> Case:
-    """One batch; ``group`` are the fields of the one group there is then, if any."""
+    """One batch; `group` are the fields of the one group there is then, if any."""
     return Case(kafka_class, name, NEW, Log().write(*pairs).batches, {GROUP: group} if group else {}, fails=fails)
 
 

@@ -11,7 +11,7 @@ _NOT_ASSIGNED = {"target", "pending_revocation"}
 
 
 def snapshot(rows: Mapping[str, Iterable[Row]]) -> dict[str, Any]:
-    """``rows`` has those of groups, group_members, member_assignments and committed_offsets."""
+    """`rows` has those of groups, group_members, member_assignments and committed_offsets."""
     members: dict[str, list[Row]] = defaultdict(list)
     for row in rows["group_members"]:
         members[row["group_id"]].append(row)

@@ -1,4 +1,4 @@
-"""What ``history_complete_from`` says, against a client's own list of its commits, where compaction is quick."""
+"""What `history_complete_from` says, against a client's own list of its commits, where compaction is quick."""
 
 import threading
 from collections.abc import Iterator

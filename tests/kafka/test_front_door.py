@@ -1,4 +1,4 @@
-"""``offsetstream.run`` as a notebook calls it: in a session of its own, which is left as it was."""
+"""`offsetstream.run` as a notebook calls it: in a session of its own, which is left as it was."""
 
 import signal
 import threading

@@ -44,7 +44,7 @@ def server(own_kafka: EmbeddedKafka) -> str:
 
 @pytest.fixture
 def runner(spark: SparkSession, server: str, tmp_path: Path) -> JobRunner:
-    """Jobs on the tables and checkpoints of ``tmp_path``, within this process: what the processes share, or leave."""
+    """Jobs on the tables and checkpoints of `tmp_path`, within this process: what the processes share, or leave."""
     return JobRunner(spark, server, tmp_path)
 
 

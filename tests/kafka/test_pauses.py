@@ -46,7 +46,7 @@ def retention(kafka: EmbeddedKafka) -> Iterator[None]:
 
 
 class OfProcess:
-    """The tables of a job that is a process, as :func:`commits` reads them."""
+    """The tables of a job that is a process, as `commits` reads them."""
 
     def __init__(self, folder: Path) -> None:
         self.tables = PathStore(str(folder / "tables"))

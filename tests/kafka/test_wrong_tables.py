@@ -67,7 +67,7 @@ def runner(own_kafka: EmbeddedKafka, spark: SparkSession, tmp_path_factory: pyte
 
 @pytest.fixture
 def verify(own_kafka: EmbeddedKafka, runner: JobRunner, tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """The command on a copy of tables that are up to date, ``tmp_path/tables``: its exit code and what it says."""
+    """The command on a copy of tables that are up to date, `tmp_path/tables`: its exit code and what it says."""
     runner.run_once()
     shutil.copytree(runner.tables.root, tmp_path / "tables")
 

@@ -72,7 +72,7 @@ class Declarations:
         return first, last
 
     def fields(self, message: str, version: int, like: Shape) -> tuple[Declared, ...]:
-        """What a message class declares of one version; of the defaults those that ``like`` states."""
+        """What a message class declares of one version; of the defaults those that `like` states."""
         name = f"SCHEMA_{version}"
         structs = self._kafka.nested(message, name)
         return self._struct(message, self._kafka.constant(message, name), structs, like.fields)

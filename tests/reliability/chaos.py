@@ -1,12 +1,12 @@
 """The chaos run: three brokers and the job are killed at random while clients work, and nothing is lost or doubled.
 
-By command ``python -m tests.reliability.chaos --minutes 30`` (``make chaos MINUTES=30``); two minutes of it in the
+By command `python -m tests.reliability.chaos --minutes 30` (`make chaos MINUTES=30`); two minutes of it in the
 suite (tests/kafka/test_chaos.py). At most one broker is away at a time, and all else is one of two kinds of weather:
 
 - three replicas, and no log cleaner: at the end the topic still has every record that the job was to see;
-- ``--compaction``: one replica, so that a broker takes its partitions with it, for a minute now and then; the log is
+- `--compaction`: one replica, so that a broker takes its partitions with it, for a minute now and then; the log is
   compacted within seconds and its tombstones go within a minute; the job stands still for longer than that, and the
-  topic gets more partitions. What the topic no longer has, the ledger tells (``offsetstream verify --history``).
+  topic gets more partitions. What the topic no longer has, the ledger tells (`offsetstream verify --history`).
 """
 
 from __future__ import annotations

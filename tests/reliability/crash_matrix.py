@@ -1,6 +1,6 @@
 """The crash matrix: the job is killed at the n-th file that it makes, and started again (rule 8).
 
-By command, with every n or a part of them: ``python -m tests.reliability.crash_matrix --help``; a seeded sample runs in
+By command, with every n or a part of them: `python -m tests.reliability.crash_matrix --help`; a seeded sample runs in
 the suite (tests/kafka/test_crash_matrix.py). The killed job is a process as users start it. What starts again is the
 same job in the session of this process, so that a kill costs one start of Spark; every third kill is followed by a
 second one, of the process that was to recover.
@@ -43,9 +43,9 @@ TWICE = 2  # which of three kills is followed by another
 
 @dataclass(frozen=True)
 class Kill:
-    """A job that was killed after it had made ``at`` files; ``late`` more were there when it was dead.
+    """A job that was killed after it had made `at` files; `late` more were there when it was dead.
 
-    ``last`` is the file at which it was killed; None if the job had ended by itself before.
+    `last` is the file at which it was killed; None if the job had ended by itself before.
     """
 
     scenario: str

@@ -34,7 +34,7 @@ _NO_JSON: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class Record:
-    """A record of the log; ``key_json`` is empty where it cannot be decoded, ``value_json`` is None for a tombstone."""
+    """A record of the log; `key_json` is empty where it cannot be decoded, `value_json` is None for a tombstone."""
 
     offsets_partition: int
     record_offset: int
@@ -71,7 +71,7 @@ def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
 
 
 def random_log(seed: int, steps: int) -> list[Record]:
-    """A log of :data:`PARTITIONS` partitions with some steps in each, in the order of their offsets."""
+    """A log of `PARTITIONS` partitions with some steps in each, in the order of their offsets."""
     return [record for partition in range(PARTITIONS) for record in _Partition(seed, partition).run(steps)]
 
 

@@ -46,7 +46,7 @@ def test_the_drivers_writes_beside_spark(
 
 
 def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> DataFrame:
-    """Rows of ``groups``; while they are asked for, delta-rs rewrites the table: after Spark's write has opened it."""
+    """Rows of `groups`; while they are asked for, delta-rs rewrites the table: after Spark's write has opened it."""
 
     def beat(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -31,7 +31,7 @@ def numbered_headings(*pages: Path) -> set[str]:
 
 
 def cited(text: str) -> Iterator[tuple[str, str]]:
-    """What is cited: (``reference`` or ``rule``, number)."""
+    """What is cited: (`reference` or `rule`, number)."""
     on_one_line = re.sub(r"\s*\n[\s#]*", " ", text)
     for kind, numbers in CITATION.findall(on_one_line):
         for number in re.findall(r"\d+(?:\.\d+)?", BEYOND_SECTIONS.sub("", numbers)):
@@ -87,3 +87,16 @@ def has_test(file: Path, folder: str, _name: str, test: str) -> bool:
 def test_the_page_of_the_tables_is_current() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "tables_doc.py"))
     assert script["PAGE"].read_text(encoding="utf-8") == script["tables_page"](), "run 'make docs'"
+
+
+def test_docstrings_have_one_markup() -> None:
+    """That of these documents: Markdown's single backticks, no roles."""
+    other = re.compile(r"(?<!`)`{2}(?!`)|:(?:class|func|meth|data|attr|mod|exc):`")
+    found = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in files()
+        if file.suffix == ".py" and file != Path(__file__)
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+        if other.search(line)
+    ]
+    assert not found

@@ -1,4 +1,4 @@
-"""What programs import: ``offsetstream`` itself."""
+"""What programs import: `offsetstream` itself."""
 
 from __future__ import annotations
 

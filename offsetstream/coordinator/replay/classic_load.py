@@ -13,7 +13,7 @@ from offsetstream.coordinator.replay.partition_replay import Group, PartitionRep
 class ClassicLoad(PartitionReplay):
     """What the scan has found, and the groups of it that are published.
 
-    ``cached`` says of every group in the broker's cache which load published it; the first one stays. A scan may go
+    `cached` says of every group in the broker's cache which load published it; the first one stays. A scan may go
     on after it was published: what it finds is published anew.
     """
 
@@ -44,7 +44,7 @@ class ClassicLoad(PartitionReplay):
     def publish(self, now_ms: int) -> str | None:
         """Put the groups that changed into the cache; return what a broker logs as an error at the end, if anything.
 
-        A group of which only offsets are left, pending ones included, is a new Empty one, ``now_ms`` being since when.
+        A group of which only offsets are left, pending ones included, is a new Empty one, `now_ms` being since when.
         """
         for group_id in self._touched:
             self._publish(group_id, now_ms)

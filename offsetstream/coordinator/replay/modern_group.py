@@ -21,7 +21,7 @@ Member = TypeVar("Member", bound=ModernMember)
 class ModernGroup(ABC, Generic[Member]):
     """A group whose members and assignments are records of their own.
 
-    Each ``replay_…`` method takes the value of one record type, None for a tombstone, and raises IllegalStateError
+    Each `replay_…` method takes the value of one record type, None for a tombstone, and raises IllegalStateError
     where a broker's load fails; it then has changed nothing.
     """
 

@@ -17,7 +17,7 @@ Partitions: TypeAlias = dict[str, dict[int, int | None]]
 
 
 class ModernMember(ABC):
-    """A member; ``member_state`` is of Kafka's MemberState, ``assigned`` and ``pending_revocation`` are by role."""
+    """A member; `member_state` is of Kafka's MemberState, `assigned` and `pending_revocation` are by role."""
 
     states: ClassVar[Mapping[int, str]]
     initial: ClassVar[tuple[int | None, int | None, str | None]] = (0, -1, STABLE)
@@ -133,7 +133,7 @@ def read_tasks(value: JsonObject, suffix: str, epoch: int | None = None) -> dict
 def read_partitions(name: str, entries: Iterable[JsonObject], epoch: int | None) -> Partitions:
     """Read partitions by topic id or subtopology; of one named twice the last entry stays, as in a broker's map.
 
-    Where the epochs are absent, or not one for each partition, ``epoch`` stands for all.
+    Where the epochs are absent, or not one for each partition, `epoch` stands for all.
     """
     found: Partitions = {}
     for entry in entries:

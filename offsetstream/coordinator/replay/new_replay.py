@@ -76,7 +76,7 @@ class NewReplay(PartitionReplay):
             self.groups[record.group_id] = classic_group_from_value(record.group_id, record.version, record.value)
 
     def persisted_group(self, kind: type[Modern], group_id: str, *, create: bool) -> Modern | None:
-        """Return the group (getOrMaybeCreatePersisted…Group); None if there is none and ``create`` is false.
+        """Return the group (getOrMaybeCreatePersisted…Group); None if there is none and `create` is false.
 
         A simple classic group, made for offsets or by a first JoinGroup, gives way to a consumer or a streams group,
         also at a tombstone. Raises IllegalStateError if a group of another type has the id.

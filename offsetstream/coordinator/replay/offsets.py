@@ -22,7 +22,7 @@ class TopicPartition(NamedTuple):
 class OffsetAndMetadata:
     """A commit: epoch, expiry (ms) and topic id are None where there is none; times are ms since 1970.
 
-    ``record_offset`` orders commits (``older_than``): that of the commit's record in the offsets partition, in the
+    `record_offset` orders commits (`older_than`): that of the commit's record in the offsets partition, in the
     classic coordinator of the first record in its batch; None as long as nothing was appended.
     """
 

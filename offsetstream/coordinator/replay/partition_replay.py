@@ -25,7 +25,7 @@ OnBadRecord: TypeAlias = Literal["fail", "skip"]
 class ReplaySummary:
     """What was replayed: the number of records and their bytes, the load buffer that the largest batch took.
 
-    ``skipped`` are the records that were left aside, by offset, with the reason.
+    `skipped` are the records that were left aside, by offset, with the reason.
     """
 
     records: int

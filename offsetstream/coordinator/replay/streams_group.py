@@ -37,7 +37,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         return read_tasks(value, "Tasks")
 
     def replay_metadata(self, value: JsonObject) -> None:
-        """Replay the group's own record; what only a broker makes use of stays in ``metadata``."""
+        """Replay the group's own record; what only a broker makes use of stays in `metadata`."""
         super().replay_metadata(value)
         self.metadata = value
         self.validated_topology_epoch = value.get("validatedTopologyEpoch", NO_EPOCH)

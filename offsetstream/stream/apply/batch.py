@@ -60,7 +60,7 @@ class BatchWriter:
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
         """Apply the raw records of a micro-batch; records that were applied before are passed over.
 
-        ``before_writing`` is called once they are read, with the end in each partition, and may refuse them by raising.
+        `before_writing` is called once they are read, with the end in each partition, and may refuse them by raising.
         """
         started = time.monotonic()
         batch = BatchId(self.checkpoint_id, batch_id)

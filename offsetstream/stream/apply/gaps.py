@@ -21,7 +21,7 @@ _NOTHING = Share(0, None)
 class Gaps:
     """Finds the partitions of whose records a batch lacks some.
 
-    ``lost_offsets`` tells of ranges how many of their offsets are in no record batch of the log any more; what it does
+    `lost_offsets` tells of ranges how many of their offsets are in no record batch of the log any more; what it does
     not tell, or raises ClusterError for, counts as lost.
     """
 
@@ -31,7 +31,7 @@ class Gaps:
         self._lost_offsets = lost_offsets
 
     def incomplete(self, ends: Mapping[int, int], shares: Mapping[int, Share]) -> list[int]:
-        """Return the partitions of which a batch up to ``ends``, which is read and not applied, lacks records."""
+        """Return the partitions of which a batch up to `ends`, which is read and not applied, lacks records."""
         gaps = {
             number: (row.applied, end)
             for number, end in ends.items()

@@ -36,9 +36,9 @@ def history_positions(greatest: Mapping[Log, int], log_ids: Mapping[int, int]) -
 class History:
     """Appends decoded records to the history tables, each record once.
 
-    ``written`` has, per table, the greatest record offset of each partition that was there when the job started: a
-    job before this one may have ended between an append and the end of its batch. ``kept`` are the tables that are
-    written at all; a record of another table is passed over. No record below the offset ``above`` is appended.
+    `written` has, per table, the greatest record offset of each partition that was there when the job started: a
+    job before this one may have ended between an append and the end of its batch. `kept` are the tables that are
+    written at all; a record of another table is passed over. No record below the offset `above` is appended.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class History:
     ) -> History:
         """Return the history as the tables have it now, and put what an earlier job did not count into the ledger.
 
-        Only rows with an offset of at least ``above`` are looked at: what is below the applied positions is there.
-        Without ``keeps_records`` it is only of undecodable records, which are nowhere else. ``batch`` is a load.
+        Only rows with an offset of at least `above` are looked at: what is below the applied positions is there.
+        Without `keeps_records` it is only of undecodable records, which are nowhere else. `batch` is a load.
         """
         kept = RECORD_TABLES if keeps_records else (UNDECODABLE,)
         greatest = count_open(writer.tables, kept, above, batch)
@@ -77,7 +77,7 @@ class History:
     def lacks(self, decoded: Held, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
         """Return the partitions of which the tables lack some of the decoded records, and will not get them.
 
-        An earlier job wrote records from ``starts`` on, and died before it could note what it had not been given: its
+        An earlier job wrote records from `starts` on, and died before it could note what it had not been given: its
         leader's log may have been compacted further than that of a later one. Without a history nothing is claimed.
         """
         found: set[int] = set()

@@ -56,7 +56,7 @@ class Loader:
         self._controls = controls
 
     def load_requested(self, checkpoint_id: int, also: Sequence[int] = ()) -> None:
-        """Load what ``offsetstream reload`` asks for and the partitions ``also``; takes the request from the lease.
+        """Load what `offsetstream reload` asks for and the partitions `also`; takes the request from the lease.
 
         What is left of it, since nobody leads the partition or the job is to stop, stays asked for.
         """
@@ -152,7 +152,7 @@ class Loader:
     ) -> dict[int, Share]:
         """Load raw records in one pass over the log; returns what there is of each partition.
 
-        Raises _TooSlowError, and writes nothing, if reading took longer than ``at_most``.
+        Raises _TooSlowError, and writes nothing, if reading took longer than `at_most`.
         """
         commits = history.of_commits(batch) if history.keeps_records else None
         began = datetime.now(UTC)

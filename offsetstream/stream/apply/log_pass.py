@@ -76,9 +76,9 @@ class Part:
 class LogPass:
     """What came of a pass.
 
-    ``cells`` is the last record of each key, with ``value_offset`` and ``tombstone_offset`` (of the key's last value
-    and last tombstone). ``others`` are the records that cannot be decoded and, where a history is kept, those that are
-    no commits. ``files`` of history were written, and are to be committed. ``shares``: what each offsets partition has.
+    `cells` is the last record of each key, with `value_offset` and `tombstone_offset` (of the key's last value
+    and last tombstone). `others` are the records that cannot be decoded and, where a history is kept, those that are
+    no commits. `files` of history were written, and are to be committed. `shares`: what each offsets partition has.
     """
 
     cells: Part
@@ -89,7 +89,7 @@ class LogPass:
 
 @contextmanager
 def pass_over(raw: DataFrame, history: CommitHistory | None, partitions: int) -> Iterator[LogPass]:
-    """Pass over raw records, which must be in log order; ``partitions`` has the topic."""
+    """Pass over raw records, which must be in log order; `partitions` has the topic."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return reduce_log(batches, history, partitions)

@@ -104,9 +104,9 @@ class Attempt:
         return self._book.next_offsets
 
     def run(self, *, goes_on: bool) -> None:
-        """Work until the job is to stop or, with ``once``, until everything is applied.
+        """Work until the job is to stop or, with `once`, until everything is applied.
 
-        ``goes_on``: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError, and
+        `goes_on`: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError, and
         PartitionsChangedError if the topic has others than the attempt was made for.
         """
         self._watch.settings.look()

@@ -19,8 +19,8 @@ _SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException")
 class Heartbeat:
     """Holds a lease while its context lasts, and gives it back at the end.
 
-    ``asked_to_stop`` is called with the name of whoever asks, or with what took the lease away; in the latter case
-    the context ends with that error. ``asked_to_reload`` is called as long as the lease has a request for a reload.
+    `asked_to_stop` is called with the name of whoever asks, or with what took the lease away; in the latter case
+    the context ends with that error. `asked_to_reload` is called as long as the lease has a request for a reload.
     """
 
     def __init__(self, lease: Lease, asked_to_stop: Callable[[str], None], asked_to_reload: Callable[[], None]) -> None:

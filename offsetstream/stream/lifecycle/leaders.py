@@ -38,7 +38,7 @@ class _Seen:
 class Leadership:
     """Which partitions can be read.
 
-    ``wait`` waits for so many seconds, and tells whether the job is to stop. ``clock``, in seconds, goes on while the
+    `wait` waits for so many seconds, and tells whether the job is to stop. `clock`, in seconds, goes on while the
     job begins anew.
     """
 

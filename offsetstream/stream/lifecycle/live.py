@@ -58,7 +58,7 @@ class LiveStream:
         self._ending = threading.Event()
 
     def run(self, writer: DataStreamWriter) -> list[int]:
-        """Stream until the job is to stop or, with ``availableNow``, everything is applied.
+        """Stream until the job is to stop or, with `availableNow`, everything is applied.
 
         Returns the partitions of which the query cannot go on, since their log lost records or is another one, and
         says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised, and
@@ -156,7 +156,7 @@ class LiveStream:
         return []
 
     def _reload(self) -> list[int]:
-        """Do the loads that ``offsetstream reload`` asks for."""
+        """Do the loads that `offsetstream reload` asks for."""
         self._controls.signals.reload.clear()
         with self._turns:
             lost = self._check.lost(self._observer.look() or {})

@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 class Patience:
-    """Asks again where no broker answers, for at most ``limit``, or until ``stop`` is set; then the error is raised."""
+    """Asks again where no broker answers, for at most `limit`, or until `stop` is set; then the error is raised."""
 
     def __init__(self, limit: timedelta, stop: threading.Event, say: Callable[[str], None]) -> None:
         self.limit = limit

@@ -17,9 +17,9 @@ MOVING_SECONDS = 30.0  # that leaders may take to be known, or to answer
 
 
 class QueryCheck:
-    """Compares the logs of the partitions that a query is ``reading`` with those that it began with.
+    """Compares the logs of the partitions that a query is `reading` with those that it began with.
 
-    ``stop_if_ending`` raises where the query is to end. ``failure``: what a batch met in the tables.
+    `stop_if_ending` raises where the query is to end. `failure`: what a batch met in the tables.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Leaders:
     def channels(self, partitions: Collection[int]) -> Iterator[tuple[BrokerChannel, list[int]]]:
         """Give a connection to each broker that leads any of the partitions, with these; it is closed with the step.
 
-        Raises what :class:`Cluster` does; partitions without a leader are left out.
+        Raises what `Cluster` does; partitions without a leader are left out.
         """
         led: dict[tuple[str, int], list[int]] = {}
         for number, address in self.cluster.leader_addresses().items():
@@ -57,7 +57,7 @@ class Leaders:
 
 @contextmanager
 def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, str]) -> Iterator[BrokerChannel]:
-    """Connect to a broker by the client properties, and log in; ``jvm`` is one that has Kafka's clients.
+    """Connect to a broker by the client properties, and log in; `jvm` is one that has Kafka's clients.
 
     Raises UnreachableError where that takes 30 seconds, UnauthorisedError where the login is refused.
     """

@@ -38,7 +38,7 @@ class EpochEnds:
     def of(self, asked: Mapping[int, tuple[int, int]]) -> dict[int, EpochEnd]:
         """Return where epochs end; asked as {offsets partition: (its present leader epoch, the epoch)}.
 
-        ``UNKNOWN`` where the log has no epochs, or its leader is older than Kafka 2.3, which lets followers alone ask.
+        `UNKNOWN` where the log has no epochs, or its leader is older than Kafka 2.3, which lets followers alone ask.
         Partitions with no leader, or another leader epoch than the present one, are left out. Raises ClusterError.
         """
         found: dict[int, EpochEnd] = {}

@@ -9,7 +9,7 @@ from offsetstream.stream.partitions.partition_row import PartitionRow
 
 
 class HangingTransactions:
-    """Tells once of each partition whose last stable offset stands for ``at_most`` or longer, and when it moves."""
+    """Tells once of each partition whose last stable offset stands for `at_most` or longer, and when it moves."""
 
     def __init__(self, at_most: timedelta, say: Callable[[str], None]) -> None:
         self._at_most = at_most
@@ -17,7 +17,7 @@ class HangingTransactions:
         self._told: dict[int, tuple[int, datetime]] = {}  # the last stable offset and its time, by partition
 
     def look(self, rows: Iterable[PartitionRow]) -> None:
-        """Take in the present rows of ``offsets_partitions``."""
+        """Take in the present rows of `offsets_partitions`."""
         now = datetime.now(UTC)
         for row in rows:
             number, stands = row.offsets_partition, _stands(row)

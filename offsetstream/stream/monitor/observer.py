@@ -23,7 +23,7 @@ class PartitionsChangedError(Exception):
 class Observer:
     """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later.
 
-    ``moving``: of the last look, the partitions whose leader changed while it was asked.
+    `moving`: of the last look, the partitions whose leader changed while it was asked.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class _OverBudget(Exception):  # noqa: N818 - nor does this
 class RawLog:
     """Reads the log's record batches from the partitions' leaders.
 
-    ``epochs`` gives the leader epochs that are known: who leads in another one does not tell, as a broker that leads no
+    `epochs` gives the leader epochs that are known: who leads in another one does not tell, as a broker that leads no
     more, and has not heard of it, may have a log of its own.
     """
 
@@ -66,7 +66,7 @@ class RawLog:
 
         Those of markers count as present, and of aborted records as long as these are there. Partitions of which it
         cannot be told are left out: their leader is gone or too old (before Kafka 2.3), their log begins behind the
-        start or ends before the end, or it takes more than ``MOST_BYTES`` or 30 seconds in all.
+        start or ends before the end, or it takes more than `MOST_BYTES` or 30 seconds in all.
         """
         lost: dict[int, int] = {}
         budget, epochs = _Budget(), self._epochs()
@@ -112,7 +112,7 @@ def _lost(channel: BrokerChannel, place: _Place, start: int, end: int, budget: _
 
 
 def _in_batch(data: bytes, start: int, end: int) -> tuple[int, int, int]:
-    """Return where a batch begins and ends, and how many of its offsets from ``start`` to ``end`` have no record."""
+    """Return where a batch begins and ends, and how many of its offsets from `start` to `end` have no record."""
     is_old = data[_MAGIC_AT] != MAGIC
     batch = read_message(data) if is_old else read_batch(data, with_data=False)
     base, behind = batch.base_offset, batch.next_offset
@@ -133,7 +133,7 @@ def _request(place: _Place, offset: int) -> bytes:
 
 
 def _read(answer: bytes) -> _Fetched:
-    """Read the answer to :func:`_request`: throttle time, error, session, one topic with one partition."""
+    """Read the answer to `_request`: throttle time, error, session, one topic with one partition."""
     (error,) = struct.unpack_from(">h", answer, 4)
     at = 14 + len(text(OFFSETS_TOPIC)) + 8
     if error or len(answer) < at + _ANSWER.size:

@@ -25,7 +25,7 @@ WRITTEN_EVERY = timedelta(minutes=10)
 
 
 class TopicBook:
-    """The rows of ``topics``, by topic id; the driver holds them, since only one job writes them."""
+    """The rows of `topics`, by topic id; the driver holds them, since only one job writes them."""
 
     def __init__(self, tables: Store) -> None:
         self._tables = tables

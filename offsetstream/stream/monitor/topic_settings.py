@@ -17,7 +17,7 @@ SAFE_SHARE = 0.9  # of a time that the brokers promise, after which it may have 
 class TopicSettings:
     """The settings as they were told last; Kafka's defaults where the cluster does not tell them.
 
-    ``uncompacted_since``: since when each look has told of at least the present :attr:`uncompacted_for`.
+    `uncompacted_since`: since when each look has told of at least the present `uncompacted_for`.
     """
 
     def __init__(self, cluster: Cluster, say: Callable[[str], None]) -> None:

@@ -1,6 +1,6 @@
 """Whether a log is another one than the tables are from: all who must know ask here.
 
-One that ends before what was applied is another (:meth:`PartitionRow.is_other_log`). Where a log was written anew
+One that ends before what was applied is another (`PartitionRow.is_other_log`). Where a log was written anew
 behind the same offsets, and has grown past what was applied, its ends tell nothing. But a recreated topic has another
 id; and after an unclean election, which cuts a log, the leader epoch is higher: so after each rise the leader is asked
 where the epoch of the last applied offset ends in its log (KIP-320; rule 5). A log in which it ends before that
@@ -24,7 +24,7 @@ EndsOfEpochs = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, EpochEnd]]
 
 
 class _Need(NamedTuple):
-    """That the leader epochs of a log up to ``highest`` reach ``end``, and the last of these is ``lowest`` at least."""
+    """That the leader epochs of a log up to `highest` reach `end`, and the last of these is `lowest` at least."""
 
     lowest: int | None
     highest: int
@@ -38,8 +38,8 @@ class _Need(NamedTuple):
 class TruncationDetector:
     """Finds the logs that were written anew.
 
-    ``known_id`` is the id of the topic that the tables are from, where they know it; ``topic_id`` asks for the present
-    one, ``epoch_ends`` where epochs end (:meth:`EpochEnds.of`). ``unsettled`` are the partitions, of the last look,
+    `known_id` is the id of the topic that the tables are from, where they know it; `topic_id` asks for the present
+    one, `epoch_ends` where epochs end (`EpochEnds.of`). `unsettled` are the partitions, of the last look,
     whose leader epoch rose, and whose leader did not tell whether their log is the same.
     """
 
@@ -53,7 +53,7 @@ class TruncationDetector:
     def lost(self, log_ids: Mapping[int, int], ends: Mapping[int, PartitionEnds]) -> list[int]:
         """Return the partitions of which a reader cannot go on: it began with the logs of these ids.
 
-        They have another one in the book, or the log does not reach to where it is applied, where ``ends`` tells of it.
+        They have another one in the book, or the log does not reach to where it is applied, where `ends` tells of it.
         """
         rows = self._book.rows
         return [
@@ -63,7 +63,7 @@ class TruncationDetector:
         ]
 
     def begin_all(self, ends: Mapping[int, PartitionEnds]) -> set[int]:
-        """Do as :meth:`begin`, also for logs that end before what was applied of them: these are to be loaded."""
+        """Do as `begin`, also for logs that end before what was applied of them: these are to be loaded."""
         cut = {number for number, end in ends.items() if self._book.rows[number].is_other_log(end)}
         for number in cut:
             self._book.begin_log(number)

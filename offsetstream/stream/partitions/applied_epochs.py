@@ -16,7 +16,7 @@ class EpochStart(NamedTuple):
 
 
 class AppliedEpochs:
-    """The epochs of the rows of ``offsets_partitions``; ``starts`` are those of the present leader epochs, if known.
+    """The epochs of the rows of `offsets_partitions`; `starts` are those of the present leader epochs, if known.
 
     Which epoch a leader has now does not tell: nothing may have been written in it, and then it leaves no trace.
     """

@@ -20,9 +20,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Mark:
-    """A look at a log: at ``at``, by the job's clock, there was nothing at ``end`` and above.
+    """A look at a log: at `at`, by the job's clock, there was nothing at `end` and above.
 
-    ``newest`` is how far the brokers' clock was by then, if a record had told.
+    `newest` is how far the brokers' clock was by then, if a record had told.
     """
 
     at: datetime
@@ -32,7 +32,7 @@ class Mark:
     def age(self, now: datetime, newest: datetime | None) -> timedelta:
         """Return how long ago it was at most, by whichever clock says more.
 
-        ``newest`` is how far the brokers' clock is now. If the job's has been set back, nobody knows: for ever, then.
+        `newest` is how far the brokers' clock is now. If the job's has been set back, nobody knows: for ever, then.
         """
         if self.at - now > SKEW:
             return timedelta.max
@@ -44,7 +44,7 @@ class Mark:
 class Clocks:
     """How far the brokers' clock is, as the records that were read last tell.
 
-    ``newest`` is the time of the newest of them. One that cannot be of that time makes it wrong until others are read.
+    `newest` is the time of the newest of them. One that cannot be of that time makes it wrong until others are read.
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ PARTITIONS = "partitions"  # another one: those that the query reads
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder of Spark's, ``<root>/<checkpoint_id>``."""
+    """A checkpoint folder of Spark's, `<root>/<checkpoint_id>`."""
 
     spark: SparkSession
     root: str

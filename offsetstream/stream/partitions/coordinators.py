@@ -26,7 +26,7 @@ class Leader(NamedTuple):
 class Coordinators:
     """Takes in who coordinates each partition, and tells of changes by events.
 
-    ``raised``: partitions whose leader epoch rose, so that their log may have been cut (rule 5), with the leader from
+    `raised`: partitions whose leader epoch rose, so that their log may have been cut (rule 5), with the leader from
     before. That is what is written until the log was looked at, so that the question is not lost if the job is killed
     meanwhile, or the cluster falls silent.
     """

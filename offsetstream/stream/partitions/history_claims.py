@@ -10,9 +10,9 @@ from offsetstream.stream.partitions.partition_rows import PartitionRows
 
 
 class HistoryClaims:
-    """The column ``history_complete_from`` of the rows; instants are of the clock that is ahead (``clocks``).
+    """The column `history_complete_from` of the rows; instants are of the clock that is ahead (`clocks`).
 
-    ``keeps_history``: whether the job writes the history; one that does not ends what was complete of it.
+    `keeps_history`: whether the job writes the history; one that does not ends what was complete of it.
     """
 
     def __init__(self, rows: PartitionRows, clocks: Clocks, *, keeps_history: bool) -> None:
@@ -52,7 +52,7 @@ class HistoryClaims:
         return self._clocks.has_read(number) and since is not None and since - reached > SKEW
 
     def loaded(self, partition: int, load_started_at: datetime, *, is_behind: bool) -> None:
-        """Take in what a load brought; ``is_behind``: the stream had not been where the load ended."""
+        """Take in what a load brought; `is_behind`: the stream had not been where the load ended."""
         if self.keeps_history and (is_behind or self._rows[partition].history_complete_from is None):
             # Of what the stream did not bring, compaction had taken its part before the load came.
             self._rows.set(partition, history_complete_from=self._clocks.since(partition, load_started_at))

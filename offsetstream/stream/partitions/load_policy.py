@@ -14,7 +14,7 @@ def partitions_to_load(
 ) -> list[int]:
     """Return the partitions whose rows cannot be continued: never loaded, records gone, or too long behind.
 
-    ``safe_retention``: for how long a tombstone that was not read is sure to be there.
+    `safe_retention`: for how long a tombstone that was not read is sure to be there.
     """
     return [number for number, row in rows.items() if number in ends and _must_load(row, ends[number], safe_retention)]
 

@@ -34,7 +34,7 @@ def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     """Note in the book that all partitions must be loaded, if a table that loads fill was deleted; returns the deleted.
 
     It is written at once, before the next checkpoint gives the new tables their transaction. Without a history table
-    ``history_complete_from`` begins anew; without the book itself, logs and loads are counted on from the other tables.
+    `history_complete_from` begins anew; without the book itself, logs and loads are counted on from the other tables.
     """
     versions = _versions(tables)
     lost = {name for name, version in versions.items() if version is None} & _LOADED

@@ -28,9 +28,9 @@ from offsetstream.tables.transaction import BatchId
 class PartitionBook:
     """What the job knows of the offsets partitions, and has yet to write of it.
 
-    ``rows``: how each partition stands now. ``coordinators``: who coordinates them. ``claims``: from when on their
-    history is complete; ``keeps_history``: whether the job writes it. ``log_ids``: their present logs. ``epochs``: the
-    leader epochs of what is applied. ``written``: how far the tables have more than that. ``clocks``: what the records
+    `rows`: how each partition stands now. `coordinators`: who coordinates them. `claims`: from when on their
+    history is complete; `keeps_history`: whether the job writes it. `log_ids`: their present logs. `epochs`: the
+    leader epochs of what is applied. `written`: how far the tables have more than that. `clocks`: what the records
     that were read last tell of the brokers' clock.
     """
 
@@ -83,7 +83,7 @@ class PartitionBook:
             self._note_if_caught_up(number)
 
     def advance(self, ends: Mapping[int, int], incomplete: Collection[int] = ()) -> None:
-        """Note that every record below the given offsets is applied; ``incomplete``: where some were gone unread."""
+        """Note that every record below the given offsets is applied; `incomplete`: where some were gone unread."""
         for number, end in ends.items():
             self.claims.advance(number, is_incomplete=number in incomplete)
             self._rows.set(number, next_offset=max(self._rows[number].applied, end))
@@ -104,7 +104,7 @@ class PartitionBook:
     def unread_since(self, partition: int) -> tuple[datetime, timedelta] | None:
         """Return since when, and for how long, there may be records that are not applied; None if nobody knows.
 
-        Unlike :meth:`behind_for` this includes those that an open transaction holds back.
+        Unlike `behind_for` this includes those that an open transaction holds back.
         """
         mark = self._ends.reached(partition)
         return None if mark is None else (mark.at, mark.age(datetime.now(UTC), self.clocks.newest))

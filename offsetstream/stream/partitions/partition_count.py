@@ -1,6 +1,6 @@
 """The number of offsets partitions, by which a group's own one is told: a change of it brings all rows up to date.
 
-Each row of ``offsets_partitions`` has the count by which ``in_coordinator_partition`` was told in the partition's rows.
+Each row of `offsets_partitions` has the count by which `in_coordinator_partition` was told in the partition's rows.
 It is written after them, so that a change that was interrupted is made again.
 """
 

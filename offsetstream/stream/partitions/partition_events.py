@@ -1,4 +1,4 @@
-"""What happens to offsets partitions, as it is told in ``partition_events``."""
+"""What happens to offsets partitions, as it is told in `partition_events`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PartitionEvents:
         self._waiting: list[dict[str, Any]] = []
 
     def add(self, row: PartitionRow, event: str, **columns: Any) -> None:
-        """Note what has just happened to the partition; ``row`` is as it is by now."""
+        """Note what has just happened to the partition; `row` is as it is by now."""
         copied = {name: getattr(row, name) for name in _OF_EVERY_EVENT}
         self._waiting.append({"event": event, "source": "job", **copied, **columns})
 

@@ -1,4 +1,4 @@
-"""A row of ``offsets_partitions``, and what it tells beside the log as the cluster has it."""
+"""A row of `offsets_partitions`, and what it tells beside the log as the cluster has it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from offsetstream.tables.small_tables import as_utc
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """What the job knows of an offsets partition; ``docs/tables.md`` has what each column means.
+    """What the job knows of an offsets partition; `docs/tables.md` has what each column means.
 
-    ``load_state`` is None, as nearly all the others are, until the first load begins.
+    `load_state` is None, as nearly all the others are, until the first load begins.
     """
 
     offsets_partition: int
@@ -54,7 +54,7 @@ class PartitionRow:
 
     @property
     def is_owned(self) -> bool:
-        """Whether all that the log has up to ``next_offset`` is in the tables."""
+        """Whether all that the log has up to `next_offset` is in the tables."""
         return self.load_state == OWNED
 
     @property

@@ -1,4 +1,4 @@
-"""The rows of ``offsets_partitions`` as the driver holds them, since only one job writes them."""
+"""The rows of `offsets_partitions` as the driver holds them, since only one job writes them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from offsetstream.tables.store import Store
 
 
 class PartitionRows(Mapping[int, PartitionRow]):
-    """The rows by partition, which give way to others by :meth:`set` and :meth:`learn` alone.
+    """The rows by partition, which give way to others by `set` and `learn` alone.
 
-    ``gone``: the rows of partitions that the topic has no longer. ``has_news``: whether something was learned since the
+    `gone`: the rows of partitions that the topic has no longer. `has_news`: whether something was learned since the
     rows were written last.
     """
 

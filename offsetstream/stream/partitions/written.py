@@ -12,7 +12,7 @@ from offsetstream.tables.tally import Log
 
 
 class WrittenOffsets:
-    """Reads the tables when it is asked first, and then only after :meth:`forget`; ``rows`` are those of the book."""
+    """Reads the tables when it is asked first, and then only after `forget`; `rows` are those of the book."""
 
     def __init__(self, tables: Store, rows: Mapping[int, PartitionRow]) -> None:
         self._tables = tables

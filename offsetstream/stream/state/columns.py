@@ -1,4 +1,4 @@
-"""Columns of Spark's as ``tables.record_rows`` and ``tables.arrow_rows`` have them of Arrow's."""
+"""Columns of Spark's as `tables.record_rows` and `tables.arrow_rows` have them of Arrow's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.tables.names import COMMITS, RECORDS, UNDECODABLE
 
 
 def partition_number_column(values: Mapping[int, int], default: int) -> Column:
-    """Return an expression: the value of the row's offsets partition, ``default`` where there is none."""
+    """Return an expression: the value of the row's offsets partition, `default` where there is none."""
     if not values:
         return F.lit(default)
     pairs = [F.lit(number) for pair in values.items() for number in pair]
@@ -26,5 +26,5 @@ def is_of(table: str) -> Column:
 
 
 def renamed(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Return the rows with the columns ``names`` (new: old) added under their new names."""
+    """Return the rows with the columns `names` (new: old) added under their new names."""
     return rows.withColumns({new: F.col(old) for new, old in names.items()})

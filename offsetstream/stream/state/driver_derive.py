@@ -25,9 +25,9 @@ Derive = Callable[[GroupKey, list[Cell]], dict[str, Rows] | None]
 
 
 def derived_tables(cells: pa.Table, groups: Set[GroupKey], derive: Derive) -> dict[str, pa.Table]:
-    """Return what ``derive`` makes of each of the groups, also of one without cells, as rows of the derived tables.
+    """Return what `derive` makes of each of the groups, also of one without cells, as rows of the derived tables.
 
-    ``cells`` are rows of ``group_cells`` of these groups, in any order.
+    `cells` are rows of `group_cells` of these groups, in any order.
     """
     pieces = {name: [load_schema(name).arrow.empty_table()] for name in DERIVED_TABLES}
     held: dict[str, Rows] = {name: [] for name in DERIVED_TABLES}

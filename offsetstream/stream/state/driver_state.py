@@ -1,4 +1,4 @@
-"""The state tables by the driver, in tenths of the time of Spark jobs; as ``spark_state.py`` step by step."""
+"""The state tables by the driver, in tenths of the time of Spark jobs; as `spark_state.py` step by step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record
 
 
 class DriverStateWriter:
-    """A ``state_tables.StateWriter`` of Arrow tables."""
+    """A `state_tables.StateWriter` of Arrow tables."""
 
     def __init__(
         self, tables: Store, coordinator: Coordinator, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
@@ -46,7 +46,7 @@ class DriverStateWriter:
         self._topic_names = topic_names
 
     def apply(self, decoded: pa.Table, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
-        """Apply decoded records; see ``StateWriter.apply``."""
+        """Apply decoded records; see `StateWriter.apply`."""
         replace_where = of_partitions(loaded) if loaded else None
         commits, cells = last_of_cells(self._placed(decoded))
         merge = partial(self._merge, batch=batch, replace_where=replace_where)

@@ -1,4 +1,4 @@
-"""Groups, members and what these have, from the cells of groups: ``coordinator.groups``, spread over Spark."""
+"""Groups, members and what these have, from the cells of groups: `coordinator.groups`, spread over Spark."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CELL = ("key_type", "key_json", "value_version", "value_json", "record_offset",
 def derived_groups(
     groups: DataFrame, live_cells: DataFrame, topic_names: Mapping[str, str]
 ) -> Iterator[dict[str, DataFrame]]:
-    """Give the rows of the :data:`DERIVED_TABLES` for the given groups.
+    """Give the rows of the `DERIVED_TABLES` for the given groups.
 
-    ``groups`` has offsets_partition, group_id, log_id, in_coordinator_partition and ``exists`` (see ``derive_group``);
-    ``live_cells`` are their rows of the table ``group_cells``; ``topic_names`` has the names of topic ids. They are
+    `groups` has offsets_partition, group_id, log_id, in_coordinator_partition and `exists` (see `derive_group`);
+    `live_cells` are their rows of the table `group_cells`; `topic_names` has the names of topic ids. They are
     derived once and kept while the context lasts.
     """
     cells = live_cells.withColumn("record_timestamp_ms", F.unix_millis("record_timestamp"))

@@ -1,4 +1,4 @@
-"""The state tables by Spark, for records of any number; as ``driver_state.py`` step by step."""
+"""The state tables by Spark, for records of any number; as `driver_state.py` step by step."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ GROUP = ["offsets_partition", "group_id"]
 
 
 class SparkStateWriter:
-    """A ``state_tables.StateWriter`` of DataFrames.
+    """A `state_tables.StateWriter` of DataFrames.
 
-    ``coordinator`` is new or classic (reference 5.9); ``topic_names`` has the names of topic ids, and may grow.
+    `coordinator` is new or classic (reference 5.9); `topic_names` has the names of topic ids, and may grow.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SparkStateWriter:
         self._in_thread = inheritable_thread_target(writer.spark)
 
     def apply(self, decoded: DataFrame, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
-        """Apply decoded records; see ``StateWriter.apply``."""
+        """Apply decoded records; see `StateWriter.apply`."""
         replace_where = of_partitions(loaded) if loaded else None
         commits, cells = (frame.persist() for frame in last_of_cells(self._placed(decoded)))
         merge = partial(self._merge, batch=batch, replace_where=replace_where)

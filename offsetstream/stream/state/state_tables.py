@@ -22,26 +22,26 @@ Records_contra = TypeVar("Records_contra", contravariant=True)
 
 
 class StateWriter(Protocol[Records_contra]):
-    """An engine. It reduces records to the last of each cell, and merges these into :data:`CELL_TABLES`; finds facts
+    """An engine. It reduces records to the last of each cell, and merges these into `CELL_TABLES`; finds facts
     about their groups, and whether each exists; derives the groups' rows, and replaces those of the derived tables.
     """
 
     def apply(
         self, decoded: Records_contra, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True
     ) -> None:
-        """Apply decoded records, which have ``value_offset`` and ``tombstone_offset``.
+        """Apply decoded records, which have `value_offset` and `tombstone_offset`.
 
-        ``loaded`` names the partitions of which ``decoded`` has everything: what it does not name there is deleted,
-        and all their groups are derived anew. Without it only the groups that the records touch are. ``has_cells``:
+        `loaded` names the partitions of which `decoded` has everything: what it does not name there is deleted,
+        and all their groups are derived anew. Without it only the groups that the records touch are. `has_cells`:
         whether there is any record but offset commits among them.
         """
 
 
 class StateTables:
-    """Applies records by the engine that can hold them; a :class:`StateWriter` of either kind of records.
+    """Applies records by the engine that can hold them; a `StateWriter` of either kind of records.
 
-    ``coordinator`` is new or classic (reference 5.9); ``topic_names`` has the names of topic ids, and may grow.
-    ``merged_by`` says who merged into each table last; who wants it of some merges clears it before them.
+    `coordinator` is new or classic (reference 5.9); `topic_names` has the names of topic ids, and may grow.
+    `merged_by` says who merged into each table last; who wants it of some merges clears it before them.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StateTables:
         return collect(decoded) if is_here else decoded
 
     def apply(self, decoded: Held, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
-        """Apply decoded records as :class:`StateWriter` says; ``merged_by`` tells who merged."""
+        """Apply decoded records as `StateWriter` says; `merged_by` tells who merged."""
         if isinstance(decoded, DataFrame):
             self._spark.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
         else:

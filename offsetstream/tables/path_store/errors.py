@@ -39,6 +39,6 @@ def _is_vacuumed(error: DeltaError) -> bool:
 
 
 def parts_told(parts: Iterable[Part], table: str) -> Iterator[Part]:
-    """Yield the parts that delta-rs reads as they are asked for; errors as of :func:`told`."""
+    """Yield the parts that delta-rs reads as they are asked for; errors as of `told`."""
     with told(table):
         yield from parts

@@ -22,7 +22,7 @@ _SMALL_BYTES = 8 << 20  # of files, which are some times smaller than their rows
 
 
 def merge_by_delta_rs(table: PathSnapshot, source: pa.Table, merge: Merge, transactions: Sequence[Transaction]) -> None:
-    """Merge an Arrow table with the columns of the table and ``_deleted``, as ``Snapshot.merge`` says."""
+    """Merge an Arrow table with the columns of the table and `_deleted`, as `Snapshot.merge` says."""
     schema, key = merge.schema, merge.schema.key
     is_deleted, rows = source[DELETED].combine_chunks(), source.select(schema.column_names).cast(schema.arrow)
     if merge.replace_where is not None:

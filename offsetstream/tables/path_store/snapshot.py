@@ -2,7 +2,7 @@
 
 Of delta-rs's writes (1.6) only an overwrite with a condition does for readers and writers alike. It sees that somebody
 else's commit took away the files that it read: with a plain overwrite, or a transaction of files, an OPTIMIZE between
-them doubles every row. And its files have text as every reader knows it: MERGE, UPDATE and DELETE leave ``string_view``
+them doubles every row. And its files have text as every reader knows it: MERGE, UPDATE and DELETE leave `string_view`
 in the files' Arrow schema, which a pyarrow dataset cannot filter.
 """
 
@@ -64,7 +64,7 @@ def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) 
 
 
 class PathSnapshot(Snapshot):
-    """A table of a path store; ``delta`` is for the path store's own modules."""
+    """A table of a path store; `delta` is for the path store's own modules."""
 
     def __init__(self, delta: DeltaTable, name: str) -> None:
         self.delta = delta
@@ -152,7 +152,7 @@ class PathSnapshot(Snapshot):
         self._write(rows, transactions, mode="append")
 
     def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Make ``rows``, which fulfil the condition, the only ones that do; a column that they lack is null."""
+        """Make `rows`, which fulfil the condition, the only ones that do; a column that they lack is null."""
         self._write(rows, transactions, mode="overwrite", predicate=where)
 
     def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
@@ -186,7 +186,7 @@ class PathSnapshot(Snapshot):
             self.delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
     def rewrite_old_rows(self) -> None:
-        """Write files of delta-rs's MERGE and UPDATE anew (``string_views.py``)."""
+        """Write files of delta-rs's MERGE and UPDATE anew (`string_views.py`)."""
         with told(self.where):
             rewrite_string_views(self)
         self.refresh()

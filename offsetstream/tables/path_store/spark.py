@@ -43,7 +43,7 @@ class PathSpark(SparkTables):
             writer.save(self._store.table(name))
 
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge a DataFrame with our columns and ``_deleted``; skipped if the transaction was made before."""
+        """Merge a DataFrame with our columns and `_deleted`; skipped if the transaction was made before."""
         with self._sessions.transaction(merge.schema.name, *transaction) as session, _conflicts_told():
             if merge.replace_where is not None:
                 self._replace(source, merge, merge.replace_where, transaction)

@@ -29,7 +29,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True)
 class PathStore(Store):
-    """One cluster's tables in a folder; ``root`` is its path or URI, without a slash at its end."""
+    """One cluster's tables in a folder; `root` is its path or URI, without a slash at its end."""
 
     root: str
 
@@ -39,7 +39,7 @@ class PathStore(Store):
         return self.root
 
     def table(self, name: str) -> str:
-        """Return the path or URI of the table ``name``."""
+        """Return the path or URI of the table `name`."""
         return f"{self.root}/{name}"
 
     def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:

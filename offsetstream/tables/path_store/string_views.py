@@ -1,6 +1,6 @@
 """Files whose text only some readers can filter, which versions before 4 of the tables have: they are written anew.
 
-They are of delta-rs's MERGE and UPDATE (see ``snapshot.py``).
+They are of delta-rs's MERGE and UPDATE (see `snapshot.py`).
 """
 
 from __future__ import annotations

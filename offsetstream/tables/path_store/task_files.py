@@ -40,7 +40,7 @@ _STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id"
 
 @dataclass
 class FileWriter(TaskWriter):
-    """Writes rows of the history ``name`` to one file of a day in its ``folder``, made with the first of them."""
+    """Writes rows of the history `name` to one file of a day in its `folder`, made with the first of them."""
 
     folder: str
     name: str

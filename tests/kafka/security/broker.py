@@ -48,7 +48,7 @@ _USERS = ("alice", "bob", "carol")
 
 @dataclass(frozen=True)
 class Secured:
-    """The broker; ``files`` are client properties of alice by what they log in with, ``servers`` their addresses."""
+    """The broker; `files` are client properties of alice by what they log in with, `servers` their addresses."""
 
     kafka: EmbeddedKafka
     folder: Path
@@ -233,7 +233,7 @@ def acl(user: str, right: Right, permission: str = "ALLOW") -> AclBinding:
 
 @contextmanager
 def _token_endpoint(folder: Path, server: Signed) -> Iterator[str]:
-    """A token endpoint with TLS that gives alice's client signed tokens; ``jwks.json`` has the key to check them."""
+    """A token endpoint with TLS that gives alice's client signed tokens; `jwks.json` has the key to check them."""
     key = generate_private_key(65537, 2048)
     numbers = key.public_key().public_numbers()
     web_key = {"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": _number(numbers.n), "e": _number(numbers.e)}

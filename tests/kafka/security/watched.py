@@ -68,7 +68,7 @@ def watched_job(secured: Secured, folder: Path) -> WatchedJob:
 
 
 def recording_java(folder: Path) -> dict[str, str]:
-    """Return the environment in which every JVM (and keytool) writes down how it was called, into ``called``."""
+    """Return the environment in which every JVM (and keytool) writes down how it was called, into `called`."""
     home, java = folder / "java-home", shutil.which("java")
     assert java is not None
     (home / "bin").mkdir(parents=True)

@@ -69,12 +69,12 @@ def rebalance(group: ClassicGroup, *, protocol: str | None = "range", generation
 
 
 def new_cache(*pairs: Pair, log: Log | None = None) -> GroupMetadataCache:
-    """As :func:`cache_of`, of the new coordinator."""
+    """As `cache_of`, of the new coordinator."""
     return cache_of(*pairs, coordinator="new", log=log)
 
 
 def with_pending(*pairs: Pair, pending: Pair = PENDING) -> GroupMetadataCache:
-    """A cache of the new coordinator with ``pending`` in an open transaction."""
+    """A cache of the new coordinator with `pending` in an open transaction."""
     return new_cache(log=Log().write(*pairs).write(pending, producer=7))
 
 

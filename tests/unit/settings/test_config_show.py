@@ -1,4 +1,4 @@
-"""``offsetstream config show``: what holds, and where it comes from; no secrets."""
+"""`offsetstream config show`: what holds, and where it comes from; no secrets."""
 
 from __future__ import annotations
 

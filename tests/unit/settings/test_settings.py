@@ -75,7 +75,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
     flags: list[str],
     expected: list[Any],
 ) -> None:
-    """The command and ``JobSettings.load`` are filled by different libraries: they have to agree."""
+    """The command and `JobSettings.load` are filled by different libraries: they have to agree."""
     name, file = key.replace("-", "_"), write(tmp_path, f"[run]\n{key} = {in_file}\n")
     server = {} if key == "bootstrap-server" else {"bootstrap_server": SERVER}
     command = main.get_command(click.Context(main), "run")

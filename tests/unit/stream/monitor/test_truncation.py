@@ -57,7 +57,7 @@ def logs(book: PartitionBook, log: Log) -> TruncationDetector:
 
 
 def loaded(book: PartitionBook, log: Log, epoch: int) -> TruncationDetector:
-    """A book whose partitions are applied to ``END``, under the epoch."""
+    """A book whose partitions are applied to `END`, under the epoch."""
     seen(book, epoch)
     found = logs(book, log)
     assert found.begin() == []

@@ -25,7 +25,7 @@ WITHOUT_CELLS = (1, "offsets-only")
 
 
 def group_cells(groups: Iterable[GroupKey]) -> pa.Table:
-    """Rows of ``group_cells``: a classic group with three members each."""
+    """Rows of `group_cells`: a classic group with three members each."""
     rows = []
     for offset, (partition, group_id) in enumerate(groups):
         cell = classic(offset, [classic_member(f"{group_id}-m{number}") for number in range(3)])
