@@ -14,7 +14,7 @@ from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
 from testkit.tables import new_tables
 
 # A Spark of the tests, also of a process that they start, lives for minutes: the second of the JVM's compilers
-# took half of its processor time.
+# took a fifth to a half of its processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
