@@ -1,8 +1,4 @@
-"""The Spark session of the job: connectors, and the settings that the job needs or that make it fast.
-
-All settings are here, each with its reason. A user's own settings win over all but `REQUIRED`, wherever they are
-made: by `--conf` of `run` and of spark-submit, or in `spark-defaults.conf`.
-"""
+"""The Spark session of the job: started here, or given by whoever started it, with connectors and `settings`."""
 
 from __future__ import annotations
 
@@ -19,17 +15,30 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import javaproperties
 import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, first_line
+from offsetstream.spark.settings import (
+    CORES,
+    HIDDEN_NAMES,
+    HIDDEN_OPTIONS,
+    IDLE_BYTES,
+    IDLE_CONSUMERS,
+    JAVA_OPTIONS,
+    LOCAL,
+    PREFERRED,
+    REQUIRED,
+    STATIC,
+    merged,
+    spark_defaults,
+    wanted,
+)
 
 # The connectors that go with each minor version of PySpark.
 CONNECTORS = {
@@ -37,65 +46,6 @@ CONNECTORS = {
     "4.1": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0", "io.delta:delta-spark_4.1_2.13:4.4.0"),
     "4.2": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
 }
-# Without these the job would be wrong; they are set whatever the user says.
-REQUIRED = {
-    # Spark's newer offset fetching reads nothing, silently, from an internal topic.
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
-    "spark.sql.session.timeZone": "UTC",
-}
-# Spark hides options by their names, and of ours only some: plans are in its log, its UI and its event log.
-_HIDDEN_NAMES = "jaas|[.]ssl[.]"
-_HIDDEN_OPTIONS = "spark.sql.redaction.options.regex"
-# Before the session starts: Delta's SQL.
-STATIC: dict[str, Any] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
-_CORES = os.cpu_count() or 2
-PREFERRED = {
-    # Delta's own log has few entries; by default it is spread over 50 tasks.
-    "spark.databricks.delta.snapshotPartitions": "2",
-    # The codec works on whole columns: its cost of a batch is nearly the same for 10,000 records, Spark's default.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    # A query that asks a silent cluster for its offsets cannot be interrupted: without a limit no stop would end it.
-    "spark.sql.streaming.stopTimeout": "10s",
-    # One file for each append, whatever the user's default is for tables of another kind.
-    "spark.sql.files.maxRecordsPerFile": "0",
-}
-# What bounds memory by bytes where Spark counts records: anyone may write records of megabytes into the topic.
-BOUNDED = {
-    "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
-    # Else a file's writer keeps at least a hundred records, and its reader 4,096.
-    "parquet.block.size.row.check.min": "1",
-    "parquet.page.size.row.check.min": "1",
-    "parquet.block.size": str(32 << 20),
-    "spark.sql.parquet.enableVectorizedReader": "false",
-}
-# An idle consumer of Spark's keeps the last batch that it fetched, and the records that it made of it.
-_IDLE_CONSUMERS, _IDLE_BYTES = 64, 128 << 20
-# Of `run`, whose Spark is in its own process.
-_LOCAL = {
-    "spark.master": "local[*]",
-    # Enough for a load of any size: it is read in parts of five million records (settings.MAX_OFFSETS_AT_ONCE).
-    "spark.driver.memory": "2g",
-    # Records of megabytes need room where Spark does not count: the Kafka client, buffers of rows, Parquet's writers.
-    "spark.memory.fraction": "0.4",
-    "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
-    # Nothing listens to the network.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|{_HIDDEN_NAMES}",
-}
-# Where a user names more than ours, both are needed.
-_LISTS = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.redaction.regex": "|"}
-_JAVA_OPTIONS = (
-    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
-    # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
-    " -XX:+UseParallelGC"
-)
 
 
 def local_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -109,13 +59,13 @@ def local_session(master: str | None = None, conf: Mapping[str, str] | None = No
     places = {
         "spark.jars": ",".join(str(path) for path in resolve(connectors())),
         "spark.local.dir": folder,
-        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
     }
-    defaults = _spark_defaults()
+    defaults = spark_defaults()
     given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})
-    ours = _LOCAL | STATIC | PREFERRED | places
+    ours = LOCAL | STATIC | PREFERRED | places
     # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
-    settings = {name: value for name, value in _settings(ours, given).items() if defaults.get(name) != value}
+    settings = {name: value for name, value in merged(ours, given).items() if defaults.get(name) != value}
     builder = SparkSession.builder.appName("offsetstream").config(map=settings | REQUIRED)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -179,25 +129,6 @@ def _ignore_sigterm() -> None:
 os.register_at_fork(after_in_child=_ignore_sigterm)
 
 
-def _spark_defaults() -> dict[str, str]:
-    """Return the settings of the user's spark-defaults.conf: what is set in code, as ours, would win over it."""
-    home: str = _find_spark_home()  # type: ignore[no-untyped-call]  # PySpark has none for it
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
-    file = Path(folder) / "spark-defaults.conf"
-    if not file.exists():
-        return {}
-    found: dict[str, str] = javaproperties.loads(file.read_text("utf-8"))  # the format that Spark reads it in
-    return {name: value.strip() for name, value in found.items()}
-
-
-def _settings(ours: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """Return our settings and the given ones, which win; lists are joined."""
-    joined = {
-        name: f"{ours[name]}{mark}{given[name]}" for name, mark in _LISTS.items() if name in ours and name in given
-    }
-    return {**ours, **given, **joined}
-
-
 @contextmanager
 def ending(spark: SparkSession) -> Iterator[SparkSession]:
     """Stop the session at the context's end, also one whose JVM has gone: that error came before."""
@@ -213,7 +144,7 @@ def keep_few_consumers(spark: SparkSession, largest_batch: int) -> None:
 
     Only before it has read anything, and only in this process: executors take it from their own configuration.
     """
-    count = min(_IDLE_CONSUMERS, max(_CORES, _IDLE_BYTES // (2 * largest_batch)))
+    count = min(IDLE_CONSUMERS, max(CORES, IDLE_BYTES // (2 * largest_batch)))
     conf = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().conf()  # type: ignore[union-attr]
     conf.setIfMissing("spark.kafka.consumer.cache.capacity", str(count))
 
@@ -221,7 +152,7 @@ def keep_few_consumers(spark: SparkSession, largest_batch: int) -> None:
 def submitted_session() -> SparkSession:
     """Return the session that spark-submit or Databricks gives, prepared for the job."""
     given = dict(SparkConf().getAll())
-    settings = {name: value for name, value in _settings(STATIC, given).items() if name in STATIC}
+    settings = {name: value for name, value in merged(STATIC, given).items() if name in STATIC}
     return _prepared(SparkSession.builder.appName("offsetstream").config(map=settings))
 
 
@@ -236,14 +167,12 @@ def _prepared(builder: SparkSession.Builder) -> SparkSession:
 def prepare(spark: SparkSession) -> SparkSession:
     """Set what the job needs and prefers in the session; EnvironmentNotReadyError if a connector is missing."""
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}
-    # State and batches are small, and each task costs a tenth of a second: of Spark's 200, nearly all would be empty.
-    shuffles = {"spark.sql.shuffle.partitions": str(max(2, spark.sparkContext.defaultParallelism))}
-    for name, value in (PREFERRED | shuffles | BOUNDED | REQUIRED).items():
+    for name, value in wanted(spark).items():
         if name in REQUIRED or name not in given:
             spark.conf.set(name, value)
-    hidden = spark.conf.get(_HIDDEN_OPTIONS) or ""
-    if _HIDDEN_NAMES not in hidden:
-        spark.conf.set(_HIDDEN_OPTIONS, f"{hidden}|{_HIDDEN_NAMES}" if hidden else _HIDDEN_NAMES)
+    hidden = spark.conf.get(HIDDEN_OPTIONS) or ""
+    if HIDDEN_NAMES not in hidden:
+        spark.conf.set(HIDDEN_OPTIONS, f"{hidden}|{HIDDEN_NAMES}" if hidden else HIDDEN_NAMES)
     for name in ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "io.delta.tables.DeltaTable"):
         try:
             spark.sparkContext._jvm.java.lang.Class.forName(  # type: ignore[union-attr]
@@ -261,8 +190,7 @@ def prepare(spark: SparkSession) -> SparkSession:
 @contextmanager
 def prepared(spark: SparkSession) -> Iterator[SparkSession]:
     """Prepare a user's own session while the context lasts; afterwards its settings are as they were."""
-    names = [*PREFERRED, *BOUNDED, *REQUIRED, _HIDDEN_OPTIONS]
-    before = {name: spark.conf.get(name, None) for name in names}
+    before = {name: spark.conf.get(name, None) for name in [*wanted(spark), HIDDEN_OPTIONS]}
     try:
         yield prepare(spark)
     finally:

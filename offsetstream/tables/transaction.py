@@ -55,8 +55,10 @@ def is_done(table: Snapshot, batch: BatchId) -> bool:
 def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:
     """Return the batch's transaction.
 
-    A load's is always the next one, so that it is never skipped; it is there because of two commits with the same id
-    the second fails: a job that was taken over cannot finish what it began. LeaseError if the table shows that.
+    A batch's is its own, by which a repetition is known and skipped. A load is never skipped, so its version is always
+    the table's next one. It has one so that a job whose tables were taken over cannot finish a load that it began: of
+    two commits with one app id from the same version, Delta lets the second fail. LeaseError if the table shows that
+    a later job wrote already.
     """
     if not batch.is_load:
         return Transaction(app_id(table.name), batch.version)

@@ -12,7 +12,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.spark.session import BOUNDED, PREFERRED, REQUIRED
+from offsetstream.spark.settings import wanted
 
 _ZONE = "spark.sql.session.timeZone"
 
@@ -22,7 +22,7 @@ def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: Spark
     commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "by hand")]})
     mine = spark.newSession()
     mine.conf.set(_ZONE, "Asia/Tokyo")
-    names = [*PREFERRED, *BOUNDED, *REQUIRED, "spark.sql.redaction.options.regex"]
+    names = [*wanted(spark), "spark.sql.redaction.options.regex"]
     before = {name: mine.conf.get(name, None) for name in names}
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     settings = offsetstream.JobSettings(

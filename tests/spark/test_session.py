@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.spark.session import PREFERRED, connectors
+from offsetstream.spark.session import connectors
+from offsetstream.spark.settings import PREFERRED
 
 SHOWN = (
     "spark.sql.shuffle.partitions",
