@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
+from py4j import java_gateway as py4j_gateway
+from py4j import protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from offsetstream.embedded.artifacts import classpath
@@ -26,8 +29,26 @@ def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> It
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=auto_convert))
     try:
-        yield gateway
+        with _errors_of_its_own(gateway):
+            yield gateway
     finally:
         gateway.shutdown()
         process.stdin.close()
         process.wait(timeout=30)
+
+
+@contextmanager
+def _errors_of_its_own(gateway: JavaGateway) -> Iterator[None]:
+    """Have this JVM's exceptions come as Py4JJavaError: PySpark, once it runs, asks Spark's JVM about those of any."""
+    others = py4j_gateway.get_return_value
+
+    def return_value(answer: str, client: Any, *about: Any) -> Any:
+        take = protocol.get_return_value if client is gateway._gateway_client else others
+        return take(answer, client, *about)
+
+    py4j_gateway.get_return_value = return_value
+    try:
+        yield
+    finally:
+        if py4j_gateway.get_return_value is return_value:
+            py4j_gateway.get_return_value = others
