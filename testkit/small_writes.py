@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.cluster.client import TopicSeen
+from offsetstream.cluster.answers import TopicSeen
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.files import append_files

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 from tenacity import retry, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
+from offsetstream.cluster.answers import PartitionEnds, RecordPlace, TopicSeen
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT, Connection
 from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right, describe_each
 from offsetstream.coordinator.kinds import Coordinator
@@ -43,40 +43,6 @@ _ENDS = (
     (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
     (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
 )
-
-
-@dataclass(frozen=True)
-class PartitionEnds:
-    """An offsets partition as the cluster sees it now; offsets are exclusive ends, -1 epochs are None.
-
-    `asked_at` is the time before the cluster was asked: all that was in the log then is below the ends.
-    """
-
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-    coordinator_id: int | None
-    coordinator_epoch: int | None
-    asked_at: datetime
-
-
-@dataclass(frozen=True)
-class RecordPlace:
-    """Where a record of the topic is, and its timestamp in milliseconds since 1970."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
-@dataclass(frozen=True)
-class TopicSeen:
-    """A topic as the cluster has it now; `topic_id` in Kafka's 22 characters."""
-
-    topic_id: str
-    name: str
-    partitions: int
-    is_internal: bool
 
 
 def _uuid(uuid: Any) -> str:

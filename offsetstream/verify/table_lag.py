@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
+from offsetstream.cluster.client import Cluster
 from offsetstream.errors import NoOffsetsTopicError
 from offsetstream.verify.tables import TableRows
 

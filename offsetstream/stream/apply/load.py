@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import first_line
 from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.source import KafkaSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import DoubledRowsError, TablesError, UnreachableError
 from offsetstream.stream.lifecycle.leaders import in_words
 from offsetstream.stream.lifecycle.refusals import REFUSALS, LedAnewError, StopRequestedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import ClusterError, UnreachableError
 from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions

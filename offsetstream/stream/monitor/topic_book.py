@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.cluster.client import Cluster, TopicSeen
+from offsetstream.cluster.answers import TopicSeen
+from offsetstream.cluster.client import Cluster
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.merge import DELETED

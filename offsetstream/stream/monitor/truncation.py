@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
 from offsetstream.stream.partitions.applied_epochs import EpochStart
 from offsetstream.stream.partitions.partition_book import PartitionBook

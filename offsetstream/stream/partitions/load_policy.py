@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.partition_row import PartitionRow
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.applied_epochs import AppliedEpochs
 from offsetstream.stream.partitions.caught_up_marks import Clocks, Mark, Marks
 from offsetstream.stream.partitions.coordinators import Coordinators

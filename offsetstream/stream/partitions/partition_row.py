@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.caught_up_marks import Mark
 from offsetstream.tables.names import OWNED, LoadState
 from offsetstream.tables.small_tables import as_utc

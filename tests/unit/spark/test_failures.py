@@ -7,7 +7,8 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from offsetstream.cluster.client import Cluster, RecordPlace
+from offsetstream.cluster.answers import RecordPlace
+from offsetstream.cluster.client import Cluster
 from offsetstream.errors import (
     EnvironmentNotReadyError,
     OffsetstreamError,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.cluster.client import TopicSeen
+from offsetstream.cluster.answers import TopicSeen
 from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.partitions.partition_book import PartitionBook

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.verify import settle
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.compare import KEYS, differences, groups_not_compared

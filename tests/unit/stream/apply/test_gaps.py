@@ -3,7 +3,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offsetstream.cluster.client import Cluster, PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
+from offsetstream.cluster.client import Cluster
 from offsetstream.errors import UnreachableError
 from offsetstream.stream.apply.gaps import Gaps, Ranges
 from offsetstream.stream.monitor.topic_settings import TopicSettings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cluster.client import TopicSeen
+from offsetstream.cluster.answers import TopicSeen
 from offsetstream.stream.monitor import topic_book
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.tables.names import ASSIGNMENTS, TOPICS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import UnreachableError
 from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
 from offsetstream.stream.monitor.truncation import TruncationDetector

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.size import Share
 from offsetstream.tables.path_store import PathStore

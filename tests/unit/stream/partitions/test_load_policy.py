@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offsetstream.cluster.client import PartitionEnds
+from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.names import OWNED, LoadState
