@@ -24,8 +24,9 @@ _COLUMNS = (
 )
 _HIDDEN = "(hidden)"
 # Rather too much: a name with a key in it may also be that of a file, or of a class.
-_SECRET = re.compile("pass|secret|token|jaas|credential|key|auth|cert|private", re.IGNORECASE)
-_USER_OF_URI = re.compile(r"(?<=://)[^/@]+(?=@)")
+_SECRET = re.compile("pass|secret|token|jaas|credential|key|auth|cert|private|[.]sas[.]", re.IGNORECASE)
+_SECRET_VALUE = re.compile("pass(word|phrase)|secret|credential|sig=", re.IGNORECASE)  # as of options for Java
+_USER_OF_URI = re.compile(r"(?<=://)\S*(?=@)")
 
 
 @click.group()
@@ -112,7 +113,7 @@ def _source(ctx: click.Context, option: click.Option, file: str | None) -> str:
 
 
 def _shown(name: str, value: Any) -> Any:
-    if _SECRET.search(name):
+    if _SECRET.search(name) or (isinstance(value, str) and _SECRET_VALUE.search(value)):
         return _HIDDEN
     if isinstance(value, tuple):
         value = ", ".join(map(str, value)) or None

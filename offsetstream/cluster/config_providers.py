@@ -73,15 +73,22 @@ def _lookup(name: str, properties: Mapping[str, str]) -> Lookup:
             f"{_FILE} or {_DIRECTORY}, since other providers are Java classes that not all clients here can run"
         )
     if kind == _ENV:
-        pattern = properties.get(f"{at}.param.{_ALLOWED_NAMES}")
+        pattern = _pattern(f"{at}.param.{_ALLOWED_NAMES}", properties)
         return lambda path, key: _of_environment(path, key, pattern)
     allowed = properties.get(f"{at}.param.{_ALLOWED_PATHS}")
     read = _of_file if kind == _FILE else _of_directory
     return lambda path, key: read(path, key) if path and _is_allowed(path, allowed) else None
 
 
-def _of_environment(path: str, key: str, pattern: str | None) -> str | None:
-    if path or (pattern is not None and re.fullmatch(pattern, key) is None):
+def _pattern(name: str, properties: Mapping[str, str]) -> re.Pattern[str] | None:
+    try:
+        return re.compile(properties[name]) if name in properties else None
+    except re.error as error:
+        raise UsageError(f"{name} of the client properties is no regular expression here: {error}") from error
+
+
+def _of_environment(path: str, key: str, pattern: re.Pattern[str] | None) -> str | None:
+    if path or (pattern is not None and pattern.fullmatch(key) is None):
         return None
     return os.environ.get(key)
 
@@ -98,7 +105,10 @@ def _of_directory(path: str, key: str) -> str | None:
     file = Path(path) / key
     if "/" in key or key in {"", ".", ".."} or not file.is_file():
         return None
-    return file.read_bytes().decode()
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {file}: it is not UTF-8") from None  # the error has a byte of it
 
 
 def _is_allowed(path: str, allowed: str | None) -> bool:

@@ -88,6 +88,10 @@ def _days(value: str | timedelta) -> timedelta:
 def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, str]:
     if isinstance(value, Mapping):
         return dict(value)
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("give NAME=VALUE")  # noqa: TRY004 - as of all values that are wrong
+    if not all(isinstance(text, str) for text in value):
+        raise ValueError("give NAME=VALUE")
     pairs = [text.partition("=") for text in value]
     if any(not separator for _, separator, _ in pairs):
         raise ValueError("give NAME=VALUE")

@@ -6,19 +6,19 @@ Imported only where settings are made: it takes longer than a look at the tables
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import BeforeValidator, Field, ValidationError, create_model
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
 from offsetstream.errors import UsageError
+from offsetstream.settings.kinds import PAIRS
 from offsetstream.settings.schema import PREFIX, Option, Settings, settings_of
 
 _WORDS = {"missing": "it has no default: give one", "extra_forbidden": "there is no such setting"}
@@ -49,22 +49,17 @@ def checked(declared: type[Settings], given: Mapping[str, Any]) -> dict[str, Any
 
 def filled(declared: type[Settings], given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is given, else what the environment says, else what the file says; UsageError as `checked`."""
-    names = {each.name for each in settings_of(declared)}
+    return checked(declared, {**file, **_environment(declared), **given})
 
-    class Environment(EnvSettingsSource):
-        """Of the settings that users have: no others are read."""
 
-        def __call__(self) -> dict[str, Any]:
-            return {name: value for name, value in super().__call__().items() if name in names}
-
-    class Filled(_model(declared)):  # type: ignore[misc]  # a class that is made at run time
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, Environment(settings_cls), InitSettingsSource(settings_cls, dict(file))
-
-    return _values(Filled, given)
+def _environment(declared: type[Settings]) -> dict[str, Any]:
+    """Return what the environment says of the settings that users have; of several in one variable, as click does."""
+    found: dict[str, Any] = {}
+    for each in settings_of(declared):
+        value = os.environ.get(each.variable)
+        if value:
+            found[each.name] = value.split() if each.option.kind is PAIRS else value
+    return found
 
 
 def _model(declared: type[Settings]) -> type[BaseSettings]:

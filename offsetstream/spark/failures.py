@@ -36,7 +36,8 @@ _MORE_ROOM = (
     "a disk is full, that of Spark's temporary files (TMPDIR), the tables or the checkpoints; nothing is lost: make "
     "room and start the job again"
 )
-_SHORT = {"java.lang.OutOfMemoryError": _MORE_MEMORY, "No space left on device": _MORE_ROOM}
+_FULL = "No space left on device"
+_SHORT = {"java.lang.OutOfMemoryError": _MORE_MEMORY, _FULL: _MORE_ROOM}
 _VIOLATED = re.compile(r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint (.+?) violated by row")
 _NO_TIME = "java.lang.ArithmeticException: long overflow"  # of milliseconds that are to become microseconds
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
@@ -55,6 +56,10 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
     """Turn a failure of Spark that users can mend into one line; others pass as they are."""
     try:
         yield
+    except TablesError as error:  # of a write by the driver
+        if _FULL in str(error):
+            raise EnvironmentNotReadyError(_MORE_ROOM) from error
+        raise
     except (PySparkException, Py4JJavaError) as error:  # some failures PySpark does not translate
         text = str(error)
         for name, need in _SHORT.items():

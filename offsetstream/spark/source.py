@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,11 +32,6 @@ class KafkaSource:
     bootstrap_server: str
     properties: Mapping[str, str] = field(repr=False)
     partition_count: int | None = None
-    group: str | None = None
-
-    def in_one_group(self, partitions: Collection[int]) -> KafkaSource:
-        """Return the source for several readings of some of these partitions: the cluster is asked for a group once."""
-        return replace(self, group=self._group(partitions))
 
     def _options(self, partitions: list[int]) -> dict[str, str]:
         # assign: a subscribing job would join a group and write into the very topic that it reads.
@@ -51,7 +46,7 @@ class KafkaSource:
             # At their defaults of one and two minutes a partition whose leader dies holds up the others for minutes.
             "kafka.default.api.timeout.ms": self.properties.get("default.api.timeout.ms", "10000"),
             "kafkaConsumer.pollTimeoutMs": "30000",
-            "kafka.group.id": self.group or self._group(partitions),
+            "kafka.group.id": self._group(partitions),
             "failOnDataLoss": "true",
             "assign": json.dumps({OFFSETS_TOPIC: partitions}),
         }

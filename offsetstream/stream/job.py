@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
@@ -17,7 +18,7 @@ from offsetstream.cluster.permissions import readable_partitions, sees_all_topic
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
-from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
+from offsetstream.errors import EnvironmentNotReadyError, NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_lost_java
 from offsetstream.spark.session import ending, local_session, prepared
@@ -49,7 +50,12 @@ def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
 
 
 def own_session(settings: JobSettings) -> AbstractContextManager[SparkSession]:
-    """Start Spark for the job alone; it ends with the context."""
+    """Start Spark for the job alone; it ends with the context.
+
+    Raises EnvironmentNotReadyError where the process has a session: that is somebody's, who would lose it.
+    """
+    if SparkContext._active_spark_context is not None:
+        raise EnvironmentNotReadyError("Spark runs in this process already: give its session, by run(settings, spark)")
     return ending(local_session(settings.master, settings.conf))
 
 

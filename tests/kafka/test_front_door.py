@@ -4,6 +4,7 @@ import signal
 import threading
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
@@ -12,6 +13,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.settings import wanted
 
 _ZONE = "spark.sql.session.timeZone"
@@ -37,6 +39,8 @@ def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: Spark
     assert not thread.is_alive()
     (found,) = offsetstream.open_tables(tmp_path / "tables").committed_offsets(group="billing").to_pylist()
     assert found["committed_offset"] == 41
+    with pytest.raises(EnvironmentNotReadyError, match="give its session"):
+        offsetstream.run(settings)  # which would end somebody's session
     offsetstream.run(settings, mine)  # again, and in the main thread
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert {name: mine.conf.get(name, None) for name in names} == before

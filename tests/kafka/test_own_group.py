@@ -70,17 +70,3 @@ def test_spark_gets_a_group_that_has_a_coordinator(
     read = topic.read(spark, dict.fromkeys(ends, 0), {number: end.high_watermark for number, end in ends.items()})
     assert read.count() > 0
     assert ids == []
-
-
-def test_several_readings_share_a_group_and_ask_for_it_once(
-    spark: SparkSession, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = [id_led(kafka, 2, 2)]
-    monkeypatch.setattr(source, "uuid4", lambda: ids.pop(0))
-    ends = Cluster(kafka.bootstrap_server).partition_ends(range(NOW))
-    topic = KafkaSource(kafka.bootstrap_server, {}, NOW).in_one_group(ends)
-    assert ids == []
-    for of_these in (range(BEFORE), range(BEFORE, NOW)):
-        stable = {number: ends[number].last_stable_offset for number in of_these}
-        read = topic.read(spark, dict.fromkeys(of_these, 0), stable)
-        assert (read.count() > 0) is any(stable.values())

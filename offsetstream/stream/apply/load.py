@@ -101,15 +101,13 @@ class Loader:
         keeps_records = self._book.claims.keeps_history
         history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=keeps_records)
         self._watch.look_at_topics(batch)
-        has_records = any(map(_span, ends.values()))
-        source = self._source.in_one_group(sorted(ends)) if has_records else self._source
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
             while left and not self._controls.is_stopping():
                 self._state.merged_by.clear()
                 chunk = _take(left, at_once)
                 offsets = sum(map(_span, chunk.values()))
-                records = self._load_chunk(chunk, source, history, batch)
+                records = self._load_chunk(chunk, history, batch)
                 loaded(len(chunk), offsets, self._state.merged_by)
                 # Compaction leaves gaps: it is the records that have a cost.
                 like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
@@ -129,16 +127,14 @@ class Loader:
         self._book.write(batch)
         return ends
 
-    def _load_chunk(
-        self, ends: Mapping[int, PartitionEnds], source: KafkaSource, history: History, batch: BatchId
-    ) -> int:
+    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> int:
         """Load these partitions together, and return how many records there were."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         shares: dict[int, Share] = {}
         if filled or any(self._book.rows[number].loads > 1 for number in ends):
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
-            raw = source.read(self._writer.spark, start, stable)
+            raw = self._source.read(self._writer.spark, start, stable)
             try:
                 shares = self._pass(raw, history, batch, sorted(ends), self._watch.settings.safe_retention)
             except _TooSlowError:

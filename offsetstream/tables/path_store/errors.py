@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from offsetstream.errors import ConflictError, NoTableError, TablesError, first_line
@@ -22,18 +23,18 @@ def told(table: str, what: str = "read") -> Iterator[None]:
         raise NoTableError(
             f"there is no table {table}: name the folder of the tables by --tables, or make them by 'offsetstream run'"
         ) from error
-    except DeltaError as error:
+    except (DeltaError, pa.ArrowException) as error:  # Arrow's, where a file cannot be read
         raise in_our_words(error, table, what) from error
 
 
-def in_our_words(error: DeltaError, table: str, what: str) -> TablesError:
+def in_our_words(error: Exception, table: str, what: str) -> TablesError:
     """Return the error that the callers of a store know."""
     if isinstance(error, CommitFailedError) or _is_vacuumed(error):
         return ConflictError(f"the table {table} was written to meanwhile: {error}")
     return TablesError(f"cannot {what} the table {table}: {first_line(error)}")
 
 
-def _is_vacuumed(error: DeltaError) -> bool:
+def _is_vacuumed(error: Exception) -> bool:
     """Tell whether a file was gone that the table had when it was opened: somebody compacted it and ran VACUUM."""
     return "Object at location" in str(error) and "not found" in str(error)
 

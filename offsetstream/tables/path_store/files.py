@@ -45,7 +45,7 @@ class PathFiles(TableFiles):
         with told(self._where, "clear"):
             self._table.vacuum(dry_run=False, full=True)
             self._table.cleanup_metadata()
-        _delete_checksums(self._where)
+            _delete_checksums(self._where)
 
     def removable(self) -> set[str]:
         """Return the names of the data files that a VACUUM would delete."""
@@ -54,13 +54,15 @@ class PathFiles(TableFiles):
 
     def stored(self, without: Collection[str] = ()) -> Stored:
         """Return what lies in the folder, but for data files of the given names."""
-        files = [file for file in _listed(file_system(self._where)) if file.base_name not in without]
+        with told(self._where):
+            files = [file for file in _listed(file_system(self._where)) if file.base_name not in without]
         log_files = sum("_delta_log" in file.path for file in files)
         return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
 
     def lost(self) -> list[str]:
         """Return the data files that the table has, and its folder has not."""
-        found = {file.path for file in _listed(file_system(self._where))}
+        with told(self._where):
+            found = {file.path for file in _listed(file_system(self._where))}
         return sorted({unquote(path) for path in self._added()["path"].to_pylist()} - found)
 
     def _sizes(self) -> Iterator[tuple[date | None, int]]:
@@ -70,7 +72,8 @@ class PathFiles(TableFiles):
         return zip(days.to_pylist(), added["size_bytes"].to_pylist(), strict=True)
 
     def _added(self) -> pa.Table:
-        return pa.table(self._table.get_add_actions(flatten=True))
+        with told(self._where):
+            return pa.table(self._table.get_add_actions(flatten=True))
 
 
 def _delete_checksums(table: str) -> None:

@@ -212,7 +212,8 @@ class PathSnapshot(Snapshot):
 
         Its transactions name the checkpoint, so that nobody else makes the same.
         """
-        now = DeltaTable(self.where)
+        with told(self.where):
+            now = DeltaTable(self.where)
         return bool(transactions) and all(now.transaction_version(app) == version for app, version in transactions)
 
 

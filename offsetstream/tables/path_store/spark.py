@@ -6,6 +6,7 @@ then both results stay in the table: each row twice (seen).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -81,6 +82,10 @@ class PathSpark(SparkTables):
         writer.save(self._store.table(merge.schema.name))
 
 
+# By the exceptions' names: what they print has frames of ConcurrentHashMap and the like.
+_CONFLICT = re.compile(r"DELTA_CONCURRENT|Concurrent\w*Exception")
+
+
 @contextmanager
 def _conflicts_told() -> Iterator[None]:
     """Raise ConflictError where Spark's write failed since another one was quicker."""
@@ -98,4 +103,4 @@ def is_conflict(error: BaseException) -> bool:
     if "DeltaConcurrentModificationException" in kinds:
         return True
     said = str(error)
-    return bool(kinds & {"PySparkException", "Py4JJavaError"}) and ("DELTA_CONCURRENT" in said or "Concurrent" in said)
+    return bool(kinds & {"PySparkException", "Py4JJavaError"}) and _CONFLICT.search(said) is not None

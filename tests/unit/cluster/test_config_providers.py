@@ -46,3 +46,12 @@ def test_one_line_says_what_is_wrong(tmp_path: Path, text: str, words: str) -> N
     with pytest.raises(UsageError, match=words) as error:
         read(tmp_path, text)
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_pattern_of_java_and_a_file_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"config\.providers\.env\.param\.allowlist\.pattern .* no regular expr"):
+        read(tmp_path, ENV + "config.providers.env.param.allowlist.pattern=\\\\p{Upper}+\nclient.id=${env:HOME}")
+    (tmp_path / "token").write_bytes(b"\xff\xfe")
+    mounted = ENV.replace("env", "d").replace("EnvVarConfig", "DirectoryConfig")
+    with pytest.raises(UsageError, match=r"cannot read .*token: it is not UTF-8$"):
+        read(tmp_path, f"{mounted}client.id=${{d:{tmp_path}:token}}")

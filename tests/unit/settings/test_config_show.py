@@ -11,7 +11,7 @@ from offsetstream.stream.settings import JobSettings
 from tests.unit.settings.support import SERVER, invoke, show, write
 
 SECRETS = """
-tables = "s3a://hush:hush@lake/kafka"
+tables = "s3a://hush:hu/sh@lake/kafka"
 [kafka]
 security.protocol = "SASL_SSL"
 "sasl.jaas.config" = "org.apache... password='hush'"
@@ -20,8 +20,13 @@ ssl.keystore.key = "hush"
 "ssl.key.password" = "hush"
 sasl.oauthbearer.assertion.private = "hush"
 basic.auth.user.info = "hush:hush"
-[run]
-conf = {spark.hadoop.fs.s3a.secret.key = "hush", spark.hadoop.fs.azure.account.key.x = "hush", spark.x.TOKEN = "hush"}
+[run.conf.spark]
+hadoop.fs.s3a.secret.key = "hush"
+hadoop.fs.azure.account.key.x = "hush"
+x.TOKEN = "hush"
+driver.extraJavaOptions = "-Djavax.net.ssl.keyStorePassword=hush"
+hadoop.fs.azure.sas.c = "hush"
+x.y = "az://c/x?sv=1&sig=hush"
 """
 
 

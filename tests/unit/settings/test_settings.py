@@ -204,3 +204,20 @@ def test_looking_by_a_file_imports_no_schema_library(tmp_path: Path) -> None:
 def test_the_front_door_has_them() -> None:
     assert offsetstream.JobSettings is JobSettings
     assert callable(offsetstream.run)
+
+
+def test_the_environment_is_read_as_the_command_reads_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = write(tmp_path, '[run]\nconf = {spark.a = "1"}')
+    monkeypatch.setenv("OFFSETSTREAM_CONF", "spark.b=2 spark.c=3")
+    monkeypatch.setenv("OFFSETSTREAM_PROPERTIES", "no setting of users")
+    made = JobSettings.load(file, bootstrap_server=SERVER)
+    shown = show("run", "--config", file)
+    assert made.conf == {"spark.b": "2", "spark.c": "3"}
+    assert {name: shown[f"conf.{name}"][0] for name in made.conf} == made.conf
+    assert JobSettings.load(file, bootstrap_server=SERVER, conf={"spark.d": "4"}).conf == {"spark.d": "4"}
+
+
+@pytest.mark.parametrize("conf", [5, [1], "a=b", ["a"]])
+def test_spark_settings_that_are_none(conf: Any) -> None:
+    with pytest.raises(UsageError, match="the setting conf: give NAME=VALUE"):
+        JobSettings(bootstrap_server=SERVER, conf=conf)

@@ -13,12 +13,14 @@ from offsetstream.errors import (
     EnvironmentNotReadyError,
     OffsetstreamError,
     SparkEndedError,
+    TablesError,
     UnauthorisedError,
     UnreachableError,
     UnreadableRecordError,
 )
 from offsetstream.spark import failures
 from offsetstream.spark.failures import explain_failure, explain_lost_java
+from offsetstream.tables.path_store.spark import is_conflict
 
 
 @pytest.fixture
@@ -127,3 +129,17 @@ def test_what_fails_beside_a_living_java_passes_as_it_is(
         with pytest.raises(type(error)) as raised, explain_lost_java():
             raise error
         assert raised.value is error
+
+
+def test_a_disk_without_room_for_the_drivers_own_writes_is_told(cluster: Cluster) -> None:
+    full = TablesError("cannot write to the table t: Failed to parse parquet: … No space left on device (os error 28)")
+    with pytest.raises(EnvironmentNotReadyError, match="a disk is full"), explain_failure(cluster):
+        raise full
+    with pytest.raises(TablesError, match="of another kind"), explain_failure(cluster):
+        raise TablesError("of another kind")
+
+
+def test_only_an_exception_is_a_conflict_not_a_frame() -> None:
+    frames = PySparkException("No space left\n  at java.util.concurrent.ConcurrentHashMap.compute")
+    assert not is_conflict(frames)
+    assert is_conflict(PySparkException("io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND]"))

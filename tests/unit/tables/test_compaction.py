@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from time import sleep
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.files import Crowd, Stored
 from offsetstream.tables.lease import Lease
@@ -131,3 +133,12 @@ def test_checksums_of_versions_go_with_the_log(tables: PathStore) -> None:
     tables.open("groups").files.clear()
     assert sorted(path.name for path in log.glob("*.crc")) == []
     assert DeltaTable(tables.table("groups")).count() == 0
+
+
+def test_files_that_cannot_be_asked_for_are_told_as_of_the_tables(tables: PathStore) -> None:
+    """The job, which tends its tables between batches, must not end for it."""
+    files = tables.open("groups").files
+    shutil.rmtree(tables.table("groups"))
+    for question in (files.clear, files.removable, files.stored, files.lost):
+        with pytest.raises(TablesError):
+            question()
