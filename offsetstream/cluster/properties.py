@@ -79,11 +79,10 @@ def read_properties(path: str | None, given: Mapping[str, str] | None = None) ->
     Raises UsageError if the file, or what a variable stands for, cannot be read.
     """
     properties = dict(given or {})
-    if path is None:
-        return resolve_variables(properties)
     try:
-        with Path(path).open("rb") as file:
-            properties |= javaproperties.load(file)
+        if path is not None:
+            with Path(path).open("rb") as file:
+                properties |= javaproperties.load(file)
     except (OSError, ValueError) as error:
         # Of a broken escape the error has the text, which may be of a password.
         reason = error.strerror if isinstance(error, OSError) else r"a \u escape without four hexadecimal digits"

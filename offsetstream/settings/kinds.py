@@ -88,14 +88,9 @@ def _days(value: str | timedelta) -> timedelta:
 def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, str]:
     if isinstance(value, Mapping):
         return dict(value)
-    if not isinstance(value, (list, tuple)):
-        raise ValueError("give NAME=VALUE")  # noqa: TRY004 - as of all values that are wrong
-    if not all(isinstance(text, str) for text in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(text, str) and "=" in text for text in value):
         raise ValueError("give NAME=VALUE")
-    pairs = [text.partition("=") for text in value]
-    if any(not separator for _, separator, _ in pairs):
-        raise ValueError("give NAME=VALUE")
-    return {name: text for name, _, text in pairs}
+    return {name: text for name, _, text in (pair.partition("=") for pair in value)}
 
 
 BROKERS = Kind("a text", (str,), _brokers)

@@ -11,15 +11,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import BeforeValidator, Field, ValidationError, create_model
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from offsetstream.errors import UsageError
 from offsetstream.settings.kinds import PAIRS
-from offsetstream.settings.schema import PREFIX, Option, Settings, settings_of
+from offsetstream.settings.schema import Option, Settings, settings_of
 
 _WORDS = {"missing": "it has no default: give one", "extra_forbidden": "there is no such setting"}
 _models: dict[type[Settings], type[BaseSettings]] = {}
@@ -28,7 +24,7 @@ _models: dict[type[Settings], type[BaseSettings]] = {}
 class _Given(BaseSettings):
     """Settings that are only what is given."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", allow_inf_nan=True)
+    model_config = SettingsConfigDict(extra="forbid", allow_inf_nan=True)
 
     @classmethod
     def settings_customise_sources(

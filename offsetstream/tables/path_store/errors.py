@@ -22,11 +22,9 @@ def told(table: str, what: str = "read") -> Iterator[None]:
         raise NoTableError(
             f"there is no table {table}: name the folder of the tables by --tables, or make them by 'offsetstream run'"
         ) from error
-    except DeltaError as error:
-        raise in_our_words(error, table, what) from error
     except Exception as error:
         # Arrow's, where a file cannot be read: by the name of the module, which a look by DuckDB does not import.
-        if not type(error).__module__.startswith("pyarrow"):
+        if not isinstance(error, DeltaError) and not type(error).__module__.startswith("pyarrow"):
             raise
         raise in_our_words(error, table, what) from error
 
