@@ -11,6 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.tables.path_store import PathStore
 from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
+from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.tables import new_tables
 
 # A Spark of the tests, also of a process that they start, lives for minutes: the second of the JVM's compilers
@@ -18,7 +19,7 @@ from testkit.tables import new_tables
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
-TIERS = ("benchmarks", "unit", "oracle", "kafka", "spark", "release")
+TIERS = ("benchmarks", "unit", "oracle", "kafka", "spark", "stores", "release")
 # Folders whose tests share what takes long to come about.
 IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/")
 
@@ -88,3 +89,10 @@ def kafka() -> Iterator[BrokerUnderTest]:
     """One broker for the session, with whatever other tests left on it: use group and topic names of your own."""
     with broker_for_tests() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A real S3 server for the session, which this process and all that it starts reach; use folders of your own."""
+    with s3_server() as server, in_environment(server.environment):
+        yield server

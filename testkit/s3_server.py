@@ -1,0 +1,157 @@
+"""A real S3 server (MinIO) on the loopback address, and what Spark and delta-rs need to reach it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pyarrow.fs as pafs
+
+from offsetstream.embedded.artifacts import classpath, resolve
+from offsetstream.embedded.ports import LOOPBACK, free_ports
+from testkit.programs import go_program
+from testkit.server_process import ServerProcess
+
+MINIO = ("github.com/minio/minio", "v0.0.0-20260212201848-7aac2a2c5b7c")
+HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.4.1"  # of the Hadoop that PySpark 4.0 brings
+BUCKET = "lake"
+REGION = "us-east-1"
+USER, PASSWORD = "lake-user", "lake-sesame-1"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that the server has answered: the API as S3 names it, the object's key, and the HTTP status."""
+
+    api: str
+    key: str
+    status: int
+
+
+class S3Server:
+    """The server, with one bucket. `requests` has all that it has answered so far, but those of its own health."""
+
+    def __init__(self, endpoint: str, requests: list[Request]) -> None:
+        self.endpoint = endpoint
+        self.bucket = BUCKET
+        self.requests = requests
+
+    def uri(self, name: str) -> str:
+        """The URI of a folder, which delta-rs and Spark understand alike."""
+        return f"s3a://{self.bucket}/{name}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What delta-rs reads, and the keys also Hadoop."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": USER,
+            "AWS_SECRET_ACCESS_KEY": PASSWORD,
+            "AWS_REGION": REGION,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """What Spark needs: hadoop-aws on the class path (its half gigabyte is not copied), and where the server is."""
+        return {
+            "spark.driver.extraClassPath": classpath(resolve([HADOOP_AWS])),
+            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": REGION,
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+        }
+
+    @property
+    def spark_options(self) -> list[str]:
+        """The same for `offsetstream run`."""
+        return [part for name, value in self.spark_conf.items() for part in ("--conf", f"{name}={value}")]
+
+    def files(self) -> pafs.FileSystem:
+        """The server's objects, as a client that is neither delta-rs nor Hadoop sees them: `lake/tables/...`."""
+        return pafs.S3FileSystem(
+            access_key=USER,
+            secret_key=PASSWORD,
+            endpoint_override=self.endpoint,
+            region=REGION,
+            allow_bucket_creation=True,
+        )
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """The server while the context lasts; its data are in a folder that goes with it."""
+    requests: list[Request] = []
+    with _audit(requests) as audit, ServerProcess() as server:
+        port, console = free_ports(2)
+        endpoint = f"http://{LOOPBACK}:{port}"
+        settings = {
+            "MINIO_ROOT_USER": USER,
+            "MINIO_ROOT_PASSWORD": PASSWORD,
+            "MINIO_BROWSER": "off",
+            "MINIO_AUDIT_WEBHOOK_ENABLE_TESTS": "on",
+            "MINIO_AUDIT_WEBHOOK_ENDPOINT_TESTS": audit,
+        }
+        places = ("--address", f"{LOOPBACK}:{port}", "--console-address", f"{LOOPBACK}:{console}")
+        command = ["env", *(f"{name}={value}" for name, value in settings.items()), str(go_program(*MINIO))]
+        server.start("s3", [*command, "server", *places, str(server.folder / "data")], lambda: _answers(endpoint))
+        found = S3Server(endpoint, requests)
+        found.files().create_dir(BUCKET)
+        yield found
+
+
+@contextmanager
+def in_environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Have the settings in this process's environment, and in that of all that it starts, while the context lasts."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _audit(requests: list[Request]) -> Iterator[str]:
+    """Listen for what the server says of each request, and give the address; it says so once it has answered."""
+
+    class Audit(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+            api: dict[str, Any] = told.get("api", {})
+            if api.get("bucket"):
+                requests.append(Request(api["name"], api.get("object", ""), api.get("statusCode", 0)))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Be silent."""
+
+    listener = ThreadingHTTPServer((LOOPBACK, 0), Audit)
+    thread = threading.Thread(target=listener.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{LOOPBACK}:{listener.server_port}"
+    finally:
+        listener.shutdown()
+        listener.server_close()
+        thread.join()
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        with urlopen(f"{endpoint}/minio/health/ready", timeout=5) as answer:  # noqa: S310 - a test's own server
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
