@@ -8,14 +8,13 @@ import click
 
 from offsetstream.cli.main import SETTINGS, OneLineErrors
 from offsetstream.cli.maintain import maintain_options, run_maintenance
-from offsetstream.spark.session import submitted_session
 
 
 @click.command(cls=OneLineErrors, context_settings=SETTINGS)
 @maintain_options
 def maintain_tables(**options: Any) -> None:
     """Thin the history that is older than --keep-history, put small files together, delete those of no use."""
-    run_maintenance(options, submitted_session)
+    run_maintenance(options)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class SimulatedJob:
         writer = TableWriter(spark, tables)
         self._history = History(writer, self._book.log_ids, {})
         self._state = DriverStateWriter(tables, "new", self._book.log_ids, {})
-        self._upkeep = Upkeep(writer)
+        self._upkeep = Upkeep(tables)
         self._progress = Progress(Console(stderr=True))
         self._next = dict.fromkeys(range(PARTITIONS), 0)
 

@@ -14,16 +14,20 @@ from deltalake import DeltaTable, write_deltalake
 from offsetstream.cluster.answers import TopicSeen
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.files import append_files
 from offsetstream.tables.lease import Lease, note_history_kept_from, request_reload, request_stop
 from offsetstream.tables.path_store import PathStore, snapshot
+from offsetstream.tables.path_store.data_file import DataFile
+from offsetstream.tables.path_store.file_commits import put_in_place
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import of_partitions
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
+_NEXT = BatchId(1, 2)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 OLD_DAY = datetime.now(UTC).date() - timedelta(days=9)
 Write = Callable[[PathStore], object]
@@ -96,6 +100,31 @@ def _append_file(tables: PathStore) -> None:
     append_files(tables, "offset_commits", [new], BatchId(1, -1))
 
 
+@again_on_conflict
+def _replace_by_a_file(tables: PathStore) -> None:
+    """As Spark's part of a merge: what the table will have is written to a file, which is put in its place."""
+    table = tables.open("groups")
+    if is_done(table, _NEXT):
+        return
+    stored = {row["offsets_partition"]: row for row in read_rows(table)}
+    new = {number: {"offsets_partition": number, "group_id": "g", "state": "new"} for number in (1, 2)}
+    written = DataFile(table.where, None)
+    written.write(_rows("groups", [*(stored | new).values()]))
+    file = written.close()
+    assert file is not None
+    put_in_place(table, [file], [transaction_of(table, _NEXT)])
+
+
+def _compact(name: str) -> Write:
+    @again_on_conflict
+    def compact(tables: PathStore) -> None:
+        files = tables.open(name).files
+        for crowd in files.crowds():
+            files.compact(crowd)
+
+    return compact
+
+
 def _thin(tables: PathStore) -> None:
     thin_history(tables, load_schema("offset_commits"), datetime.now(UTC).date())
 
@@ -133,7 +162,6 @@ _LEASE = _both(Lease.acquire, lambda tables: request_reload(tables, [3]))
 GROUPS, COMMITS, EVENTS, BOOK, LEASE = "groups", "offset_commits", "partition_events", "offsets_partitions", "job_lease"
 _EVENTS = _both(_insert([0], BatchId(1, 0)), _insert([1], BatchId(1, 1)))
 _COMMITS = _both(_append(0), _append(1))
-_NEXT = BatchId(1, 2)
 
 
 def _load(tables: PathStore) -> None:
@@ -152,6 +180,9 @@ WRITES = [
     SmallWrite("merge", GROUPS, _TWO_FILES, _merge([1, 2], "new", _NEXT), "state", ["new", "new", "old"]),
     SmallWrite("new rows", GROUPS, _TWO_FILES, _merge([2], "new", _NEXT), "state", ["new", "old", "old"]),
     SmallWrite("load", GROUPS, _TWO_FILES, _load, "state", ["new", "old"]),
+    SmallWrite("merge by a file", GROUPS, _TWO_FILES, _replace_by_a_file, "state", ["new", "new", "old"]),
+    SmallWrite("compaction", GROUPS, _TWO_FILES, _compact(GROUPS), "state", ["old", "old"]),
+    SmallWrite("compaction of a day", COMMITS, _COMMITS, _compact(COMMITS), "record_offset", [0, 1]),
     SmallWrite("append", COMMITS, _COMMITS, _append(2), "record_offset", [0, 1, 2]),
     SmallWrite("append of files", COMMITS, _COMMITS, _append_file, "record_offset", [0, 1, 7]),
     SmallWrite("retention", COMMITS, _append_old, _thin, "record_offset", [1]),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,9 +13,6 @@ from offsetstream.cli.options import config_option, output_of, output_options, s
 from offsetstream.cli.output import Column, tell
 from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.tables.location import store_at
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _COLUMNS = (
     Column("table", "TABLE"),
@@ -37,15 +33,15 @@ def maintain_options(command: Callable[..., None]) -> Callable[..., None]:
     return config_option("maintain")(settings_options(MaintenanceSettings)(output_options(command)))
 
 
-def run_maintenance(options: dict[str, Any], session: Callable[[], AbstractContextManager[SparkSession]]) -> None:
+def run_maintenance(options: dict[str, Any]) -> None:
     """Do the maintenance with the options of `maintain_options`, and print what was done."""
-    from offsetstream.maintenance.maintain import Maintenance  # noqa: PLC0415 - of PySpark, which --help does not need
+    from offsetstream.maintenance.maintain import Maintenance  # noqa: PLC0415 - of Arrow, which --help does not need
 
     output = output_of(options)
     settings = MaintenanceSettings(**options)
     keep = settings.keep_history
     horizon = None if keep is None else datetime.now(UTC).date() - keep
-    maintenance = Maintenance(store_at(settings.tables), session, tell, dry_run=settings.dry_run)
+    maintenance = Maintenance(store_at(settings.tables), tell, dry_run=settings.dry_run)
     output.table(_COLUMNS, [vars(done) for done in maintenance.run(horizon, settings.timeout)])
 
 
@@ -67,6 +63,4 @@ def maintain(**options: Any) -> None:
 
     Run it as often as you like, also beside the job: what might disturb the job is left to the job itself.
     """
-    from offsetstream.spark.session import local_session  # noqa: PLC0415 - of PySpark
-
-    run_maintenance(options, local_session)
+    run_maintenance(options)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 
-from pyspark.sql import SparkSession
-
-from offsetstream.embedded.file_names import require_java_in_utf8
-from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, TablesError
+from offsetstream.errors import OffsetstreamError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.files import Crowd
 from offsetstream.tables.lease import note_history_kept_from
@@ -22,7 +18,7 @@ from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, read_rows, update_rows
-from offsetstream.tables.store import SparkTables, Store
+from offsetstream.tables.store import Store
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
 _POLL_SECONDS = 0.5
@@ -45,25 +41,19 @@ class Done:
 
 
 class Maintenance:
-    """One run over the tables; `session` starts Spark, and is called only if there is something to compact.
-
-    `say` is told what a person waits for.
-    """
+    """One run over the tables; `say` is told what a person waits for."""
 
     def __init__(
         self,
         tables: Store,
-        session: Callable[[], AbstractContextManager[SparkSession]],
         say: Callable[[str], None],
         *,
         dry_run: bool = False,
     ) -> None:
         self._tables = tables
-        self._start = session
         self._say = say
         self._watch = HeartbeatWatch()  # of the job that may run beside it
         self._dry_run = dry_run
-        self._in_spark: SparkTables | None = None
 
     def run(self, horizon: date | None, timeout: float) -> list[Done]:
         """Do everything that is due, and return what was done to each table.
@@ -74,8 +64,7 @@ class Maintenance:
         self._check()
         if horizon is not None and not self._dry_run:
             self._announce(horizon, timeout)
-        with ExitStack() as stack:
-            return [self._maintain(schema, horizon, stack) for schema in all_schemas().values()]
+        return [self._maintain(schema, horizon) for schema in all_schemas().values()]
 
     def _check(self) -> None:
         for name in all_schemas():
@@ -120,10 +109,10 @@ class Maintenance:
     def _has_job(self) -> bool:
         return is_job_alive(self._tables, self._say, self._watch)
 
-    def _maintain(self, schema: TableSchema, horizon: date | None, stack: ExitStack) -> Done:
+    def _maintain(self, schema: TableSchema, horizon: date | None) -> Done:
         before = self._tables.open(schema.name).files.stored()
         thinned = 0 if horizon is None else thin_history(self._tables, schema, horizon, dry_run=self._dry_run)
-        compacted, note = self._compact(schema, stack)
+        compacted, note = self._compact(schema)
         files = self._tables.open(schema.name).files
         if not self._dry_run:
             files.clear()
@@ -141,30 +130,25 @@ class Maintenance:
             note=note,
         )
 
-    def _compact(self, schema: TableSchema, stack: ExitStack) -> tuple[int, str | None]:
+    def _compact(self, schema: TableSchema) -> tuple[int, str | None]:
         """Compact what the running job does not write to; returns how many files, and why not all of them."""
         compacted, note = 0, None
         for crowd in self._tables.open(schema.name).files.crowds():
-            # Where Spark's commits and the driver's do not shut each other out, the job is to be alone.
-            is_free = crowd.day is not None and crowd.is_closed and self._tables.spark_sees_the_driver
+            is_free = crowd.day is not None and crowd.is_closed
             if not is_free and self._has_job():  # asked each time: one may have started meanwhile
                 note = "a job runs: it compacts by itself"
                 continue
             try:
                 if not self._dry_run:
-                    self._compact_crowd(schema, crowd, stack)
-            except EnvironmentNotReadyError as error:
+                    self._compact_crowd(schema, crowd)
+            except TablesError as error:
                 return compacted, f"not compacted: {error}"
             compacted += crowd.files
         return compacted, note
 
     @again_on_conflict
-    def _compact_crowd(self, schema: TableSchema, crowd: Crowd, stack: ExitStack) -> None:
-        if self._in_spark is None:
-            spark = stack.enter_context(self._start())
-            require_java_in_utf8(spark.sparkContext._jvm, [self._tables.name])
-            self._in_spark = self._tables.in_spark(spark)
-        self._in_spark.compact(schema.name, crowd)
+    def _compact_crowd(self, schema: TableSchema, crowd: Crowd) -> None:
+        self._tables.open(schema.name).files.compact(crowd)
 
 
 def _is_before(row: Row, instant: datetime) -> bool:

@@ -14,20 +14,19 @@ from offsetstream.tables.files import Crowd
 from offsetstream.tables.ledger_days import sum_up
 from offsetstream.tables.names import LEDGER
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.write import TableWriter
+from offsetstream.tables.store import Store
 
 # Versions after which dead files and old log files are looked for: an hour of batches every ten seconds.
 CLEAR_EVERY = 360
-# Small files at which a table is compacted. It takes Spark some seconds, whatever there is to do.
+# Small files at which a table is compacted.
 CROWDED = {"history": 192, "state": 64}
 
 
 class Upkeep:
     """Compacts, vacuums and cleans the logs of the tables when enough was written; nothing that fails is fatal."""
 
-    def __init__(self, writer: TableWriter) -> None:
-        self._tables = writer.tables
-        self._in_spark = self._tables.in_spark(writer.spark)
+    def __init__(self, tables: Store) -> None:
+        self._tables = tables
         self._seen = {name: self._tables.open(name).version for name in all_schemas()}
         self._compacted: set[tuple[str, date | None]] = set()
         self._failed: set[str] = set()
@@ -54,7 +53,7 @@ class Upkeep:
         for crowd in table.files.crowds():
             if self._is_due(schema, crowd):
                 with between_batches:
-                    self._in_spark.compact(schema.name, crowd)
+                    table.files.compact(crowd)
                 self._compacted.add((schema.name, crowd.day))
                 break  # one at a time: a batch may be waiting
         if now // CLEAR_EVERY != seen // CLEAR_EVERY:

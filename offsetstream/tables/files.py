@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,10 @@ class TableFiles(ABC):
         """Return where there are at least two files that are less than half of what they might be, closed days last."""
 
     @abstractmethod
+    def compact(self, crowd: Crowd) -> None:
+        """Put its files together; ConflictError where another write took them away meanwhile."""
+
+    @abstractmethod
     def clear(self) -> None:
         """Delete the files that no version within the table's retention has, and the log before it."""
 
@@ -62,13 +66,16 @@ class TableFiles(ABC):
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file of rows that is not the table's yet; `path` is the store's own, `counted` for the ledger."""
+    """A file of rows that is not the table's yet; `path` is the store's own, `counted` for the ledger.
+
+    `day` is that of a history's rows.
+    """
 
     path: str
-    day: str
+    day: str | None
     size: int
     statistics: str
-    counted: list[dict[str, Any]]
+    counted: list[dict[str, Any]] = field(default_factory=list)
 
 
 class TaskWriter(ABC):

@@ -57,3 +57,11 @@ def parse_location(text: str) -> str:
             f"{root} has {unfit.group()!r} in its name, with which Delta cannot find the folder again: name another one"
         )
     return root
+
+
+def in_hadoop(location: str) -> str:
+    """Return the URI for Spark of what `parse_location` returned: a path alone is one of `fs.defaultFS` to Hadoop.
+
+    Hadoop takes the rest of it as it is: it knows no escapes.
+    """
+    return location if "://" in location else f"file:{location}"

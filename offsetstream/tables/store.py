@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
-    from offsetstream.tables.files import Crowd, NewFile, TableFiles, TaskWriter
+    from offsetstream.tables.files import NewFile, TableFiles, TaskWriter
     from offsetstream.tables.merge import Merge
     from offsetstream.tables.schema import ColumnSchema, TableSchema
     from offsetstream.tables.transaction import BatchId
@@ -68,11 +68,6 @@ class Store(ABC):
     @abstractmethod
     def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter:
         """Return what writes rows of a history in a task of Spark's, as those of a batch and a day."""
-
-    @property
-    @abstractmethod
-    def spark_sees_the_driver(self) -> bool:
-        """Whether of two commits side by side, Spark's and the driver's, the second sees the first."""
 
     def opened(self, name: str) -> Snapshot | None:
         """Return the table as it is now, None if there is none."""
@@ -215,7 +210,7 @@ class Snapshot(ABC):
 
 
 class SparkTables(ABC):
-    """The tables for a session of Spark's; ConflictError as of `Snapshot`, and whatever else Spark raises."""
+    """The tables for a session of Spark's; errors as of `Snapshot`, and whatever else Spark raises."""
 
     @abstractmethod
     def frame(self, name: str) -> DataFrame:
@@ -228,7 +223,3 @@ class SparkTables(ABC):
     @abstractmethod
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
         """Merge rows as `Snapshot.merge` does, but for doubled keys; skipped if the transaction was made before."""
-
-    @abstractmethod
-    def compact(self, name: str, crowd: Crowd) -> None:
-        """Put small files together; ConflictError where another write took them away meanwhile."""

@@ -21,7 +21,7 @@ def test_tables_and_checkpoints_in_a_folder_of_any_name(spark: SparkSession, tmp
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": name}])
     (crowd,) = tables.open("groups").files.crowds()
-    tables.in_spark(spark).compact("groups", crowd)
+    tables.open("groups").files.compact(crowd)
     assert len(DeltaTable(tables.table("groups")).file_uris()) == 1
     assert spark.read.format("delta").load(tables.table("groups")).count() == 2
     checkpoint = next_checkpoint(spark, str(tmp_path / name / "checkpoints"), Lease.acquire(tables), tables)

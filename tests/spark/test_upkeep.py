@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,18 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from offsetstream.errors import ConflictError
 from offsetstream.maintenance import upkeep
 from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.tables.arrow_rows import append_rows
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.files import Crowd
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.files import CLOSED_FILE_BYTES, PathFiles
-from offsetstream.tables.path_store.spark import PathSpark
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Snapshot
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import TableWriter
 from testkit.simulated_job import SimulatedJob, contents, hurry
@@ -100,7 +100,7 @@ def test_a_stream_of_the_history_sees_each_row_once(
             availableNow=True
         ).start().awaitTermination()
 
-    tended = Upkeep(writer)
+    tended = Upkeep(tables)
     append_commits(tables, range(4))
     read_what_is_new()
     append_commits(tables, range(4, 6))
@@ -111,14 +111,19 @@ def test_a_stream_of_the_history_sees_each_row_once(
     assert seen == Counter(range(8))
 
 
+def compact_unless_late(table: Snapshot, crowd: Crowd) -> None:
+    with suppress(ConflictError):
+        table.files.compact(crowd)
+
+
 def test_compaction_that_comes_late_doubles_nothing(
     spark: SparkSession, tables: PathStore, writer: TableWriter
 ) -> None:
-    """What the OPTIMIZE of delta-rs does here, see offsetstream/tables/path_store/spark.py."""
+    """As the OPTIMIZE of delta-rs does here, and a commit of its files that does not ask to be alone."""
     append_commits(tables, range(6))
     crowd = Crowd(TODAY, 6, CLOSED_FILE_BYTES, is_closed=True)
-    in_spark = [tables.in_spark(spark) for _ in range(2)]
-    threads = [threading.Thread(target=again_on_conflict(each.compact), args=(COMMITS, crowd)) for each in in_spark]
+    opened = [tables.open(COMMITS) for _ in range(2)]
+    threads = [threading.Thread(target=compact_unless_late, args=(each, crowd)) for each in opened]
     for thread in threads:
         thread.start()
     append_commits(tables, range(6, 9))  # beside it
@@ -133,7 +138,7 @@ def test_what_fails_is_told_once_and_done_later(
     monkeypatch.setattr(upkeep, "CROWDED", {"history": 3, "state": 3})
     monkeypatch.setattr(upkeep, "CLEAR_EVERY", 2)
     said = (tmp_path / "said").open("w+")
-    progress, tended = Progress(Console(file=said, soft_wrap=True)), Upkeep(writer)
+    progress, tended = Progress(Console(file=said, soft_wrap=True)), Upkeep(tables)
     append_commits(tables, range(4))
     with monkeypatch.context() as patch:
         patch.setattr(PathFiles, "clear", _no_space)
@@ -153,11 +158,11 @@ def test_what_fails_is_told_once_and_done_later(
 def test_a_closed_day_whose_compaction_failed_is_tried_again(
     tables: PathStore, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tended = Upkeep(writer)
+    tended = Upkeep(tables)
     for number in range(3):
         append_any(Path(tables.root), COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
     with monkeypatch.context() as patch:
-        patch.setattr(PathSpark, "compact", _no_space)
+        patch.setattr(PathFiles, "compact", _no_space)
         tended.tend(nullcontext(), QUIET)
     assert files(tables, COMMITS) == 3
     tended.tend(nullcontext(), QUIET)
@@ -176,7 +181,7 @@ def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_
     for number in range(3):
         append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
         append_any(tmp_path / "tables", "groups", [{"offsets_partition": number, "group_id": "g"}])
-    done = {row.table: row for row in Maintenance(tables, lambda: nullcontext(spark), print).run(None, timeout=0)}
+    done = {row.table: row for row in Maintenance(tables, print).run(None, timeout=0)}
     assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (3, 3)
     assert (files(tables, COMMITS), files(tables, "groups")) == (1, 1)
     lie_there = list(Path(tables.table(COMMITS)).glob("written_day=*/*"))  # the old ones wait for their readers

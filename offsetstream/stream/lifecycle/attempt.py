@@ -80,7 +80,7 @@ class Attempt:
         names = self._watch.topics.names
         self._state = StateTables(self._writer, topic.coordinator, self._book.log_ids, names)
         self._loader = Loader(self._writer, self._state, self._source, self._book, self._watch, controls)
-        self._upkeep = Upkeep(self._writer)
+        self._upkeep = Upkeep(self._writer.tables)
 
     def _opened_book(self) -> PartitionBook:
         store = self._settings.store
@@ -204,7 +204,7 @@ class Attempt:
             self._say(f"Going on without {in_words(self._topic.leaders.left_out)}, until they can be read again")
         frame = self._source.stream(self._writer.spark, start, most)
         name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
-        writer = frame.writeStream.queryName(name).option("checkpointLocation", checkpoint.location)
+        writer = frame.writeStream.queryName(name).option("checkpointLocation", checkpoint.uri)
         if self._settings.once:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=self._settings.trigger)

@@ -15,6 +15,7 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import TablesError, first_line
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.location import in_hadoop
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
@@ -38,6 +39,11 @@ class Checkpoint:
     def location(self) -> str:
         """The folder that Spark writes to."""
         return f"{self.root}/{self.checkpoint_id}"
+
+    @property
+    def uri(self) -> str:
+        """The same as Spark and Hadoop take it."""
+        return in_hadoop(self.location)
 
     def end_offsets(self, batch_id: int) -> dict[int, int]:
         """Return where the batch ends in each partition (exclusive): Spark notes it before the batch runs."""
@@ -125,7 +131,7 @@ class Checkpoint:
             raise TablesError(f"cannot {what} {self.root}: {reason}: name another folder by --checkpoint") from error
 
     def _path(self, *names: str) -> Any:
-        return self._jvm().org.apache.hadoop.fs.Path("/".join([self.location, *names]))
+        return self._jvm().org.apache.hadoop.fs.Path("/".join([self.uri, *names]))
 
     def _hadoop_conf(self) -> Any:
         return self.spark.sparkContext._jsc.hadoopConfiguration()

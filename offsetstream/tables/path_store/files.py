@@ -6,16 +6,20 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from deltalake import DeltaTable
 
 from offsetstream.tables.files import Crowd, Stored, TableFiles
+from offsetstream.tables.path_store.compaction import compact
 from offsetstream.tables.path_store.errors import told
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY
+
+if TYPE_CHECKING:
+    from offsetstream.tables.path_store.snapshot import PathSnapshot
 
 MIB = 1024 * 1024
 _VERSION, _VERSION_CHECKSUM = re.compile(r"\d{20}\.json"), re.compile(r"\d{20}\.crc")
@@ -27,9 +31,10 @@ OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
 class PathFiles(TableFiles):
     """The files in a table's folder."""
 
-    def __init__(self, table: DeltaTable) -> None:
-        self._table = table
-        self._where = table.table_uri
+    def __init__(self, snapshot: PathSnapshot) -> None:
+        self._snapshot = snapshot
+        self._table = snapshot.delta
+        self._where = snapshot.where
 
     def crowds(self) -> list[Crowd]:
         """Return where there are at least two files that are less than half of what they might be, closed days last."""
@@ -39,6 +44,10 @@ class PathFiles(TableFiles):
             found[day] = found.get(day, 0) + (size < _target(day, today) // 2)
         all_of_them = (_crowd(day, files, today) for day, files in found.items() if files > 1)
         return sorted(all_of_them, key=lambda crowd: (crowd.is_closed, crowd.day or today))
+
+    def compact(self, crowd: Crowd) -> None:
+        """Put them together on the driver."""
+        compact(self._snapshot, crowd)
 
     def clear(self) -> None:
         """Run a full VACUUM, and delete the log and the checksums that nothing belongs to any more."""

@@ -14,20 +14,20 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import completed
 from offsetstream.tables.merge import Merge
-from offsetstream.tables.path_store.commits import commit_of
-from offsetstream.tables.path_store.errors import in_our_words, parts_told, told
-from offsetstream.tables.path_store.features import explained, refuse_features
+from offsetstream.tables.path_store.commits import commit_of, committing
+from offsetstream.tables.path_store.errors import parts_told, told
+from offsetstream.tables.path_store.features import refuse_features
+from offsetstream.tables.path_store.file_commits import append_written
 from offsetstream.tables.path_store.files import PathFiles
 from offsetstream.tables.path_store.merge import merge_by_delta_rs
 from offsetstream.tables.path_store.string_views import rewrite_string_views
-from offsetstream.tables.path_store.task_files import append_written
 from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
 
@@ -121,7 +121,7 @@ class PathSnapshot(Snapshot):
     @property
     def files(self) -> PathFiles:
         """The files in its folder."""
-        return PathFiles(self.delta)
+        return PathFiles(self)
 
     def refresh(self) -> None:
         """Read the commits since the table was opened."""
@@ -165,7 +165,7 @@ class PathSnapshot(Snapshot):
 
     def commit_nothing(self, *transactions: Transaction) -> None:
         """Commit an empty write; ConflictError if one of the transactions' ids has another commit since."""
-        with told(self.where, "write to"):
+        with committing(self.delta, transactions):
             self.delta.create_write_transaction(
                 [], "append", self.arrow, list(self.partitioned_by), commit_properties=commit_of(transactions)
             )
@@ -200,21 +200,8 @@ class PathSnapshot(Snapshot):
         schema = self.arrow
         batches = (batch for part in rows for batch in completed(part, schema).to_batches())
         reader = pa.RecordBatchReader.from_batches(schema, batches)
-        try:
+        with committing(self.delta, transactions):
             write_deltalake(self.delta, reader, commit_properties=commit_of(transactions), **how)
-        except DeltaError as error:
-            if isinstance(error, CommitFailedError) and self._is_made(transactions):
-                return
-            raise explained(error, self.delta) or in_our_words(error, self.where, "write to") from error
-
-    def _is_made(self, transactions: Sequence[Transaction]) -> bool:
-        """Tell whether the commit was made after all, and only the store's answer was lost: it then met itself.
-
-        Its transactions name the checkpoint, so that nobody else makes the same.
-        """
-        with told(self.where):
-            now = DeltaTable(self.where)
-        return bool(transactions) and all(now.transaction_version(app) == version for app, version in transactions)
 
 
 def _field(column: ColumnSchema) -> Field:

@@ -1,27 +1,23 @@
-"""Tables at paths for Spark: what is too large for the driver, and the OPTIMIZE of files.
+"""Tables at paths for Spark, for what is too large for the driver: its tasks read and write files, delta-rs commits.
 
-Files are compacted by Spark's OPTIMIZE: that of delta-rs (1.6) does not see another OPTIMIZE that ended meanwhile, and
-then both results stay in the table: each row twice (seen).
+So a table has one committer (`file_commits.py`), and no write can go to another place than the one that was opened:
+Spark takes a path for one of its default file system, and would make a new table there.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
-
-import delta.tables
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.errors import ConflictError
-from offsetstream.tables.files import Crowd
+from offsetstream.errors import TablesError
+from offsetstream.tables.location import in_hadoop
 from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.path_store.file_commits import put_in_place
 from offsetstream.tables.path_store.store import PathStore
-from offsetstream.tables.schema import HISTORY_DAY
-from offsetstream.tables.spark_sessions import WriterSessions, alike
-from offsetstream.tables.store import SparkTables, Transaction
+from offsetstream.tables.path_store.task_files import written_by_tasks
+from offsetstream.tables.store import Snapshot, SparkTables, Transaction
+
+_SOURCE, _STORED = "_in_source", "_in_table"  # which side of a join a row is from; null: not from this one
 
 
 class PathSpark(SparkTables):
@@ -30,77 +26,83 @@ class PathSpark(SparkTables):
     def __init__(self, store: PathStore, spark: SparkSession) -> None:
         self._store = store
         self._spark = spark
-        self._sessions = WriterSessions(spark)
+        self._known: set[str] = set()
 
     def frame(self, name: str) -> DataFrame:
-        """Return the table's present rows."""
-        return self._spark.read.format("delta").load(self._store.table(name))
+        """Return the table's present rows; TablesError if Spark finds another table at this place."""
+        place = in_hadoop(self._store.table(name))
+        if name not in self._known:
+            self._require_same(name, place)
+            self._known.add(name)
+        return self._spark.read.format("delta").load(place)
 
     def append(self, name: str, rows: DataFrame, transaction: Transaction) -> None:
         """Append rows that have all of our columns; skipped if the transaction was made before."""
-        writer = rows.write.format("delta").mode("append")
-        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
-        with _conflicts_told():
-            writer.save(self._store.table(name))
+        table = self._store.open(name)
+        if not _is_made(table, transaction):
+            table.append_files(written_by_tasks(rows, table.where, table.arrow), transaction)
 
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge a DataFrame with our columns and `_deleted`; skipped if the transaction was made before."""
-        with self._sessions.transaction(merge.schema.name, *transaction) as session, _conflicts_told():
-            if merge.replace_where is not None:
-                self._replace(source, merge, merge.replace_where, transaction)
-                return
-            target = delta.tables.DeltaTable.forPath(session, self._store.table(merge.schema.name)).alias("target")
-            merging = target.merge(source.alias("source"), merge.same_key).whenMatchedDelete(merge.deletes)
-            merging = merging.whenMatchedUpdate(merge.updates, merge.values)
-            merging.whenNotMatchedInsert(merge.inserts, merge.values).execute()
+        """Merge rows: Spark joins them with those of the table, all of which are written anew."""
+        # Opened before Spark reads: a commit between the two makes ours fail.
+        table = self._store.open(merge.schema.name)
+        if not _is_made(table, transaction):
+            merged = _replaced if merge.replace_where is not None else _merged
+            rows = merged(self.frame(table.name), source, merge)
+            put_in_place(table, written_by_tasks(rows, table.where, table.arrow), [transaction])
 
-    def compact(self, name: str, crowd: Crowd) -> None:
-        """Put the files together by OPTIMIZE."""
-        for setting in ("minFileSize", "maxFileSize"):
-            self._optimizer.conf.set(f"spark.databricks.delta.optimize.{setting}", str(crowd.target_bytes))
-        optimize = delta.tables.DeltaTable.forPath(self._optimizer, self._store.table(name)).optimize()
-        if crowd.day is not None:
-            optimize = optimize.where(f"{HISTORY_DAY} = DATE '{crowd.day}'")
-        with _conflicts_told():
-            optimize.executeCompaction()
-
-    @cached_property
-    def _optimizer(self) -> SparkSession:
-        return alike(self._spark)
-
-    def _replace(self, source: DataFrame, merge: Merge, replace_where: str, transaction: Transaction) -> None:
-        rows, key = source.where(f"NOT {DELETED}").drop(DELETED), list(merge.schema.key)
-        stored = self.frame(merge.schema.name)
-        users = [name for name in stored.columns if name not in merge.schema.column_names]
-        if users:
-            kept = stored.where(replace_where).select(*key, *users).dropDuplicates(key).alias("kept")
-            same = [F.col(f"source.{name}").eqNullSafe(F.col(f"kept.{name}")) for name in key]
-            columns = [*(f"source.{name}" for name in merge.schema.column_names), *(f"kept.`{name}`" for name in users)]
-            rows = rows.alias("source").join(kept, same, "left").select(*columns)
-        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", replace_where)
-        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
-        writer.save(self._store.table(merge.schema.name))
+    def _require_same(self, name: str, place: str) -> None:
+        quoted = place.replace("`", "``")
+        found = self._spark.sql(f"DESCRIBE DETAIL delta.`{quoted}`").select("id").head()
+        if found is None or found["id"] != self._store.open(name).table_id:
+            raise TablesError(
+                f"Spark finds another table at {place} than the driver: give both the same store, by the settings of "
+                "Hadoop (--conf spark.hadoop.fs...) and the environment"
+            )
 
 
-# By the exceptions' names: what they print has frames of ConcurrentHashMap and the like.
-_CONFLICT = re.compile(r"DELTA_CONCURRENT|Concurrent\w*Exception")
+def _is_made(table: Snapshot, transaction: Transaction) -> bool:
+    last = table.transaction_version(transaction.app_id)
+    return last is not None and last >= transaction.version
 
 
-@contextmanager
-def _conflicts_told() -> Iterator[None]:
-    """Raise ConflictError where Spark's write failed since another one was quicker."""
-    try:
-        yield
-    except Exception as error:  # of whatever kind: Delta's Python package knows not all of its own conflicts
-        if not is_conflict(error):
-            raise
-        raise ConflictError(str(error)) from error
+def _merged(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
+    """Return what the table has after the merge."""
+    target = stored.withColumn(_STORED, F.lit(True)).alias("target")
+    joined = target.join(source.withColumn(_SOURCE, F.lit(True)).alias("source"), F.expr(merge.same_key), "full")
+    is_stored, is_given = F.col(_STORED).isNotNull(), F.col(_SOURCE).isNotNull()
+    gone = is_given & F.when(is_stored, F.expr(merge.deletes)).otherwise(F.col(f"source.{DELETED}"))
+    comes = is_given & (~is_stored | F.coalesce(F.expr(merge.updates), F.lit(False)))
+    return joined.where(~F.coalesce(gone, F.lit(False))).select(*_columns(stored, merge, comes))
 
 
-def is_conflict(error: BaseException) -> bool:
-    """Tell whether an error of Spark's is a conflict of commits."""
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if "DeltaConcurrentModificationException" in kinds:
-        return True
-    said = str(error)
-    return bool(kinds & {"PySparkException", "Py4JJavaError"}) and _CONFLICT.search(said) is not None
+def _replaced(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
+    """Return what the table has when the source's rows replace those that fulfil the condition."""
+    fulfils = F.coalesce(F.expr(str(merge.replace_where)), F.lit(False))
+    given = source.where(~F.col(DELETED)).drop(DELETED)
+    users = [name for name in stored.columns if name not in merge.schema.column_names]
+    if users:  # what they have for the same key stays
+        kept = stored.where(fulfils).select(*merge.schema.key, *map(_name, users)).dropDuplicates([*merge.schema.key])
+        same = [F.col(f"source.{name}").eqNullSafe(F.col(f"kept.{name}")) for name in merge.schema.key]
+        columns = [
+            *(f"source.{name}" for name in merge.schema.column_names),
+            *(f"kept.{_name(name)}" for name in users),
+        ]
+        given = given.alias("source").join(kept.alias("kept"), same, "left").select(*columns)
+    return stored.where(~fulfils).unionByName(given)
+
+
+def _columns(stored: DataFrame, merge: Merge, comes: Column) -> list[Column]:
+    """Return each column, the source's where its row comes; a user's as it is."""
+    ours = merge.schema.column_names
+    return [
+        F.when(comes, F.col(f"source.{name}")).otherwise(F.col(f"target.{name}")).alias(name)
+        if name in ours
+        else F.col(f"target.{_name(name)}").alias(name)
+        for name in stored.columns
+    ]
+
+
+def _name(column: str) -> str:
+    """Return the name of a column, whatever a user named it, as Spark's expressions have it."""
+    return "`" + column.replace("`", "``") + "`"

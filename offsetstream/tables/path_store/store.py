@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from offsetstream.tables.path_store.snapshot import PathSnapshot
     from offsetstream.tables.path_store.spark import PathSpark
-    from offsetstream.tables.path_store.task_files import FileWriter
+    from offsetstream.tables.path_store.task_files import HistoryWriter
     from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.transaction import BatchId
 
@@ -61,16 +61,11 @@ class PathStore(Store):
 
         return PathSpark(self, spark)
 
-    def task_writer(self, name: str, batch: BatchId, day: date) -> FileWriter:
+    def task_writer(self, name: str, batch: BatchId, day: date) -> HistoryWriter:
         """Return what writes a file of rows in a task."""
-        from offsetstream.tables.path_store.task_files import FileWriter  # noqa: PLC0415 - no look-up needs it
+        from offsetstream.tables.path_store.task_files import HistoryWriter  # noqa: PLC0415 - no look-up needs it
 
-        return FileWriter(self.table(name), name, batch, day)
-
-    @property
-    def spark_sees_the_driver(self) -> bool:
-        """Whether both see each other's commits: not on S3, where either has a way of its own."""
-        return not self.root.startswith(("s3:", "s3a:"))
+        return HistoryWriter(self.table(name), name, batch, day)
 
     def source(self, name: str) -> PathSource:
         """Return the table as it is now for DuckDB; NoTableError if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,8 +16,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.errors import EnvironmentNotReadyError
-from offsetstream.spark import session
 from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -153,7 +152,7 @@ def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: Path
 
 
 def test_the_entry_point_for_workflows_does_the_same(tables: PathStore) -> None:
-    """Without spark-submit here: nothing is to be compacted, so it asks for no session."""
+    """Without spark-submit here: it asks for no session."""
     entry = Path(__file__).parents[3] / "streaming_jobs" / "maintain_tables.py"
     command = [sys.executable, str(entry), "--tables", tables.root, "--keep-history", "30d", "--output", "csv"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -163,19 +162,15 @@ def test_the_entry_point_for_workflows_does_the_same(tables: PathStore) -> None:
     assert offsets(tables) == [1, 2]
 
 
-def test_without_java_everything_else_is_done(
-    run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def no_java() -> None:
-        raise EnvironmentNotReadyError("Java 17 is missing")
-
-    monkeypatch.setattr(session, "local_session", no_java)
+def test_it_needs_no_java(tables: PathStore) -> None:
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
-    assert maintain(run, tables, "--dry-run")["groups"]["files_compacted"] == 2
-    done = maintain(run, tables, "--keep-history", "30d")
-    assert (done["groups"]["files_compacted"], done["groups"]["note"]) == (0, "not compacted: Java 17 is missing")
-    assert done["offset_commits"]["rows_thinned"] == 1
+    command = [sys.executable, "-m", "offsetstream", "maintain", "--tables", tables.root, "--output", "json"]
+    without = {name: value for name, value in os.environ.items() if name not in ("PATH", "JAVA_HOME")}
+    shown = subprocess.run(command, env=without, capture_output=True, text=True, check=True)
+    (groups,) = (row for row in json.loads(shown.stdout) if row["table"] == "groups")
+    assert (groups["files_compacted"], groups["note"]) == (2, None)
+    assert len(DeltaTable(tables.table("groups")).file_uris()) == 1
 
 
 def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(

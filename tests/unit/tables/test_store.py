@@ -373,6 +373,39 @@ def test_small_files_are_found_and_dead_ones_kept_for_their_time(store: Store) -
     assert len(committed(store)) == 3
 
 
+def test_small_files_are_put_together_and_no_row_is_another(store: Store) -> None:
+    for number in range(3):
+        merge(store, commit(number, f"g{number}", partition=number))
+    store.open(OFFSETS).add_columns([ColumnSchema("note", "STRING", "mine")])  # which the files lack
+    before = read_rows(store.open(OFFSETS))
+    files = store.open(OFFSETS).files
+    (crowd,) = files.crowds()
+    merge(store, commit(7, "beside", partition=9))
+    files.compact(crowd)
+    assert store.open(OFFSETS).files.stored(without=files.removable()).files <= 5
+    now = read_rows(store.open(OFFSETS))
+    assert sorted(now, key=str) == sorted([*before, *read_rows(store.open(OFFSETS), of_partitions([9]))], key=str)
+    assert len(now) == 4
+    (left,) = store.open(OFFSETS).files.crowds()
+    assert left.files == 2
+    with pytest.raises(ConflictError):
+        files.compact(crowd)
+    store.open(OFFSETS).files.compact(left)
+    assert (store.open(OFFSETS).files.crowds(), len(committed(store))) == ([], 4)
+
+
+def test_a_day_of_a_history_is_put_together(store: Store) -> None:
+    for number in range(3):
+        append_rows(store, COMMITS, history(number), BatchId(1, number))
+    before = read_rows(store.open(COMMITS))
+    (crowd,) = store.open(COMMITS).files.crowds()
+    store.open(COMMITS).files.compact(crowd)
+    table = store.open(COMMITS)
+    assert (table.files.crowds(), read_rows(table)) == ([], before)
+    assert table.transaction_version(app_id(COMMITS)) == BatchId(1, 2).version
+    assert table.files.lost() == []
+
+
 def test_only_the_path_store_knows_where_tables_lie() -> None:
     """As imports do not tell: Spark's readers and writers of paths."""
     root = Path(offsetstream.__file__).parent

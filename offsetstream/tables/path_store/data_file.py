@@ -1,0 +1,73 @@
+"""A Parquet file of a table, written a row group at a time: the table's once a commit names it (`file_commits.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from offsetstream.tables.files import NewFile
+from offsetstream.tables.path_store.folder import file_system
+from offsetstream.tables.schema import HISTORY_DAY
+
+_STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id")  # what readers skip files by
+
+
+@dataclass
+class DataFile:
+    """A new file in the folder of a table, made with its first rows; of a history, a file of that day."""
+
+    folder: str
+    day: date | None
+    _path: str = ""
+    _file: Any = None
+    _writer: pq.ParquetWriter | None = None
+    _rows: int = 0
+    _ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _nulls: Counter[str] = field(default_factory=Counter)
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows, as a row group of their own; they have all columns of the table."""
+        if not rows.num_rows:
+            return
+        if self.day is not None:
+            rows = rows.drop_columns([HISTORY_DAY])
+        if self._writer is None:
+            within = "" if self.day is None else f"{HISTORY_DAY}={self.day}/"
+            self._path = f"{within}part-{uuid4()}.snappy.parquet"
+            self._file = file_system(self.folder).open_output_stream(self._path)
+            self._writer = pq.ParquetWriter(self._file, rows.schema)
+        self._writer.write_table(rows)
+        self._rows += rows.num_rows
+        for name in _STATISTICS:
+            if name in rows.column_names:
+                self._count(name, rows[name])
+
+    def _count(self, name: str, values: pa.ChunkedArray) -> None:
+        self._nulls[name] += values.null_count
+        least, most = pc.min_max(values).as_py().values()
+        if least is not None:
+            before = self._ranges.get(name, (least, most))
+            self._ranges[name] = (min(least, before[0]), max(most, before[1]))
+
+    def close(self) -> NewFile | None:
+        """Finish the file; None if there were no rows."""
+        if self._writer is None:
+            return None
+        self._writer.close()
+        size = self._file.tell()
+        self._file.close()
+        statistics = {
+            "numRecords": self._rows,
+            "minValues": {name: least for name, (least, _) in self._ranges.items()},
+            "maxValues": {name: most for name, (_, most) in self._ranges.items()},
+            "nullCount": self._nulls,
+        }
+        return NewFile(self._path, None if self.day is None else str(self.day), size, json.dumps(statistics))
