@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.output import require_stdout, tell
+from offsetstream.cluster.databricks import is_databricks
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import OffsetstreamError, first_line
 
@@ -67,6 +68,7 @@ class OneLineErrors(click.Command):
             extra = _EXTRAS.get((error.name or "").partition(".")[0])
             if extra is None:
                 raise
+            extra = "databricks" if extra == "spark" and is_databricks() else extra
             tell(f"Error: this needs the package {error.name}: pip install 'offsetstream[{extra}]'")
             ctx.exit(OffsetstreamError.exit_code)
         except Exception as error:

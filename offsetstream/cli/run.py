@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,9 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
 
     settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
     job = Job(settings, lambda: session(settings), Progress())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: job.stop())
+    if threading.current_thread() is threading.main_thread():  # a launcher may have called us in another
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: job.stop())
     job.run()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import javaproperties
 
 from offsetstream.cluster.config_providers import resolve_variables
+from offsetstream.cluster.databricks import is_databricks, runtime_names
 from offsetstream.cluster.sasl import sasl_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
@@ -92,7 +93,8 @@ def read_properties(path: str | None, given: Mapping[str, str] | None = None) ->
 
 def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties as options of Spark's Kafka source: each name with `kafka.` before it."""
-    return {f"kafka.{name}": value for name, value in properties.items() if name not in _NOT_FOR_SPARK}
+    known = runtime_names(properties) if is_databricks() else properties
+    return {f"kafka.{name}": value for name, value in known.items() if name not in _NOT_FOR_SPARK}
 
 
 def java_system_properties(properties: Mapping[str, str]) -> dict[str, str]:

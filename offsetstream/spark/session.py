@@ -165,7 +165,11 @@ def _prepared(builder: SparkSession.Builder) -> SparkSession:
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Set what the job needs and prefers in the session; EnvironmentNotReadyError if a connector is missing."""
+    """Set what the job needs and prefers in the session.
+
+    Raises EnvironmentNotReadyError for a session of Spark Connect, and if a connector is missing.
+    """
+    _require_own_jvm(spark)
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}
     for name, value in wanted(spark).items():
         if name in REQUIRED or name not in given:
@@ -187,9 +191,18 @@ def prepare(spark: SparkSession) -> SparkSession:
     return spark
 
 
+def _require_own_jvm(spark: SparkSession) -> None:
+    if not isinstance(spark, SparkSession):  # one of Spark Connect is of another class
+        raise EnvironmentNotReadyError(
+            "the job works in Spark's driver, which a session of Spark Connect does not reach: run it by spark-submit, "
+            "or on dedicated compute of Databricks (docs/databricks.md)"
+        )
+
+
 @contextmanager
 def prepared(spark: SparkSession) -> Iterator[SparkSession]:
     """Prepare a user's own session while the context lasts; afterwards its settings are as they were."""
+    _require_own_jvm(spark)
     before = {name: spark.conf.get(name, None) for name in [*wanted(spark), HIDDEN_OPTIONS]}
     try:
         yield prepare(spark)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.databricks import kafka_classes
 from offsetstream.cluster.properties import spark_options
 from offsetstream.codec.wire import read_int16
 from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError, first_line
@@ -61,7 +62,7 @@ def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, 
 
     Raises UnreachableError where that takes 30 seconds, UnauthorisedError where the login is refused.
     """
-    kafka, where = jvm.org.apache.kafka, f"{address[0]}:{address[1]}"
+    kafka, where = kafka_classes(jvm), f"{address[0]}:{address[1]}"
     settings = jvm.java.util.HashMap()
     for name, value in {**spark_options(properties), "kafka.bootstrap.servers": where}.items():
         settings[name.removeprefix("kafka.")] = value
@@ -120,7 +121,7 @@ class BrokerChannel:
     def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         self._asked += 1
         head = struct.pack(">hhih", api_key, version, self._asked, len(_CLIENT)) + _CLIENT
-        network, buffer = self._jvm.org.apache.kafka.common.network, self._jvm.java.nio.ByteBuffer.wrap(head + body)
+        network, buffer = kafka_classes(self._jvm).common.network, self._jvm.java.nio.ByteBuffer.wrap(head + body)
         try:
             self._selector.send(network.NetworkSend(self._where, network.ByteBufferSend.sizePrefixed(buffer)))
         except Py4JJavaError as error:  # the connection ended meanwhile

@@ -1,0 +1,45 @@
+"""The job and its maintenance in the session of a launcher: spark-submit, or a task of Databricks.
+
+`streaming_jobs/` has them as scripts, the wheel as entry points (`packages` in pyproject.toml).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from offsetstream.cli.main import SETTINGS, OneLineErrors
+from offsetstream.cli.maintain import maintain_options, run_maintenance
+from offsetstream.cli.options import config_option, settings_options
+from offsetstream.cli.run import OF_OWN_SPARK, run_job
+from offsetstream.stream.settings import JobSettings
+
+
+class SubmittedCommand(OneLineErrors):
+    """A command that returns where it succeeds: Databricks takes any SystemExit for a failure, that of 0 too."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it; SystemExit with the exit code where it fails."""
+        try:
+            return super().main(*args, **kwargs)
+        except SystemExit as end:
+            if end.code:
+                raise
+
+
+@click.command(cls=SubmittedCommand, context_settings=SETTINGS)
+@config_option("run", but=OF_OWN_SPARK)
+@settings_options(JobSettings, but=OF_OWN_SPARK)
+def materialize_offsets(**options: Any) -> None:
+    """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""
+    from offsetstream.spark.session import submitted_session  # noqa: PLC0415 - of PySpark, which --help does not need
+
+    run_job(options, lambda _: submitted_session())
+
+
+@click.command(cls=SubmittedCommand, context_settings=SETTINGS)
+@maintain_options
+def maintain_tables(**options: Any) -> None:
+    """Thin the history that is older than --keep-history, put small files together, delete those of no use."""
+    run_maintenance(options)

@@ -1,0 +1,37 @@
+"""Databricks' runtime: it has Kafka's Java classes, and those that log in at Amazon's MSK, under names of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+# https://docs.databricks.com/aws/en/connect/streaming/kafka/authentication
+_PREFIXES = {"org.apache.kafka.": "kafkashaded.", "software.amazon.msk.": "shadedmskiam."}
+# Properties whose values begin with the name of a class.
+_NAMES_A_CLASS = (
+    "sasl.jaas.config",
+    "sasl.login.class",
+    "sasl.login.callback.handler.class",
+    "sasl.client.callback.handler.class",
+)
+
+
+def is_databricks() -> bool:
+    """Tell whether this process runs in Databricks' runtime, by the variable that it sets."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
+def runtime_names(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the client properties with the runtime's names of classes; those that have them already stay."""
+    return {name: _in_runtime(value) if name in _NAMES_A_CLASS else value for name, value in properties.items()}
+
+
+def _in_runtime(value: str) -> str:
+    given = value.lstrip()
+    return next((prefix + given for package, prefix in _PREFIXES.items() if given.startswith(package)), value)
+
+
+def kafka_classes(jvm: Any) -> Any:
+    """Return the package `org.apache.kafka` of Spark's JVM."""
+    return jvm.kafkashaded.org.apache.kafka if is_databricks() else jvm.org.apache.kafka

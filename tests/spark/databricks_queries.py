@@ -1,0 +1,43 @@
+"""The SQL of the notebook and the dashboard, and the tables of a folder in a schema, as a catalog has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from offsetstream.tables.schema import all_schemas
+
+ROOT = Path(__file__).parents[2]
+_CELLS = "-- COMMAND ----------"
+_OF_DATABRICKS = ("-- Databricks notebook source", "-- MAGIC", "CREATE WIDGET")
+
+
+def register(spark: SparkSession, schema: str, root: Path) -> None:
+    """Make a schema that has every table of the folder."""
+    spark.sql(f"CREATE SCHEMA {schema}")
+    for table in all_schemas():
+        spark.sql(f"CREATE TABLE {schema}.{table} USING delta LOCATION '{root / table}'")
+
+
+def cells() -> list[str]:
+    """The cells of the notebook that have SQL, without what only Databricks' notebooks know."""
+    text = (ROOT / "notebooks" / "first_queries.sql").read_text("utf-8")
+    found = (cell.strip() for cell in text.split(_CELLS))
+    return [cell for cell in found if not cell.startswith(_OF_DATABRICKS)]
+
+
+def datasets() -> dict[str, str]:
+    """The queries of the dashboard, by their names."""
+    dashboard = json.loads((ROOT / "dashboards" / "kafka_offsets.lvdash.json").read_text("utf-8"))
+    return {each["name"]: "".join(each["queryLines"]) for each in dashboard["datasets"]}
+
+
+def answers(spark: SparkSession, schema: str, group: str) -> Iterator[tuple[str, DataFrame]]:
+    """Run everything, the notebook's first cell first, which enters the schema."""
+    for cell in cells():
+        yield cell, spark.sql(cell, {"schema_name": schema, "group_id": group})
+    for name, query in datasets().items():
+        yield name, spark.sql(query)
