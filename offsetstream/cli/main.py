@@ -39,11 +39,9 @@ SUBCOMMANDS = {
 }
 
 # What is installed with which extra (pyproject.toml).
-_EXTRAS = {
-    **dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster"),
-    **dict.fromkeys(("delta", "pandas", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"),
-    "aws_msk_iam_sasl_signer": "msk",
-}
+_EXTRAS = dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster") | dict.fromkeys(
+    ("delta", "pandas", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"
+)
 
 
 class OneLineErrors(click.Command):

@@ -10,7 +10,7 @@ import click
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
-from offsetstream.tables.lease import read_lease, request_reload, requested_partitions
+from offsetstream.tables.lease import lease_reader, read_lease, request_reload, requested_partitions
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
@@ -61,9 +61,9 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: float) -> None:
 
 
 def _wait(store: Store, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: float) -> None:
-    deadline = time.monotonic() + timeout
+    deadline, read = time.monotonic() + timeout, lease_reader(store)
     while True:
-        now, life = watch.look(partial(read_lease, store))
+        now, life = watch.look(read)
         if now is None or not requested_partitions(now.reload_requested, wanted):
             return
         if now.owner != asked.owner or life is Life.DEAD:

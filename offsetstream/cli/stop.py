@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 import click
 
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
 from offsetstream.errors import OffsetstreamError
-from offsetstream.tables.lease import read_lease, request_stop
+from offsetstream.tables.lease import lease_reader, request_stop
 from offsetstream.tables.lease_holder import HeartbeatWatch, Life
 from offsetstream.tables.location import store_at
 
@@ -28,7 +27,7 @@ Examples:
 def stop(tables: str, timeout: float) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
     store = store_at(tables)
-    watch, read = HeartbeatWatch(), partial(read_lease, store)
+    watch, read = HeartbeatWatch(), lease_reader(store)
     row, life = watch.look(read)
     if row is None or life is Life.DEAD:
         raise OffsetstreamError(f"no job writes to {store.name}")

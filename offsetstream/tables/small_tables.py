@@ -42,20 +42,45 @@ def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId
         table.replace(EVERY_ROW, [only], transaction_of(table, batch))
 
 
-def update_rows(table: Snapshot, change: Callable[[Row], Row | None]) -> int:
-    """Give each row the columns that `change` returns for it, or leave it (None); returns how many were changed.
+class HeldRows:
+    """The rows of a small table, for who looks at them and changes them again and again: read when there are others.
 
-    Of rows with the same key one stays, a changed one if there is. Raises ConflictError if somebody else wrote since
-    the table was opened.
+    On an object store a look at an unchanged table is two requests, and a change six.
     """
-    rows = [(row, change(row)) for row in read_rows(table)]
-    rows.sort(key=lambda row: row[1] is not None)  # the last of a key stays
-    changed = sum(new is not None for _, new in rows)
-    if changed:
-        key = load_schema(table.name).key
-        by_key = {tuple(row[column] for column in key): row | dict(new or {}) for row, new in rows}
-        table.replace(EVERY_ROW, [pa.Table.from_pylist(list(by_key.values()), schema=table.arrow)])
-    return changed
+
+    def __init__(self, table: Snapshot) -> None:
+        self.table = table
+        self._rows: list[dict[str, Any]] = []
+        self._version: int | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table as it was opened or refreshed."""
+        if self._version != self.table.version:
+            self._rows, self._version = read_rows(self.table), self.table.version
+        return self._rows
+
+    def update(self, change: Callable[[Row], Row | None]) -> int:
+        """Give each row the columns that `change` returns for it, or leave it (None); returns how many were changed.
+
+        Of rows with the same key one stays, a changed one if there is. Raises ConflictError if somebody else wrote
+        since the table was opened or refreshed.
+        """
+        rows = [(row, change(row)) for row in self.rows]
+        rows.sort(key=lambda row: row[1] is not None)  # the last of a key stays
+        changed = sum(new is not None for _, new in rows)
+        if changed:
+            key, before = load_schema(self.table.name).key, self.table.version
+            by_key = {tuple(row[column] for column in key): row | dict(new or {}) for row, new in rows}
+            self.table.replace(EVERY_ROW, [pa.Table.from_pylist(list(by_key.values()), schema=self.table.arrow)])
+            if self.table.version == before + 1:  # else something was let through between
+                self._rows, self._version = list(by_key.values()), before + 1
+        return changed
+
+
+def update_rows(table: Snapshot, change: Callable[[Row], Row | None]) -> int:
+    """Change the rows once, as `HeldRows.update` does."""
+    return HeldRows(table).update(change)
 
 
 @again_on_conflict

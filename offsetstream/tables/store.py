@@ -69,6 +69,11 @@ class Store(ABC):
     def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter:
         """Return what writes rows of a history in a task of Spark's, as those of a batch and a day."""
 
+    @property
+    def look_seconds(self) -> float:
+        """How long to leave a table alone, at least, between two looks at whether it has changed: looks may cost."""
+        return 0.0
+
     def opened(self, name: str) -> Snapshot | None:
         """Return the table as it is now, None if there is none."""
         try:

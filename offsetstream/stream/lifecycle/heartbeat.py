@@ -51,13 +51,14 @@ class Heartbeat:
             self._asked_to_stop("the next job" if isinstance(error, LeaseError) else f"the lost lease ({error})")
 
     def _beat(self) -> None:
-        beaten = time.monotonic()
-        while not self._ended.wait(POLL_SECONDS):
-            row = self._lease.read()
+        look_seconds, beaten = max(POLL_SECONDS, self._lease.look_seconds), time.monotonic()
+        while not self._ended.wait(look_seconds):
+            # Of a store that is looked at rarely each other look is a heartbeat: two in the lifetime of a lease.
+            is_due = time.monotonic() - beaten > max(BEAT_SECONDS, 1.5 * self._lease.look_seconds)
+            if is_due:
+                beaten = time.monotonic()
+            row = self._lease.heartbeat() if is_due else self._lease.read()
             if row.stop_requested_by is not None:
                 self._asked_to_stop(row.stop_requested_by)
             if row.reload_requested is not None:
                 self._asked_to_reload()
-            if time.monotonic() - beaten > BEAT_SECONDS:
-                beaten = time.monotonic()
-                self._lease.heartbeat()

@@ -55,6 +55,7 @@ class LiveStream:
         self._controls = controls
         self._check = QueryCheck(book, observer, leaders.reading, self._stop_if_ending)
         self._turns = Turns(leaders.check_lost)
+        self._tended, self._is_untidy = time.monotonic(), False
         self._ending = threading.Event()
 
     def run(self, writer: DataStreamWriter) -> list[int]:
@@ -104,6 +105,7 @@ class LiveStream:
             raise
         finally:
             self._turns.give_back()
+        self._is_untidy = True
         self._controls.progress.batch(report.batch_id, report.records, report.seconds, report.merged_by)
 
     def _stop_if_ending(self) -> None:
@@ -130,7 +132,7 @@ class LiveStream:
     def _sample(self) -> list[int]:
         """Observe the coordinators, and load the partitions that have been behind for too long."""
         with self._turns:
-            self._book.claims.thinned_before(self._controls.lease.read().history_kept_from)
+            self._book.claims.thinned_before(self._controls.lease.seen.history_kept_from)
             ends = self._observer.look() or {}
             lost = self._check.lost(ends)
             at_most = self._observer.watch.settings.safe_retention
@@ -152,6 +154,10 @@ class LiveStream:
             return self._check.lost_by_now(lost)
 
     def _tend(self) -> list[int]:
+        """Tidy after batches, and rarely in idle times, when only the lease is written to: to open tables may cost."""
+        if not self._is_untidy and time.monotonic() - self._tended < IDLE_REFRESH_SECONDS:
+            return []
+        self._tended, self._is_untidy = time.monotonic(), False
         self._upkeep.tend(self._turns, self._controls.progress)
         return []
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.transaction import BatchId
 
 _GLOB = re.compile(r"[*?\[]")
+_LOOK_SECONDS = 12.0  # a store asks money for each request: so an idle job makes no thirty of them a minute
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class PathStore(Store):
     def name(self) -> str:
         """The folder."""
         return self.root
+
+    @property
+    def look_seconds(self) -> float:
+        """None on a disk."""
+        return _LOOK_SECONDS if "://" in self.root else 0.0
 
     def table(self, name: str) -> str:
         """Return the path or URI of the table `name`."""

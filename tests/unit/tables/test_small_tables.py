@@ -6,9 +6,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsetstream.errors import ConflictError
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.small_tables import HeldRows, insert_rows, overwrite_rows, read_rows, update_rows
 from offsetstream.tables.transaction import BatchId, app_id, is_done
 from testkit.tables import new_tables
 
@@ -120,3 +121,21 @@ def test_any_text_is_a_key_of_its_own(tmp_path_factory: pytest.TempPathFactory, 
     for _ in range(2):
         insert_rows(tables, EVENTS, [event(1, name) for name in names], LOAD)
     assert sorted(row["event"] for row in rows(tables, EVENTS)) == sorted(names)
+
+
+def test_held_rows_are_read_again_only_when_somebody_wrote(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    overwrite_rows(tables, BOOK, book(1), BatchId(1, 0))
+    held = HeldRows(tables.open(BOOK))
+    assert held.update(lambda _: {"next_offset": 2}) == 1
+    assert held.update(lambda _: None) == 0
+    with monkeypatch.context() as patch:
+        patch.delattr("offsetstream.tables.small_tables.read_rows")
+        held.table.refresh()
+        assert [row["next_offset"] for row in held.rows] == [2]
+        held.update(lambda row: {"next_offset": row["next_offset"] + 1})
+    assert offsets(tables) == [3]
+    update_rows(tables.open(BOOK), lambda _: {"next_offset": 7})
+    with pytest.raises(ConflictError):
+        held.update(lambda _: {"next_offset": 4})
+    held.table.refresh()
+    assert [row["next_offset"] for row in held.rows] == [7]

@@ -1,0 +1,57 @@
+"""The job's commands, as users run them, on tables and checkpoints at some place: a folder or a URI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testkit.command import OFFSETSTREAM, offsetstream, printed
+from testkit.job_process import RunningProcess
+
+
+class StoredJob:
+    """A cluster's tables at a place. `options` are of `run`; `environment` is that of all commands."""
+
+    def __init__(
+        self,
+        server: str,
+        place: str,
+        scratch: Path,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.tables, self.checkpoint = f"{place}/tables", f"{place}/checkpoints"
+        self._server, self._scratch = server, scratch
+        self._options, self._environment = options, environment
+        self._number = 0
+
+    def once(self, *options: str) -> str:
+        """Apply everything that is in the topic now; what the job says."""
+        done = offsetstream(*self._run(), "--once", *options, environment=self._environment)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def running(self, *options: str) -> RunningProcess:
+        """The job, as long as the context lasts."""
+        self._number += 1
+        said = self._scratch / f"job-{self._number}.txt"
+        return RunningProcess([*OFFSETSTREAM, *self._run(), *options], said, self._environment)
+
+    def printed(self, *command: str) -> str:
+        """What a command prints of the tables."""
+        return printed(*command, "--tables", self.tables, environment=self._environment)
+
+    def rows(self, *command: str) -> list[dict[str, Any]]:
+        """The same, as rows."""
+        rows: list[dict[str, Any]] = json.loads(self.printed(*command, "--output", "json"))
+        return rows
+
+    def verify(self) -> None:
+        """Compare tables, history, topic and cluster: AssertionError with the differences, if there are any."""
+        self.printed("verify", "--bootstrap-server", self._server, "--history")
+
+    def _run(self) -> list[str]:
+        places = ("--tables", self.tables, "--checkpoint", self.checkpoint)
+        return ["run", "--bootstrap-server", self._server, *places, *self._options]

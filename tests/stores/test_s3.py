@@ -1,0 +1,70 @@
+"""The whole job with tables and checkpoints on a real S3 server."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from offsetstream.demo.workload import Workload
+from offsetstream.embedded.kafka import EmbeddedKafka
+from testkit.s3_server import S3Server
+from testkit.stored_job import StoredJob
+
+IDLE_SECONDS = 48  # two heartbeats
+BUDGET = 30  # requests a minute
+
+
+@pytest.fixture(scope="module")
+def job(
+    s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload, tmp_path_factory: pytest.TempPathFactory
+) -> StoredJob:
+    return StoredJob(own_kafka.bootstrap_server, s3.uri("whole"), tmp_path_factory.mktemp("s3"), s3.spark_options)
+
+
+def test_a_load_batches_and_a_stop(job: StoredJob, workload: Workload) -> None:
+    with job.running("--trigger", "2 seconds") as running:
+        running.await_(lambda: "Starting checkpoint" in running.said())
+        workload.more()
+        job.verify()
+        groups = {row["group"] for row in job.rows("groups", "list")}
+        assert workload.groups <= groups
+        (group, *_) = sorted(workload.live_groups)
+        assert group in job.printed("groups", "describe", "--group", group)
+        job.printed("stop")
+        assert running.ended() == 0
+        assert "Stopped between two batches" in running.said()
+
+
+def test_a_restart_goes_on(job: StoredJob, workload: Workload) -> None:
+    workload.more()
+    assert "Going on with checkpoint" in job.once()
+    job.verify()
+
+
+def test_a_reload(job: StoredJob) -> None:
+    with job.running() as running:
+        running.await_(lambda: "Going on with checkpoint" in running.said())
+        job.printed("reload")
+        job.printed("stop")
+        assert running.ended() == 0
+    job.verify()
+
+
+def test_maintenance(job: StoredJob) -> None:
+    done = job.rows("maintain")
+    assert {row["note"] for row in done} == {None}
+    job.verify()
+
+
+def test_an_idle_job_asks_little(job: StoredJob, s3: S3Server) -> None:
+    with job.running() as running:
+        running.await_(lambda: "Going on with checkpoint" in running.said())
+        time.sleep(15)
+        before = len(s3.requests)
+        time.sleep(IDLE_SECONDS)
+        idle = s3.requests[before:]
+        job.printed("stop")
+        assert running.ended() == 0
+    assert len(idle) * 60 / IDLE_SECONDS <= BUDGET, Counter((each.api, each.key.rpartition("/")[0]) for each in idle)
