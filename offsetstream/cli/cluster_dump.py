@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 from offsetstream.cli.options import client_properties
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.msk import java_plugins
 from offsetstream.cluster.permissions import readable_partitions
 from offsetstream.dump.formats import Unprintable
 from offsetstream.dump.topic import SESSION, Range, dump
@@ -27,7 +28,7 @@ class ClusterDump:
     def write(self, line_format: str, master: str, target: BinaryIO) -> Unprintable | None:
         """Write the lines, by Spark; see `dump.topic`."""
         source = KafkaSource(self._bootstrap_server, self._properties)
-        spark = local_session(master, SESSION)
+        spark = local_session(master, SESSION, java_plugins(self._properties))
         try:
             with explain_failure(self._cluster):
                 return dump(spark, source, self._ranges, line_format, target)

@@ -39,9 +39,11 @@ SUBCOMMANDS = {
 }
 
 # What is installed with which extra (pyproject.toml).
-_EXTRAS = dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster") | dict.fromkeys(
-    ("delta", "pandas", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"
-)
+_EXTRAS = {
+    **dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster"),
+    **dict.fromkeys(("delta", "pandas", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"),
+    "aws_msk_iam_sasl_signer": "msk",
+}
 
 
 class OneLineErrors(click.Command):

@@ -84,7 +84,7 @@ class Connection:
         config = {
             "client.id": "offsetstream",
             "socket.connection.setup.timeout.ms": 10_000,
-            **librdkafka_config(properties or {}),
+            **librdkafka_config(properties or {}, bootstrap_server),
             "bootstrap.servers": bootstrap_server,
             "error_cb": self._errors.append,
         }

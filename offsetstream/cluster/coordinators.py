@@ -61,8 +61,14 @@ def is_coordinated(bootstrap_server: str, properties: Mapping[str, str], group_i
     number of offsets partitions when it starts, and some may have started before it was raised. Who lacks the right
     counts as told, since it would be told that.
     """
-    config = {"client.id": "offsetstream", **librdkafka_config(properties), "bootstrap.servers": bootstrap_server}
-    consumer = Consumer({**config, "group.id": group_id, "enable.auto.commit": False}, logger=QUIET)
+    config = {
+        "client.id": "offsetstream",
+        **librdkafka_config(properties, bootstrap_server),
+        "bootstrap.servers": bootstrap_server,
+        "group.id": group_id,
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(config, logger=QUIET)
     try:
         consumer.committed([TopicPartition(OFFSETS_TOPIC, 0)], timeout=_COMMITTED_SECONDS)
     except KafkaException as error:

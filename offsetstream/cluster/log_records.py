@@ -59,7 +59,7 @@ def _log_consumer(bootstrap_server: str, properties: Mapping[str, str]) -> Itera
     """Give a consumer for reading a log, which says where that ends."""
     config = {
         "client.id": "offsetstream",
-        **librdkafka_config(properties),
+        **librdkafka_config(properties, bootstrap_server),
         "bootstrap.servers": bootstrap_server,
         "group.id": "offsetstream",  # never joined; its name begins as Spark's do, so it needs no right of its own
         "enable.auto.commit": False,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import javaproperties
 
+from offsetstream.cluster import msk
 from offsetstream.cluster.config_providers import resolve_variables
 from offsetstream.cluster.databricks import is_databricks, runtime_names
 from offsetstream.cluster.sasl import sasl_config
@@ -56,7 +58,7 @@ _ADVICE = {
     "ssl.cipher.suites": "restrict them on the brokers' listener",
     "sasl.oauthbearer.client.credentials.": "give clientId and clientSecret in sasl.jaas.config",
     "sasl.oauthbearer.scope": "give scope in sasl.jaas.config",
-    "sasl.client.callback.handler.class": "log in by a mechanism that needs no Java class of its own",
+    msk.HANDLER: "log in by a mechanism that needs no Java class of its own",
 }
 # What the job itself decides: Spark refuses some of these, and another group.id would need other rights.
 _NOT_FOR_SPARK = {
@@ -103,10 +105,11 @@ def java_system_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {"org.apache.kafka.sasl.oauthbearer.allowed.urls": url} if url else {}
 
 
-def librdkafka_config(properties: Mapping[str, str]) -> dict[str, str]:
+def librdkafka_config(properties: Mapping[str, str], bootstrap_server: str = "") -> dict[str, Any]:
     """Return the properties in librdkafka's words; keys and certificates are in it as PEM, read now.
 
-    Raises UsageError for a property of security that librdkafka cannot have, or that Kafka's Java client refuses.
+    Raises UsageError for a property of security that librdkafka cannot have, or that Kafka's Java client refuses;
+    UnauthorisedError where a token is needed for the login, and nobody gives one.
     """
     given = {name: value.strip() for name, value in properties.items() if value.strip() or name == _HOST_CHECK}
     protocol = given.get("security.protocol", _PROTOCOLS[0]).upper()
@@ -115,13 +118,15 @@ def librdkafka_config(properties: Mapping[str, str]) -> dict[str, str]:
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     relevant = ("security.", "config.", *(["ssl."] if has_tls else []), *(["sasl."] if has_sasl else []))
     for name, value in given.items():
-        if name.startswith(relevant) and not _is_translated(name, value):
+        if name.startswith(relevant) and not _is_translated(name, value, given.get("sasl.mechanism")):
             raise UsageError(f"{name} of the client properties has no counterpart in librdkafka: {_advice(name)}")
     config = {name: given[name] for name in _SAME if name in given} | {"security.protocol": protocol}
-    return config | (_tls_config(given) if has_tls else {}) | (sasl_config(given) if has_sasl else {})
+    return config | (_tls_config(given) if has_tls else {}) | (sasl_config(given, bootstrap_server) if has_sasl else {})
 
 
-def _is_translated(name: str, value: str) -> bool:
+def _is_translated(name: str, value: str, mechanism: str | None) -> bool:
+    if name == msk.HANDLER:
+        return mechanism == msk.MECHANISM
     return name in ("security.protocol", _HOST_CHECK, _TLS_VERSIONS) or (
         name.startswith(_TAKEN) or value in _HARMLESS.get(name, ())
     )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
+from offsetstream.cluster import msk
 from offsetstream.cluster.jaas import Login, parse_login
 from offsetstream.cluster.stores import trusted_certificates
 from offsetstream.errors import UsageError
 
-# By the end of the class's name: Databricks has Kafka's classes under a name of its own.
+_KAFKA = "org.apache.kafka.common.security"
+# By the end of the class's name: Databricks has these classes under names of its own.
 _MODULES = {
-    "PLAIN": ".plain.PlainLoginModule",
-    "SCRAM-SHA-256": ".scram.ScramLoginModule",
-    "SCRAM-SHA-512": ".scram.ScramLoginModule",
-    "OAUTHBEARER": ".oauthbearer.OAuthBearerLoginModule",
+    "PLAIN": f"{_KAFKA}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_KAFKA}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_KAFKA}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_KAFKA}.oauthbearer.OAuthBearerLoginModule",
+    msk.MECHANISM: "software.amazon.msk.auth.iam.IAMLoginModule",
 }
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a property
 _HANDLER = "sasl.login.callback.handler.class"
@@ -30,10 +34,11 @@ _UNSECURED_OPTIONS = {
 }
 
 
-def sasl_config(properties: Mapping[str, str]) -> dict[str, str]:
+def sasl_config(properties: Mapping[str, str], bootstrap_server: str) -> dict[str, Any]:
     """Return mechanism and credentials for librdkafka; UsageError, without a secret in it, where it cannot have them.
 
-    Raises UsageError too where Kafka's Java client would refuse the properties: Spark needs seconds to find out.
+    Raises UsageError too where Kafka's Java client would refuse the properties: Spark needs seconds to find out; and
+    what `msk.iam_config` does.
     """
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MODULES:
@@ -46,8 +51,10 @@ def sasl_config(properties: Mapping[str, str]) -> dict[str, str]:
     if not login.module.endswith(_MODULES[mechanism]):
         raise UsageError(
             f"sasl.jaas.config has the login module {login.module}, but sasl.mechanism={mechanism} goes with "
-            f"org.apache.kafka.common.security{_MODULES[mechanism]}"
+            f"{_MODULES[mechanism]}"
         )
+    if mechanism == msk.MECHANISM:
+        return msk.iam_config(properties, login.options, bootstrap_server)
     translate = _token if mechanism == "OAUTHBEARER" else _password
     return {"sasl.mechanism": mechanism, **translate(properties, login)}
 
@@ -70,7 +77,7 @@ def _token(properties: Mapping[str, str], login: Login) -> dict[str, str]:
     if not handler.endswith(_UNSECURED):
         raise UsageError(f"{_HANDLER} is {handler}, which librdkafka cannot run: take Kafka's own{_FROM_ENDPOINT}")
     if _TOKEN_URL in properties:
-        handler = f"org.apache.kafka.common.security.oauthbearer{_FROM_ENDPOINT}"
+        handler = f"{_KAFKA}.oauthbearer{_FROM_ENDPOINT}"
         raise UsageError(f"{_TOKEN_URL} is not used without {_HANDLER}={handler}")
     return _unsecured(login.options)
 

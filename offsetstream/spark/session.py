@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -48,16 +48,18 @@ CONNECTORS = {
 }
 
 
-def local_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def local_session(
+    master: str | None = None, conf: Mapping[str, str] | None = None, plugins: Sequence[str] = ()
+) -> SparkSession:
     """Start the session of `offsetstream run`: Spark in this process's own JVM, its connectors resolved and cached.
 
-    `conf` are the user's settings, which win over spark-defaults.conf, and this over ours. Temporary files are in a
-    folder that goes with whichever of the two processes ends last. Raises EnvironmentNotReadyError where Java or a
-    connector is missing.
+    `conf` are the user's settings, which win over spark-defaults.conf, and this over ours; `plugins` are Maven
+    coordinates that Kafka's client needs besides. Temporary files are in a folder that goes with whichever of the two
+    processes ends last. Raises EnvironmentNotReadyError where Java or a connector is missing.
     """
     folder = _temporary_folder()
     places = {
-        "spark.jars": ",".join(str(path) for path in resolve(connectors())),
+        "spark.jars": ",".join(str(path) for path in resolve((*connectors(), *plugins))),
         "spark.local.dir": folder,
         "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
     }

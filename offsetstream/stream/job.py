@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.msk import java_plugins
 from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.coordinator.kinds import Coordinator
@@ -56,7 +57,7 @@ def own_session(settings: JobSettings) -> AbstractContextManager[SparkSession]:
     """
     if SparkContext._active_spark_context is not None:
         raise EnvironmentNotReadyError("Spark runs in this process already: give its session, by run(settings, spark)")
-    return ending(local_session(settings.master, settings.conf))
+    return ending(local_session(settings.master, settings.conf, java_plugins(settings.properties)))
 
 
 class Job:

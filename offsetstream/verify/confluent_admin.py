@@ -35,7 +35,9 @@ class ConfluentAdmin:
 
     def __init__(self, bootstrap_server: str, properties: Mapping[str, str]) -> None:
         self._server = bootstrap_server
-        self._admin = AdminClient({**librdkafka_config(properties), "bootstrap.servers": bootstrap_server})
+        self._admin = AdminClient(
+            {**librdkafka_config(properties, bootstrap_server), "bootstrap.servers": bootstrap_server}
+        )
 
     def answers(self) -> Answers:
         """Return what the cluster tells, without groups that go meanwhile; ClusterError where it does not."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from offsetstream.cluster.msk import java_plugins
 from offsetstream.cluster.properties import java_system_properties
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
@@ -36,7 +37,7 @@ def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterato
     Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
     """
     libraries = _LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*_LIBRARIES, *_TOKENS)
-    with java_gateway(resolve(libraries), auto_convert=True) as gateway:
+    with java_gateway(resolve((*libraries, *java_plugins(properties))), auto_convert=True) as gateway:
         for name, value in java_system_properties(properties).items():
             gateway.jvm.java.lang.System.setProperty(name, value)
         settings = gateway.jvm.java.util.HashMap()

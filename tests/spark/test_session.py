@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from offsetstream.cluster.msk import java_plugins
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.spark.session import connectors
 from offsetstream.spark.settings import PREFERRED
@@ -65,6 +66,15 @@ def won(found: dict[str, Any]) -> None:
 def test_in_a_session_of_our_own(tmp_path: Path) -> None:
     start = "session.local_session('local[1]', {'spark.databricks.delta.snapshotPartitions': '5'})"
     won(shown([sys.executable, "-c", SHOW % (start, SHOWN)], tmp_path))
+
+
+def test_a_plugin_of_kafkas_client_is_there_for_spark(tmp_path: Path) -> None:
+    name = "software.amazon.msk.auth.iam.IAMLoginModule"
+    start = f"session.local_session('local[1]', plugins={java_plugins({'sasl.mechanism': 'AWS_MSK_IAM'})})"
+    script = f"from offsetstream.spark import session\nspark = {start}\njvm = spark.sparkContext._jvm\n"
+    script += f"loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()\nloader.loadClass('{name}')"
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_in_the_session_of_spark_submit(tmp_path: Path) -> None:
