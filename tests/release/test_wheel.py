@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from configparser import ConfigParser
 from pathlib import Path
 
+import pyarrow
 import pytest
 from deltalake import DeltaTable
 
@@ -54,6 +57,36 @@ def test_what_is_in_it(built: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"offsetstream", f"{wheel.name.split('-py3')[0]}.dist-info"}
     with tarfile.open(source) as archive:
         assert any(name.endswith("/pyproject.toml") for name in archive.getnames())
+
+
+def test_launchers_find_the_jobs(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (each for each in archive.namelist() if each.endswith("entry_points.txt"))
+    points = ConfigParser()
+    points.read_string(archive.read(name).decode())
+    assert set(points["packages"]) == {"materialize_offsets", "maintain_tables"}
+
+
+def test_it_works_as_a_zip_as_spark_hands_it_on(built: Path, tmp_path: Path) -> None:
+    """By --py-files: in a Python that has what it needs, but not the package."""
+    (wheel,) = built.glob("*.whl")
+    zipped = shutil.copy(wheel, tmp_path / "offsetstream.zip")
+    packages = Path(pyarrow.__file__).parents[1]
+    code = """
+from offsetstream.codec.encode import encode_record
+from offsetstream.cli.submitted import materialize_offsets
+from offsetstream.tables.schema import all_schemas
+import offsetstream.stream.job
+print(offsetstream.__file__, len(all_schemas()), encode_record({"type": 2, "data": {"group": "g"}}, None)[0])
+"""
+    for path, code_of_exit in ((f"{zipped}{os.pathsep}{packages}", 0), (str(packages), 1)):
+        command = [sys.executable, "-S", "-c", code]  # -S: the package is installed here by a .pth file
+        done = subprocess.run(
+            command, cwd=tmp_path, env=OUTSIDE | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code_of_exit, done.stderr
+        assert code_of_exit or done.stdout.startswith(str(zipped))
 
 
 def test_without_extras_it_has_the_codec_and_look_ups(built: Path, tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""The lines for spark-submit in README and docs are ones that spark-submit and the job take, with the jars of ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from offsetstream.cli.run import run
+from offsetstream.cli.submitted import materialize_offsets
+from offsetstream.spark.session import CONNECTORS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "spark-submit.md").read_text("utf-8")
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCKS = _BLOCK.findall((ROOT / "README.md").read_text("utf-8") + PAGE)
+LINES = [
+    shlex.split(text.replace("$PWD/", "").replace("\\\n", ""))
+    for kind, text in BLOCKS
+    if not kind and "spark-submit " in text
+]
+
+
+def parts(line: list[str]) -> tuple[list[str], dict[str, str], list[str]]:
+    """What is before spark-submit, its own options, and those of the job."""
+    at = next(n for n, word in enumerate(line) if word.endswith("spark-submit"))
+    job = next(n for n, word in enumerate(line) if word.endswith("materialize_offsets.py"))
+    own = line[at + 1 : job]
+    assert len(own) % 2 == 0
+    return line[: at + 1], dict(zip(own[::2], own[1::2], strict=True)), line[job + 1 :]
+
+
+@pytest.fixture(scope="module")
+def known() -> set[str]:
+    """The options of spark-submit, as its help has them."""
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = ["spark-submit", "--help"]
+    shown = subprocess.run(command, env=os.environ | path, capture_output=True, text=True, check=False)
+    return set(re.findall(r"--[a-z-]+", shown.stdout + shown.stderr))
+
+
+def test_spark_submit_knows_its_options(known: set[str]) -> None:
+    assert len(LINES) == 4
+    for line in LINES:
+        _, options, _ = parts(line)
+        assert options.keys() <= known
+        assert options["--packages"] == ",".join(CONNECTORS["4.0"])
+
+
+def test_the_job_knows_its_own() -> None:
+    for line in LINES:
+        *_, arguments = parts(line)
+        job = materialize_offsets
+        given = job.make_context("materialize_offsets", arguments, **job.context_settings).params
+        assert given["checkpoint"] == given["tables"].replace("offsets", "checkpoints")
+
+
+def test_where_the_driver_is_here_it_is_the_environments_own() -> None:
+    first, *_ = LINES
+    assert parts(first)[0] == ["PYSPARK_PYTHON=.venv/bin/python", ".venv/bin/spark-submit"]
+
+
+def test_every_release_of_pyspark_has_its_jars() -> None:
+    assert dict(re.findall(r"^\| (\d\.\d) \| `(.*?)` \|$", PAGE, re.MULTILINE)) == {
+        release: ",".join(coordinates) for release, coordinates in CONNECTORS.items()
+    }
+
+
+def test_the_pod_runs_a_command_of_ours() -> None:
+    (manifest,) = (yaml.safe_load(text) for kind, text in BLOCKS if kind == "yaml")
+    assert manifest["spec"]["strategy"] == {"type": "Recreate"}
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["offsetstream", "run"]
+    given = run.make_context("run", list(container["args"])).params
+    assert given["tables"] == "s3a://lake/kafka/offsets"
