@@ -21,7 +21,9 @@ test: check ## Run the checks, and every test that must hold at each change (12 
 test-long: install ## Run the tests that are long by nature (half an hour)
 	@$(BIN)/pytest -m long --numprocesses 2 --no-loadscope-reorder
 
-test-nightly: crash-matrix ## Run what takes hours: the whole crash matrix, and chaos of both kinds
+test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of PySpark
+	@$(BIN)/python -m tests.reliability.s3_commits
+	@$(BIN)/python -m tests.reliability.pyspark_versions 4.1.1 4.2.0
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30 --compaction
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from offsetstream.cli.line_files import file_option, open_output
 from offsetstream.cli.options import cluster_options, config_option
@@ -64,6 +65,8 @@ def dump(
     Only '--files' with '--format records' prints those too, and the markers that end transactions: such lines also
     have "producer_id", "transactional" and "control_type" (COMMIT or ABORT), where a producer with an id wrote them.
     """
+    if files and click.get_current_context().get_parameter_source("bootstrap_server") is ParameterSource.DEFAULT_MAP:
+        bootstrap_server = None  # of a file of settings that many commands share
     if (bootstrap_server is None) == (not files):
         raise UsageError("name the cluster by --bootstrap-server, or log segments by --files, one of the two")
     if bootstrap_server is None:

@@ -145,6 +145,8 @@ def _write_ivy_file(folder: Path, modules: Sequence[tuple[str, str, str]], trans
             conf="default->default",
             transitive=str(transitive).lower(),
         )
+    for organisation, name, revision in modules:  # also where another one needs it in another version
+        ET.SubElement(dependencies, "override", org=organisation, module=name, rev=revision)
     file = folder / "ivy.xml"
     ET.ElementTree(root).write(file)
     return file

@@ -26,7 +26,9 @@ class Kind:
 
 
 def _brokers(value: str) -> str:
-    brokers = [broker.strip() for broker in str(value).split(",")]
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text: give host:port, or several with commas between")  # noqa: TRY004 - ours
+    brokers = [broker.strip() for broker in value.split(",")]
     if not all(brokers):
         raise ValueError(f"{value!r} names no broker: give host:port, or several with commas between")
     return ",".join(brokers)
@@ -49,7 +51,9 @@ def _is_short(parts: list[tuple[str, str]]) -> bool:
 
 def _minutes(value: float | str | timedelta) -> timedelta:
     if isinstance(value, timedelta):
-        return value
+        if value >= timedelta():
+            return value
+        value = value / timedelta(minutes=1)
     try:
         minutes = float(value)
         if minutes >= 0:  # false of nan
@@ -76,7 +80,7 @@ def _seconds(value: float | str) -> float:
 
 
 def _days(value: str | timedelta) -> timedelta:
-    if isinstance(value, timedelta):
+    if isinstance(value, timedelta) and value >= timedelta(days=1):
         return value
     found = re.fullmatch(r"(?:interval\s+)?(\d{1,5})\s*([a-z]*)", str(value).strip().lower())
     days = int(found[1]) * _DAYS.get(found[2], 0) if found else 0

@@ -40,10 +40,15 @@ from offsetstream.spark.settings import (
     wanted,
 )
 
-# The connectors that go with each minor version of PySpark.
+# The connectors that go with each minor version of PySpark. The token provider of 4.1 is not in every registry; that
+# of 4.0 does the same.
 CONNECTORS = {
     "4.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0", "io.delta:delta-spark_4.0_2.13:4.4.0"),
-    "4.1": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0", "io.delta:delta-spark_4.1_2.13:4.4.0"),
+    "4.1": (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
+        "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    ),
     "4.2": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
 }
 

@@ -52,8 +52,7 @@ class PathSpark(SparkTables):
             put_in_place(table, written_by_tasks(rows, table.where, table.arrow), [transaction])
 
     def _require_same(self, name: str, place: str) -> None:
-        quoted = place.replace("`", "``")
-        found = self._spark.sql(f"DESCRIBE DETAIL delta.`{quoted}`").select("id").head()
+        found = self._spark.sql(f"DESCRIBE DETAIL delta.{_name(place)}").select("id").head()
         if found is None or found["id"] != self._store.open(name).table_id:
             raise TablesError(
                 f"Spark finds another table at {place} than the driver: give both the same store, by the settings of "
@@ -103,6 +102,6 @@ def _columns(stored: DataFrame, merge: Merge, comes: Column) -> list[Column]:
     ]
 
 
-def _name(column: str) -> str:
-    """Return the name of a column, whatever a user named it, as Spark's expressions have it."""
-    return "`" + column.replace("`", "``") + "`"
+def _name(name: str) -> str:
+    """Return a name, of a column or a table and whatever is in it, as Spark's SQL has it."""
+    return "`" + name.replace("`", 2 * "`") + "`"

@@ -52,6 +52,14 @@ def places(printed: str) -> list[tuple[int, int]]:
     return [(line["partition"], line["offset"]) for line in map(json.loads, printed.splitlines())]
 
 
+def test_the_broker_of_a_shared_file_of_settings_is_no_contradiction(log: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "offsetstream.toml"
+    settings.write_text('bootstrap-server = "localhost:9092"')
+    result = dump("--files", log, "--config", settings)
+    assert (result.exit_code, len(places(result.stdout))) == (0, 5)
+    assert dump("--files", log, "--bootstrap-server", "localhost:9092").exit_code == 2
+
+
 def test_what_a_read_committed_consumer_sees(log: Path) -> None:
     result = dump("--files", log)
     assert (result.exit_code, result.stderr) == (0, "")

@@ -139,6 +139,8 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"once": "maybe"}, "once: Input should be a valid boolean"),
     ({"max_offsets_per_trigger": "many"}, "max_offsets_per_trigger: Input should be a valid integer"),
     ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger: Input should be greater than or equal to 1"),
+    ({"bootstrap_server": ["a:1"]}, "bootstrap_server: ['a:1'] is no text"),
+    ({"max_silence": timedelta(minutes=-1)}, "max_silence: -1.0 is no number of minutes"),
     ({"max_silence": "long"}, "max_silence: 'long' is no number of minutes"),
     ({"trigger": "often"}, "trigger: 'often' is no time such as"),
     ({"coordinator": "old"}, "coordinator: Input should be 'new' or 'classic'"),
