@@ -52,7 +52,8 @@ class TableWriter:
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; `rows` has its columns but the three that say who wrote them."""
         transaction = transaction_of(self.tables.open(table), batch)
-        self._in_spark.append(table, _signed(rows, batch).select(*load_schema(table).column_names), transaction)
+        signed = _signed(rows, batch).select(*load_schema(table).column_names)
+        again_on_conflict(self._in_spark.append)(table, signed, transaction)
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, newer_only: bool = False, replace_where: str | None = None

@@ -81,9 +81,17 @@ def _rows(table: PathSnapshot, files: list[_Small], day: date | None) -> Iterato
     constants = {} if day is None else {HISTORY_DAY: day}
     for small in files:
         with store.open_input_file(unquote(small.path)) as opened:
-            file = pq.ParquetFile(opened)
-            for part in range(file.num_row_groups):
-                yield completed(with_constants(file.read_row_group(part), constants), schema)
+            for part in _parts(pq.ParquetFile(opened)):
+                yield completed(with_constants(part, constants), schema)
+
+
+def _parts(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    """Yield the file's rows a part at a time: a row may be megabytes, and a row group a million rows."""
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        rows = max(1, _GROUP_BYTES * group.num_rows // max(1, group.total_byte_size))
+        for batch in file.iter_batches(rows, row_groups=[number], use_threads=False):
+            yield pa.Table.from_batches([batch])
 
 
 @again_on_conflict
