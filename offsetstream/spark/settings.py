@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import javaproperties
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 # Without these the job would be wrong; they are set whatever the user says.
@@ -85,6 +84,8 @@ def wanted(spark: SparkSession) -> dict[str, str]:
 
 def spark_defaults() -> dict[str, str]:
     """Return the settings of the user's spark-defaults.conf: what is set in code, as ours, would win over it."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - of PySpark by pip; runtimes may have none
+
     home: str = _find_spark_home()  # type: ignore[no-untyped-call]  # PySpark has none for it
     folder = os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
     file = Path(folder) / "spark-defaults.conf"

@@ -32,7 +32,7 @@ def main(root: Path, scratch: Path, group: str) -> None:
     places = {"spark.jars": jars, "spark.sql.warehouse.dir": str(scratch / "warehouse")}
     spark = SparkSession.builder.remote("local[1]").config(map={**STATIC, **PREFERRED, **quick, **places}).getOrCreate()
     register(spark, "over_connect", root)
-    rows = {query: len(frame.collect()) for query, frame in answers(spark, "over_connect", group)}
+    rows = {query: len(frame.collect()) for query, frame in answers(spark, "over_connect", root, group)}
     raw = spark.createDataFrame([(bytearray(b"\x00\x01nonsense"), None)], "key BINARY, value BINARY")
     decode = offsetstream.decode_udf  # not before there is a session: PySpark asks then which kind it is for
     (decoded,) = raw.select(decode("key", "value").alias("record")).select(F.col("record.error")).collect()

@@ -1,8 +1,9 @@
-"""The SQL of the notebook and the dashboard, and the tables of a folder in a schema, as a catalog has them."""
+"""The SQL of README, notebook and dashboard, and the tables of a folder in a schema, as a catalog has them."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,8 +36,15 @@ def datasets() -> dict[str, str]:
     return {each["name"]: "".join(each["queryLines"]) for each in dashboard["datasets"]}
 
 
-def answers(spark: SparkSession, schema: str, group: str) -> Iterator[tuple[str, DataFrame]]:
-    """Run everything, the notebook's first cell first, which enters the schema."""
+def of_readme(root: Path, group: str) -> str:
+    """README's query of a table by its path, on the tables of the folder."""
+    (query,) = re.findall(r"``(SELECT .*?)``", (ROOT / "README.md").read_text("utf-8"))
+    return str(query).replace("tables/", f"{root}/").replace("billing", group)
+
+
+def answers(spark: SparkSession, schema: str, root: Path, group: str) -> Iterator[tuple[str, DataFrame]]:
+    """Run everything, the notebook's first cell before its others, as it enters the schema."""
+    yield "README", spark.sql(of_readme(root, group))
     for cell in cells():
         yield cell, spark.sql(cell, {"schema_name": schema, "group_id": group})
     for name, query in datasets().items():

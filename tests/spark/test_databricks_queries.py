@@ -1,4 +1,4 @@
-"""Each query of the notebook and the dashboard for Databricks runs on our tables in a schema, also by Spark Connect."""
+"""Each query of README and of Databricks' notebook and dashboard runs on our tables, also by Spark Connect."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def test_every_query_answers(spark: SparkSession, tables: Path) -> None:
-    rows = {query: frame.collect() for query, frame in answers(spark, "of_databricks", GROUP)}
-    assert len(rows) == len(cells()) + len(datasets()) > 15
+    rows = {query: frame.collect() for query, frame in answers(spark, "of_databricks", tables, GROUP)}
+    assert len(rows) == 1 + len(cells()) + len(datasets()) > 15
     assert {query for query, found in rows.items() if not found} == {q for q in rows if q.startswith(EMPTY)}
     assert rows["members_by_group"] == [(GROUP, 1, 1)]
     (offsets,) = (found for query, found in rows.items() if query.startswith("-- The committed offsets of a group"))
@@ -62,6 +62,6 @@ def test_also_over_spark_connect(tables: Path, tmp_path: Path) -> None:
     assert {query for query, rows in found["rows"].items() if not rows} == {
         query for query in found["rows"] if query.startswith(EMPTY)
     }
-    assert len(found["rows"]) == len(cells()) + len(datasets())
+    assert len(found["rows"]) == 1 + len(cells()) + len(datasets())
     assert "key" in found["decoded"]
     assert "dedicated compute" in found["job"]

@@ -1,0 +1,60 @@
+"""The jobs as a launcher calls them: by a function, in whatever thread, in a runtime that has Spark of its own."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from offsetstream.cli.submitted import maintain_tables, materialize_offsets
+from testkit.tables import new_tables
+
+NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--max-silence", "0"]
+
+
+def test_one_that_ends_well_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Databricks calls it: loaded by its name, its options in `sys.argv`; there any SystemExit is a failure."""
+    tables = new_tables(tmp_path / "tables")
+    monkeypatch.setattr(sys, "argv", ["maintain_tables", "--tables", tables.root, "--output", "csv"])
+    entry = EntryPoint("maintain_tables", "offsetstream.cli.submitted:maintain_tables", "packages")
+    assert entry.load()() is None
+    assert "offset_commits" in capsys.readouterr().out
+
+
+def test_one_that_fails_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        maintain_tables.main(["--tables", str(tmp_path / "none")])
+    assert ended.value.code == 1
+    with pytest.raises(SystemExit) as ended:
+        materialize_offsets.main(["--no-such-option"])
+    assert ended.value.code == 2
+    assert "no such" in capsys.readouterr().err.lower()
+
+
+def test_the_job_may_be_called_in_another_thread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no signal can be caught."""
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(materialize_offsets.main, [*NOBODY, "--tables", str(tmp_path)]).exception()
+    assert isinstance(ended, SystemExit)
+    assert ended.code == 3
+    assert "no broker answers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("runtime", "extra"), [(None, "spark"), ("17.3", "databricks")])
+def test_what_is_to_be_installed_leaves_spark_to_the_runtime(
+    runtime: str | None, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if runtime is not None:
+        monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
+    monkeypatch.delitem(sys.modules, "offsetstream.settings.model", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic_settings", None)
+    with pytest.raises(SystemExit):
+        materialize_offsets.main(NOBODY)
+    assert capsys.readouterr().err.endswith(
+        f"Error: this needs the package pydantic_settings: pip install 'offsetstream[{extra}]'\n"
+    )
