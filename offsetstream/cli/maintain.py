@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +12,9 @@ import click
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, settings_options
 from offsetstream.cli.output import Column, tell
+from offsetstream.cli.own_spark import reached
 from offsetstream.maintenance.settings import MaintenanceSettings
-from offsetstream.tables.location import store_at
+from offsetstream.tables.store import Store
 
 _COLUMNS = (
     Column("table", "TABLE"),
@@ -28,12 +30,14 @@ _COLUMNS = (
 )
 
 
-def maintain_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of the maintenance."""
-    return config_option("maintain")(settings_options(MaintenanceSettings)(output_options(command)))
+def maintain_options(command: Callable[..., None], but: tuple[str, ...] = ()) -> Callable[..., None]:
+    """Give a command the options of the maintenance, without the settings that are named in `but`."""
+    return config_option("maintain", but)(settings_options(MaintenanceSettings, but)(output_options(command)))
 
 
-def run_maintenance(options: dict[str, Any]) -> None:
+def run_maintenance(
+    options: dict[str, Any], reached: Callable[[MaintenanceSettings], AbstractContextManager[Store]]
+) -> None:
     """Do the maintenance with the options of `maintain_options`, and print what was done."""
     from offsetstream.maintenance.maintain import Maintenance  # noqa: PLC0415 - of Arrow, which --help does not need
 
@@ -41,8 +45,9 @@ def run_maintenance(options: dict[str, Any]) -> None:
     settings = MaintenanceSettings(**options)
     keep = settings.keep_history
     horizon = None if keep is None else datetime.now(UTC).date() - keep
-    maintenance = Maintenance(store_at(settings.tables), tell, dry_run=settings.dry_run)
-    output.table(_COLUMNS, [vars(done) for done in maintenance.run(horizon, settings.timeout)])
+    with reached(settings) as store:
+        done = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)
+    output.table(_COLUMNS, map(vars, done))
 
 
 @click.command(
@@ -63,4 +68,4 @@ def maintain(**options: Any) -> None:
 
     Run it as often as you like, also beside the job: what might disturb the job is left to the job itself.
     """
-    run_maintenance(options)
+    run_maintenance(options, lambda settings: reached(settings.tables, settings.master, settings.conf))

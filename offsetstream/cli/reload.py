@@ -9,10 +9,10 @@ import click
 
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
+from offsetstream.cli.own_spark import reached, spark_options
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, read_lease, request_reload, requested_partitions
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
-from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
 
@@ -37,13 +37,18 @@ Examples:
 )
 @tables_option
 @timeout_option
-def reload(wanted: tuple[int, ...], tables: str, timeout: float) -> None:
+@spark_options
+def reload(wanted: tuple[int, ...], tables: str, timeout: float, master: str | None, conf: dict[str, str]) -> None:
     """Have offsets partitions loaded anew, as a coordinator loads them, and wait until they are.
 
     The job does it between two batches; readers see the old rows of a partition until the new ones are whole. Without
     a running job the next one does it when it starts.
     """
-    store = store_at(tables)
+    with reached(tables, master, conf) as store:
+        _reload(store, wanted, timeout)
+
+
+def _reload(store: Store, wanted: tuple[int, ...], timeout: float) -> None:
     existing = {row["offsets_partition"] for row in Lookup(store).rows("offsets_partitions", ["offsets_partition"])}
     unknown = sorted(set(wanted) - existing)
     if unknown:

@@ -8,10 +8,11 @@ import click
 
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
+from offsetstream.cli.own_spark import reached, spark_options
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, request_stop
 from offsetstream.tables.lease_holder import HeartbeatWatch, Life
-from offsetstream.tables.location import store_at
+from offsetstream.tables.store import Store
 
 
 @click.command(
@@ -24,9 +25,15 @@ Examples:
 @config_option("stop")
 @tables_option
 @timeout_option
-def stop(tables: str, timeout: float) -> None:
+@spark_options
+def stop(tables: str, timeout: float, master: str | None, conf: dict[str, str]) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
-    store = store_at(tables)
+    with reached(tables, master, conf) as store:
+        _stop(store, timeout)
+    click.echo("Stopped", err=True)
+
+
+def _stop(store: Store, timeout: float) -> None:
     watch, read = HeartbeatWatch(), lease_reader(store)
     row, life = watch.look(read)
     if row is None or life is Life.DEAD:
@@ -43,4 +50,3 @@ def stop(tables: str, timeout: float) -> None:
         if time.monotonic() > deadline:
             raise OffsetstreamError(f"the job did not stop within {timeout:g} s; it will after its present batch")
         time.sleep(0.5)
-    click.echo("Stopped", err=True)

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -13,7 +16,10 @@ from offsetstream.cli.main import SETTINGS, OneLineErrors
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
 from offsetstream.cli.run import OF_OWN_SPARK, run_job
+from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.stream.settings import JobSettings
+from offsetstream.tables.location import store_at
+from offsetstream.tables.store import Store
 
 
 class SubmittedCommand(OneLineErrors):
@@ -39,7 +45,17 @@ def materialize_offsets(**options: Any) -> None:
 
 
 @click.command(cls=SubmittedCommand, context_settings=SETTINGS)
-@maintain_options
+@partial(maintain_options, but=OF_OWN_SPARK)
 def maintain_tables(**options: Any) -> None:
     """Thin the history that is older than --keep-history, put small files together, delete those of no use."""
-    run_maintenance(options)
+    run_maintenance(options, _reached)
+
+
+@contextmanager
+def _reached(settings: MaintenanceSettings) -> Iterator[Store]:
+    store = store_at(settings.tables)
+    if store.needs_spark:
+        from offsetstream.spark.session import submitted_session  # noqa: PLC0415 - of PySpark
+
+        store = store.read_by(submitted_session())
+    yield store

@@ -20,13 +20,13 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.own_spark import reached, spark_options
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
-from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
 from offsetstream.verify.answers import Answers
@@ -58,6 +58,7 @@ Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be comp
 @cluster_options
 @tables_option
 @output_options
+@spark_options
 @click.option(
     "--settle",
     type=SECONDS,
@@ -73,7 +74,14 @@ Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be comp
 )
 @click.pass_context
 def verify(
-    context: click.Context, /, bootstrap_server: str | None, command_config: str | None, tables: str, **options: Any
+    context: click.Context,
+    /,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    tables: str,
+    master: str | None,
+    conf: dict[str, str],
+    **options: Any,
 ) -> None:
     """Compare the tables with the live cluster: groups, states, members, assignments, committed offsets, coordinators.
 
@@ -89,17 +97,22 @@ def verify(
     """
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
-    settle, with_topic = options.pop("settle"), options.pop("history")
-    output, store = output_of(options), store_at(tables)
     properties = client_properties(command_config)
-    cluster = Cluster(bootstrap_server, properties)
+    with reached(tables, master, conf) as store:
+        code = _verify(store, Cluster(bootstrap_server, properties), properties, options)
+    context.exit(code)
+
+
+def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options: dict[str, Any]) -> int:
+    """Compare, print what was found, and return the exit code."""
+    output, settle, with_topic = output_of(options), options["settle"], options["history"]
     require_tables_of(store, cluster.cluster_id())
     require_to_see_everything(cluster)
     if with_topic:
         readable_partitions(cluster)
     has_job = partial(is_job_alive, store, tell, HeartbeatWatch())
     has_job()  # a job of another host is watched now, so that --settle is for the comparison
-    with _asking(bootstrap_server, properties) as ask:
+    with _asking(cluster.bootstrap_server, properties) as ask:
         result = compare_until_settled(
             lambda: read_tables(Lookup(store)),
             ask,
@@ -115,7 +128,7 @@ def verify(
     if with_topic:
         tell(str(history))
     unexplained = any(found.explanation is None for found in result.found)
-    context.exit(_DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0)
+    return _DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0
 
 
 def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated
 
 from offsetstream.settings.kinds import DAYS
-from offsetstream.settings.schema import TABLES, TIMEOUT, Option, Settings
+from offsetstream.settings.schema import CONF, MASTER, TABLES, TIMEOUT, Option, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceSettings(Settings):
-    """The settings of `offsetstream maintain`; `timeout` in seconds."""
+    """The settings of `offsetstream maintain`; `timeout` in seconds, `master` and `conf` for a catalog."""
 
     tables: Annotated[str, TABLES] = "tables"
     keep_history: Annotated[
@@ -25,3 +26,5 @@ class MaintenanceSettings(Settings):
     ] = None
     dry_run: Annotated[bool, Option("Say what there is to do, and do nothing.")] = False
     timeout: Annotated[float, TIMEOUT] = 300.0
+    master: Annotated[str | None, MASTER] = None
+    conf: Annotated[Mapping[str, str], CONF] = field(default_factory=dict, repr=False)

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from offsetstream.settings.config_file import Key
-from offsetstream.settings.kinds import BROKERS, SECONDS, Kind
+from offsetstream.settings.kinds import BROKERS, PAIRS, SECONDS, Kind
 
 PREFIX = "OFFSETSTREAM_"
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
@@ -95,5 +95,7 @@ def settings_of(declared: type[Settings]) -> tuple[Setting, ...]:
 # Those that many commands have.
 BOOTSTRAP_SERVER = Option("A broker to connect to.", metavar="HOST:PORT", kind=BROKERS)
 COMMAND_CONFIG = Option("Kafka client properties (SASL, TLS).", metavar="FILE")
-TABLES = Option("Folder or URI of the tables.", metavar="DIR")
+TABLES = Option("Folder or URI of the tables, or catalog.schema (of a folder a.b the name is ./a.b).", metavar="DIR")
+MASTER = Option("Spark master [default: that of spark-defaults.conf, or local[*]].")
+CONF = Option("A setting of Spark; repeatable.", "NAME=VALUE", PAIRS)
 TIMEOUT = Option("How long to wait for the job.", metavar="SECONDS", kind=SECONDS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -31,10 +31,13 @@ from offsetstream.stream.lifecycle.patience import Patience
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import JOB_LEASE
+from offsetstream.tables.store import Store
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
+from offsetstream.tables.write import TableWriter
 
 TOPIC_WAIT_SECONDS = 30.0
 
@@ -110,26 +113,40 @@ class Job:
         )
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
+        topic, store = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator), self._settings.store
+        if store.needs_spark:  # for the lease too, which is given back before the session ends
+            with self._started() as spark:
+                self._run_on(store.read_by(spark), nullcontext(spark), topic, cluster_id)
+        else:
+            self._run_on(store, self._started(), topic, cluster_id)
+
+    def _run_on(
+        self, tables: Store, session: AbstractContextManager[SparkSession], topic: OffsetsTopic, cluster_id: str
+    ) -> None:
         # A job that is refused must not make anew a table that the live one has lost: neither would notice.
-        create_tables(self._settings.store, cluster_id, coordinator, [JOB_LEASE])
-        lease = take_lease(self._settings.store, self._progress.say, self._signals.stop, force=self._settings.force)
+        create_tables(tables, cluster_id, topic.coordinator, [JOB_LEASE])
+        lease = take_lease(tables, self._progress.say, self._signals.stop, force=self._settings.force)
         if lease is None:
             return
         with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
-            create_tables(self._settings.store, cluster_id, coordinator)
-            if upgraded := upgrade_tables(self._settings.store):
+            create_tables(tables, cluster_id, topic.coordinator)
+            if upgraded := upgrade_tables(tables):
                 self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
-            with explain_lost_java(), self._session() as spark:
-                folders = (self._settings.tables, self._settings.checkpoint)
-                require_java_in_utf8(spark.sparkContext._jvm, folders)
-                topic = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator)
-                self._work(spark, topic, Controls(lease, self._signals, self._progress))
+            with session as spark:
+                writer = TableWriter(spark, tables, StateWrites(self._settings.state_writes))
+                self._work(writer, topic, Controls(lease, self._signals, self._progress))
 
-    def _work(self, spark: SparkSession, topic: OffsetsTopic, controls: Controls) -> None:
+    @contextmanager
+    def _started(self) -> Iterator[SparkSession]:
+        with explain_lost_java(), self._session() as spark:
+            require_java_in_utf8(spark.sparkContext._jvm, (self._settings.tables, self._settings.checkpoint))
+            yield spark
+
+    def _work(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
         """Attempt it until it is done: after an outage of the cluster anew, from the tables' positions."""
         goes_on, silent_since = True, None
         while True:
-            attempt = Attempt(self._settings, spark, topic, controls)
+            attempt = Attempt(self._settings, writer, topic, controls)
             before, began = attempt.positions, time.monotonic()
             try:
                 return attempt.run(goes_on=goes_on)

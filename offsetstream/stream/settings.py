@@ -9,11 +9,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from offsetstream.settings.config_file import ConfigFile
-from offsetstream.settings.kinds import INTERVAL, MINUTES, PAIRS
+from offsetstream.settings.kinds import INTERVAL, MINUTES
 from offsetstream.settings.schema import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
+    CONF,
     CONFIG_VARIABLE,
+    MASTER,
     TABLES,
     Option,
     Settings,
@@ -73,19 +75,17 @@ class JobSettings(Settings):
             "lives: for one that you know to be gone. If it does run, it cannot write any more, and ends."
         ),
     ] = False
-    master: Annotated[str | None, Option("Spark master [default: that of spark-defaults.conf, or local[*]].")] = None
-    conf: Annotated[Mapping[str, str], Option("A setting of Spark; repeatable.", "NAME=VALUE", PAIRS)] = field(
-        default_factory=dict, repr=False
-    )
+    master: Annotated[str | None, MASTER] = None
+    conf: Annotated[Mapping[str, str], CONF] = field(default_factory=dict, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # Only who makes settings needs what reads them.
         from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
-        from offsetstream.tables.location import parse_location  # noqa: PLC0415
+        from offsetstream.tables.location import parse_location, parse_tables  # noqa: PLC0415
 
-        object.__setattr__(self, "tables", parse_location(self.tables))
+        object.__setattr__(self, "tables", parse_tables(self.tables))
         object.__setattr__(self, "checkpoint", parse_location(self.checkpoint))
         object.__setattr__(self, "properties", read_properties(self.command_config, self.properties))
 

@@ -1,4 +1,4 @@
-"""What a user names a place by: a folder, or the URI of a store that Spark and delta-rs both reach."""
+"""What a user names a place by: a folder, the URI of a store that Spark and delta-rs both reach, a catalog's schema."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from offsetstream.errors import UsageError
+from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.store import Store
 
 _LOCAL = "file://"
+_CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")  # a name, a dot, a name: ./a.b is a folder
 # delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
 _NOT_FOR_DELTA_RS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # as of dbfs:/kafka, which delta-rs does not reach
@@ -26,8 +28,26 @@ def is_utf8(text: str) -> bool:
 
 
 def store_at(text: str) -> Store:
-    """Return the tables that a user named by `--tables`; UsageError as of `parse_location`."""
-    return PathStore(parse_location(text))
+    """Return the tables that a user named by `--tables`; UsageError as of `parse_tables`."""
+    place = parse_tables(text)
+    if not _CATALOG.fullmatch(place):
+        return PathStore(place)
+    catalog, schema = place.split(".")
+    return CatalogStore(catalog, schema)
+
+
+def parse_tables(text: str) -> str:
+    """Return what a user named: `catalog.schema` as it is, else a location as of `parse_location`.
+
+    UsageError as there, and where a folder has such a name, or a name such parts and more than two.
+    """
+    if not _CATALOG.fullmatch(text):
+        return parse_location(text)
+    if Path(text).exists():
+        raise UsageError(f"{text} names a catalog's schema, but there is a folder {text} here: name that as ./{text}")
+    if text.count(".") > 1:
+        raise UsageError(f"{text} is no catalog and schema: name these as catalog.schema, or a folder as ./{text}")
+    return text
 
 
 def parse_location(text: str) -> str:

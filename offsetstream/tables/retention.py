@@ -52,7 +52,7 @@ def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
     cell = ", ".join(schema.cell)
     ordered = (
         f"SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY log_id DESC, {schema.position} DESC) AS nth, "  # noqa: S608
-        f"count(*) FILTER (WHERE {_of(day, '>')}) OVER (PARTITION BY {cell}) AS on_later_days "
+        f"count(CASE WHEN {_of(day, '>')} THEN 1 END) OVER (PARTITION BY {cell}) AS on_later_days "
         f"FROM rows WHERE {_of(str(horizon), '<')}"
     )
     kept = f"SELECT k.* EXCEPT (nth, on_later_days) FROM ({ordered}) k WHERE nth = 1 AND {_of(day)}"  # noqa: S608 - our own

@@ -65,9 +65,21 @@ class Store(ABC):
     def in_spark(self, spark: SparkSession) -> SparkTables:
         """Return the tables for what Spark itself reads and writes."""
 
+    @property
+    def needs_spark(self) -> bool:
+        """Whether the tables can be reached in a session of Spark's only, which `read_by` gives."""
+        return False
+
+    def read_by(self, spark: SparkSession) -> Store:  # noqa: ARG002 - of those that need it
+        """Return the same tables, for the session to read and write them where they need one."""
+        return self
+
     @abstractmethod
-    def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter:
-        """Return what writes rows of a history in a task of Spark's, as those of a batch and a day."""
+    def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter | None:
+        """Return what writes rows of a history in a task of Spark's, as those of a batch and a day.
+
+        None where tasks cannot: their rows then go through Spark.
+        """
 
     @property
     def look_seconds(self) -> float:

@@ -17,12 +17,10 @@ from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.spark_sessions import WriterSessions
 from offsetstream.tables.sql import of_partitions, sql_text
 from offsetstream.tables.transaction import BatchId, app_id, transaction_of
 from offsetstream.tables.write import TableWriter
 
-TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
 LOAD = BatchId(2, -1)
 OF_PARTITION_1 = "offsets_partition IN (1)"
@@ -104,21 +102,6 @@ def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, wri
         assert [spark.conf.get(name, None) for name in BULK] == ["true", None]
     finally:
         spark.conf.unset(BULK[0])
-
-
-def test_a_merges_session_is_like_the_jobs_and_holds_its_transaction_only_meanwhile(spark: SparkSession) -> None:
-    sessions = WriterSessions(spark)
-    with pytest.raises(ValueError, match="of the merge"), sessions.transaction("groups", "app", 5) as session:
-        assert [session.conf.get(name) for name in TRANSACTION] == ["app", "5"]
-        for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
-            assert session.conf.get(name) == spark.conf.get(name)
-        raise ValueError("of the merge")
-    assert [session.conf.get(name, None) for name in TRANSACTION] == [None, None]
-    assert [spark.conf.get(name, None) for name in TRANSACTION] == [None, None]
-    with sessions.transaction("groups", "app", 6) as again:
-        assert again is session
-    with sessions.transaction("group_members", "app", 5) as other:
-        assert other is not session
 
 
 @pytest.mark.parametrize("batch", [BatchId(2, 5), LOAD])

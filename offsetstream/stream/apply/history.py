@@ -18,7 +18,7 @@ from offsetstream.stream.state.columns import partition_number_column
 from offsetstream.stream.state.size import by_partition
 from offsetstream.stream.state.state_tables import Held
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
-from offsetstream.tables.files import append_files
+from offsetstream.tables.files import TaskWriter, append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, UNDECODABLE
 from offsetstream.tables.parallel import in_parallel
@@ -125,20 +125,23 @@ class History:
 
     def of_commits(self, batch: BatchId) -> CommitHistory:
         """Return where a pass over the log writes the commits, each that is not there yet."""
-        writer = self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
-        return CommitHistory(writer, dict(self._log_ids), dict(self._written.get(COMMITS, {})))
+        return CommitHistory(self._task_writer(batch), dict(self._log_ids), dict(self._written.get(COMMITS, {})))
+
+    def _task_writer(self, batch: BatchId) -> TaskWriter | None:
+        return self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
 
     def append_passed(self, passed: LogPass, batch: BatchId) -> None:
-        """Append what came of a pass over the log, which wrote the commits to files."""
+        """Append what came of a pass over the log, which wrote the commits to files where tasks can."""
         append_files(self._writer.tables, COMMITS, passed.files, batch)
-        counted = {COMMITS: [Entry(**each) for new in passed.files for each in new.counted]}
+        entries = [Entry(**each) for new in passed.files for each in new.counted]
+        counted = {COMMITS: entries} if entries else {}
         others, is_small = passed.others.decoded, passed.others.size.is_small(is_load=True)
         # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
         if passed.others.size.rows and is_small:
             counted = self._append_by_driver(self._kept, others.toArrow(), batch) | counted
         write_entries(self._writer.tables, counted, batch)
         if passed.others.size.rows and not is_small:
-            self.append(others, batch, RECORD_TABLES[1:])
+            self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])
 
 
 def _below(table: str, decoded: Held, ends: Mapping[int, int]) -> Held:

@@ -57,9 +57,12 @@ _MOST_ROWS, _MOST_BYTES = 500_000, 64 << 20
 
 @dataclass(frozen=True)
 class CommitHistory:
-    """Where the history of commits goes; the logs' ids, and what it has of them already, by offsets partition."""
+    """Where the history of commits goes; the logs' ids, and what it has of them already, by offsets partition.
 
-    writer: TaskWriter
+    Without a `writer` tasks cannot write it: the commits go on to Spark beside the other records.
+    """
+
+    writer: TaskWriter | None
     log_ids: Mapping[int, int]
     written: Mapping[int, int]
 
@@ -78,7 +81,8 @@ class LogPass:
 
     `cells` is the last record of each key, with `value_offset` and `tombstone_offset` (of the key's last value
     and last tombstone). `others` are the records that cannot be decoded and, where a history is kept, those that are
-    no commits. `files` of history were written, and are to be committed. `shares`: what each offsets partition has.
+    no commits, or all where tasks write none. `files` of history were written, and are to be committed. `shares`: what
+    each offsets partition has.
     """
 
     cells: Part
@@ -137,9 +141,13 @@ class _Worker:
             decoded = decode_here(raw)
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
-            yield from self._give(decoded.filter(pc.invert(good if self.history is None else is_commit)), _OTHER)
-            if self.history is not None:
-                _write(self.history, _filtered(decoded, is_commit))
+            if self.history is None:
+                yield from self._give(decoded.filter(pc.invert(good)), _OTHER)
+            elif self.history.writer is None:
+                yield from self._give(decoded, _OTHER)
+            else:
+                yield from self._give(decoded.filter(pc.invert(is_commit)), _OTHER)
+                _write(self.history.writer, self.history, _filtered(decoded, is_commit))
             self._keep(_filtered(raw, good))
             if sum(part.nbytes for part in self._kept) > _MOST_BYTES:
                 yield from self._give_cells()
@@ -174,19 +182,19 @@ class _Worker:
         yield from rows.to_batches()
 
     def _report(self) -> pa.RecordBatch:
-        new = self.history and self.history.writer.close()
+        new = self.history and self.history.writer and self.history.writer.close()
         counts = {"rows": self._rows, "bytes": self._bytes}
         shares = [(number, *astuple(share)) for number, share in self._shares.items()]
         report = json.dumps({**counts, "shares": shares, "file": new and asdict(new)})
         return _rows(pa.table({_REPORT: [report]}), _REPORT).to_batches()[0]
 
 
-def _write(history: CommitHistory, commits: pa.Table) -> None:
+def _write(writer: TaskWriter, history: CommitHistory, commits: pa.Table) -> None:
     rows = as_rows_of(COMMITS, commits)
     rows = rows.append_column("log_id", partition_numbers(commits, history.log_ids, 0))
     if history.written:
         rows = rows.filter(pc.greater(rows["record_offset"], partition_numbers(rows, history.written, -1)))
-    history.writer.write(rows)
+    writer.write(rows)
 
 
 def _with_own_offsets(raw: pa.Table) -> pa.Table:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
@@ -42,7 +41,6 @@ from offsetstream.stream.partitions.partition_count import is_recounted, place_g
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
-from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -63,15 +61,15 @@ class OffsetsTopic:
 class Attempt:
     """What one attempt knows, read from the tables when it begins; the next one begins with nothing of it."""
 
-    def __init__(self, settings: JobSettings, spark: SparkSession, topic: OffsetsTopic, controls: Controls) -> None:
+    def __init__(self, settings: JobSettings, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
         self._settings = settings
         self._topic = topic
         self._controls = controls
         self._say = controls.progress.say
-        self._writer = TableWriter(spark, settings.store, StateWrites(settings.state_writes))
+        self._writer, self._tables = writer, writer.tables
         self._book = self._opened_book()
         self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(topic.partitions))
-        channels = Leaders(spark, topic.cluster, settings.properties)
+        channels = Leaders(writer.spark, topic.cluster, settings.properties)
         self._watch = self._watched(channels)
         hanging = HangingTransactions(settings.max_transaction_timeout, self._say)
         self._observer = Observer(self._watch, self._book, hanging, controls.progress)
@@ -80,20 +78,19 @@ class Attempt:
         names = self._watch.topics.names
         self._state = StateTables(self._writer, topic.coordinator, self._book.log_ids, names)
         self._loader = Loader(self._writer, self._state, self._source, self._book, self._watch, controls)
-        self._upkeep = Upkeep(self._writer.tables)
+        self._upkeep = Upkeep(self._tables)
 
     def _opened_book(self) -> PartitionBook:
-        store = self._settings.store
-        book = PartitionBook(store, self._topic.partitions, keeps_history=self._settings.history)
+        book = PartitionBook(self._tables, self._topic.partitions, keeps_history=self._settings.history)
         book.claims.thinned_before(self._controls.lease.found.history_kept_from)
-        if is_ledger_lost(store):
+        if is_ledger_lost(self._tables):
             self._say("The history has no ledger: all its rows are counted as they are now")
-        if lost_tables := mend_lost_tables(book, store):
+        if lost_tables := mend_lost_tables(book, self._tables):
             self._say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
         return book
 
     def _watched(self, channels: Leaders) -> ClusterWatch:
-        cluster, topics = self._topic.cluster, TopicBook(self._settings.store)
+        cluster, topics = self._topic.cluster, TopicBook(self._tables)
         known_id, ends = topics.id_of(OFFSETS_TOPIC), EpochEnds(channels).of
         truncation = TruncationDetector(self._book, known_id, cluster.topic_id, ends)
         return ClusterWatch(cluster, topics, TopicSettings(cluster, self._say), truncation)
@@ -146,7 +143,7 @@ class Attempt:
         found: set[int] = set()
         for name in STATE_TABLES:
             try:
-                require_no_doubled_rows(self._settings.store, name)
+                require_no_doubled_rows(self._tables, name)
             except DoubledRowsError as error:
                 self._say(f"{error}: they are loaded anew")
                 found |= error.partitions & set(self._book.partitions)
@@ -163,8 +160,8 @@ class Attempt:
         return History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
 
     def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:
-        root, tables = self._settings.checkpoint, self._settings.store
-        last = last_checkpoint(self._writer.spark, root, self._controls.lease, tables) if goes_on else None
+        root = self._settings.checkpoint
+        last = last_checkpoint(self._writer.spark, root, self._controls.lease, self._tables) if goes_on else None
         if last is None or to_load or self._book.gone or is_recounted(self._book) or not last.reads(readable):
             return self._load(to_load)
         self._say(f"Going on with checkpoint {last.location}")
@@ -173,8 +170,8 @@ class Attempt:
 
     def _load(self, partitions: list[int]) -> Checkpoint:
         """Load the partitions, and begin a new checkpoint behind them."""
-        root, tables = self._settings.checkpoint, self._settings.store
-        checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, tables)
+        root = self._settings.checkpoint
+        checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, self._tables)
         self._place_groups(BatchId(checkpoint.checkpoint_id, -1))
         self._loader.unload_gone(checkpoint.checkpoint_id)
         self._loader.load_requested(checkpoint.checkpoint_id, partitions)
@@ -185,7 +182,7 @@ class Attempt:
         is_to_be_written = is_recounted(self._book)
         if is_to_be_written:
             self._say(f"Placing all groups by {len(self._book.rows)} offsets partitions")
-            place_groups(self._settings.store, len(self._book.rows), batch)
+            place_groups(self._tables, len(self._book.rows), batch)
         self._book.note_partition_count()
         if is_to_be_written:
             self._book.write(batch)

@@ -72,7 +72,7 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     assert list(Lookup(tables).rows("groups", ["group_id"])) == [{"group_id": name}]
     files = tables.open("groups").files
     assert (files.lost(), files.stored().files) == ([], 1)
-    writer = tables.task_writer("offset_commits", BatchId(1, 0), datetime.now(UTC).date())
+    writer = PathStore(tables.name).task_writer("offset_commits", BatchId(1, 0), datetime.now(UTC).date())
     columns = [column for column in load_schema("offset_commits").arrow if column.name not in SIGNATURE]
     writer.write(pa.Table.from_pylist([{"offsets_partition": 1, "record_offset": 5}], pa.schema(columns)))
     new = writer.close()
@@ -92,3 +92,25 @@ def test_a_folder_that_delta_does_not_find_again_is_refused(name: str, tmp_path:
 def test_what_delta_rs_does_not_reach_is_no_local_folder(name: str) -> None:
     with pytest.raises(UsageError, match=f"^{name} is neither a folder nor a URI"):
         store_at(name)
+
+
+def test_a_name_with_a_dot_is_a_catalog_and_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = store_at("spark_catalog.kafka-offsets")
+    assert (store.name, store.needs_spark, store_at(store.name)) == ("spark_catalog.kafka-offsets", True, store)
+    for folder in ("./a.b", "a.b/", "tables", ".a.b", "a.1", str(tmp_path / "a.b")):
+        assert (store_at(folder).needs_spark, Path(store_at(folder).name)) == (False, tmp_path / Path(folder))
+    with pytest.raises(UsageError, match=r"a\.b\.c is no catalog and schema: .* a folder as \./a\.b\.c"):
+        store_at("a.b.c")
+    (tmp_path / "a.b").mkdir()
+    with pytest.raises(UsageError, match=r"there is a folder a\.b here: name that as \./a\.b"):
+        store_at("a.b")
+
+
+def test_without_spark_a_catalog_says_how_it_is_read() -> None:
+    store = store_at("main.kafka")
+    for ask in (store.open, store.source):
+        with pytest.raises(
+            UsageError, match=r"main\.kafka is a schema of a catalog, which only Spark reads: ask .*SQL"
+        ):
+            ask("groups")

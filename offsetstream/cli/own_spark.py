@@ -1,0 +1,30 @@
+"""A Spark of its own for a command that writes to the tables, where they are a catalog's, which only Spark reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from offsetstream.cli.options import shared_option
+from offsetstream.settings import schema
+from offsetstream.tables.location import store_at
+from offsetstream.tables.store import Store
+
+
+def spark_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--master` and `--conf`, which `reached` takes."""
+    return shared_option("master", schema.MASTER)(shared_option("conf", schema.CONF)(command))
+
+
+@contextmanager
+def reached(tables: str, master: str | None, conf: Mapping[str, str]) -> Iterator[Store]:
+    """Give the tables, in a Spark that is started and ended for them where they need one."""
+    store = store_at(tables)
+    if not store.needs_spark:
+        yield store
+        return
+    from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415 - of PySpark, which takes a second
+    from offsetstream.spark.session import ending, local_session  # noqa: PLC0415
+
+    with explain_lost_java(), ending(local_session(master, conf)) as spark:
+        yield store.read_by(spark)

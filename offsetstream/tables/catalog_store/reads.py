@@ -1,0 +1,38 @@
+"""What Spark reads, as Arrow: at once where it is small, else a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from offsetstream.tables.catalog_store.errors import parts_told, told
+
+SMALL_BYTES = 16 << 20  # of files, which are some times smaller than their rows
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the frame's columns as Arrow has them."""
+    return to_arrow_schema(frame.schema)
+
+
+def batches_of(frame: DataFrame, where: str, *, is_small: bool) -> pa.RecordBatchReader:
+    """Return the frame's rows; TablesError for what `where` names, also while they are read."""
+    schema = arrow_schema(frame)
+    with told(where):
+        if is_small:
+            return frame.toArrow().cast(schema).to_reader()
+        parts = frame.mapInArrow(_packed, "packed BINARY").toLocalIterator(prefetchPartitions=True)
+        found = (batch for row in parts for batch in pa.ipc.open_stream(row["packed"]))
+        rows = (part for batch in found for part in pa.Table.from_batches([batch]).cast(schema).to_batches())
+        return pa.RecordBatchReader.from_batches(schema, parts_told(rows, where))
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"packed": pa.array([sink.getvalue().to_pybytes()], pa.binary())})

@@ -1,0 +1,196 @@
+"""A table of a catalog that Spark has opened: read at its version, written by commits from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+
+from offsetstream.errors import TablesError
+from offsetstream.tables.catalog_store import writes
+from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, table_state
+from offsetstream.tables.catalog_store.create import column_sql
+from offsetstream.tables.catalog_store.errors import told
+from offsetstream.tables.catalog_store.files import CatalogFiles
+from offsetstream.tables.catalog_store.names import literal, options_of, quoted
+from offsetstream.tables.catalog_store.reads import SMALL_BYTES, arrow_schema, batches_of
+from offsetstream.tables.files import NewFile
+from offsetstream.tables.merge import Merge
+from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, load_schema
+from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
+
+if TYPE_CHECKING:
+    from offsetstream.tables.catalog_store.store import CatalogStore
+
+_APPEND_ONLY = "delta.appendOnly"
+
+
+class CatalogSnapshot(Snapshot):
+    """A table of a catalog store; `store`, `state` and `table`, its name in SQL, are for the store's own modules."""
+
+    def __init__(self, store: CatalogStore, name: str) -> None:
+        self.store = store
+        self.name = name
+        self.where = f"{store.name}.{name}"
+        self.table = store.table(name)
+        with told(self.where):
+            self.state = table_state(store.spark, self.table)
+
+    @property
+    def version(self) -> int:
+        """The number of its last commit."""
+        return self.state.version
+
+    @property
+    def table_id(self) -> str:
+        """The id in Delta's metadata."""
+        return str(self._detail["id"])
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was made."""
+        at: datetime = self._detail["createdAt"]  # of this machine's time zone, as Row has times
+        return at.astimezone(UTC)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Its properties."""
+        return dict(self._detail["properties"])
+
+    @property
+    def columns(self) -> Mapping[str, StoredColumn]:
+        """Its columns by name."""
+        return {
+            field.name: StoredColumn(field.dataType.simpleString().upper(), field.metadata.get("comment"))
+            for field in self.frame.schema.fields
+        }
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The same columns as Arrow has them."""
+        return arrow_schema(self.frame)
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns by which its files lie apart."""
+        return tuple(self._detail["partitionColumns"])
+
+    @property
+    def files_and_bytes(self) -> tuple[int, int]:
+        """How many files there are now, and their size."""
+        return self._detail["numFiles"] or 0, self._detail["sizeInBytes"] or 0
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The rows for Spark."""
+        with told(self.where):
+            return self.store.spark.sql(self._at_version)
+
+    @property
+    def _at_version(self) -> str:
+        return f"SELECT * FROM {self.table} VERSION AS OF {self.version}"  # noqa: S608 - our own name
+
+    @cached_property
+    def _detail(self) -> Row:
+        with told(self.where):
+            (row,) = self.store.spark.sql(f"DESCRIBE DETAIL {self.table}").collect()
+        self.store.sizes[self.name] = row["sizeInBytes"] or 0
+        return row
+
+    @property
+    def _is_small(self) -> bool:
+        size = self.store.sizes.get(self.name)
+        return (self._detail["sizeInBytes"] or 0 if size is None else size) <= SMALL_BYTES
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the version of the last transaction with this id; None if there was none."""
+        return self.state.transactions.get(app_id)
+
+    def written_days(self) -> set[date]:
+        """Return the days of which a history has rows."""
+        found = self.query(f"SELECT DISTINCT {HISTORY_DAY} AS day FROM rows").read_all()  # noqa: S608 - our own name
+        return set(found["day"].to_pylist())
+
+    @property
+    def files(self) -> CatalogFiles:
+        """Its files, as far as SQL tells."""
+        return CatalogFiles(self)
+
+    def refresh(self) -> None:
+        """Read the commits since the table was opened."""
+        with told(self.where):
+            state = table_state(self.store.spark, self.table, self.state)
+        if state.version != self.version:
+            self.__dict__.pop("frame", None)
+            self.__dict__.pop("_detail", None)
+        self.state = state
+
+    def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """Return the rows that fulfil the condition, a part at a time; all columns or those named."""
+        chosen = ", ".join(map(quoted, columns)) or "*"
+        found = self.query(f"SELECT {chosen} FROM rows WHERE {where}")  # noqa: S608 - our own SQL
+        return (pa.Table.from_batches([batch]) for batch in found if batch.num_rows)
+
+    def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
+        """Ask Spark, in whose SQL the tables are common expressions at their versions."""
+        named = {"rows": self, **beside}
+        tables = [
+            f"{name} AS ({each._at_version})" for name, each in named.items() if isinstance(each, CatalogSnapshot)
+        ]
+        with told(self.where):
+            frame = self.store.spark.sql(f"WITH {', '.join(tables)} {sql}")
+        return batches_of(frame, self.where, is_small=self._is_small)
+
+    def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
+        """Append rows; a column that they lack is null."""
+        writes.append(self, writes.held(self, rows), transactions)
+
+    def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
+        """Make `rows`, which fulfil the condition, the only ones that do; a column that they lack is null."""
+        writes.replace(self, where, writes.held(self, rows), transactions)
+
+    def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
+        """Merge rows: what changes is found in Arrow, in memory that the source takes."""
+        writes.merge_rows(self, source, merge, transactions)
+
+    def append_files(self, files: Sequence[NewFile], *_: Transaction) -> None:
+        """Raise TablesError: no task writes files of a catalog."""
+        raise TablesError(f"the table {self.where} is a catalog's, which takes no files ({len(files)} are given)")
+
+    def commit_nothing(self, *transactions: Transaction) -> None:
+        """Commit empty writes, of each kind that a writer may have begun; ConflictError if one has another since."""
+        for kind in (CHANGES, APPENDS) if load_schema(self.name).kind == "history" else (CHANGES,):
+            writes.append(self, self.frame.limit(0), transactions, kind)
+
+    def add_columns(self, columns: Sequence[ColumnSchema]) -> None:
+        """Add columns."""
+        self._alter(f"ADD COLUMNS ({', '.join(map(column_sql, columns))})")
+
+    def set_comment(self, column: str, comment: str) -> None:
+        """Set the comment of a column."""
+        self._alter(f"ALTER COLUMN {quoted(column)} COMMENT {literal(comment)}")
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set properties."""
+        if properties:
+            self._alter(f"SET TBLPROPERTIES {options_of(dict(properties))}")
+
+    def rewrite_old_rows(self) -> None:
+        """Leave them: Spark's files can be read by everyone."""
+
+    def require_writable(self) -> None:
+        """Raise TablesError if rows may not be replaced, with the way back; what else Delta has, Spark writes."""
+        if self.properties.get(_APPEND_ONLY, "false").lower() == "true":
+            raise TablesError(
+                f"the table {self.where} has {_APPEND_ONLY}=true, with which the job cannot write: undo it in Spark "
+                f"SQL by ALTER TABLE {self.where} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
+            )
+
+    def _alter(self, what: str) -> None:
+        with told(self.where, "write to"):
+            self.store.spark.sql(f"ALTER TABLE {self.table} {what}")
+        self.refresh()

@@ -1,0 +1,178 @@
+"""Commits to a table of a catalog, each from the version that was read, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from offsetstream.errors import ConflictError, DoubledRowsError, TablesError
+from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, anchor
+from offsetstream.tables.catalog_store.errors import told
+from offsetstream.tables.catalog_store.reads import batches_of
+from offsetstream.tables.matching import completed, find_changes, keys_of, with_users_columns
+from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.store import EVERY_ROW, Transaction
+
+if TYPE_CHECKING:
+    from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
+
+_PLACE = ("offsets_partition", "log_id", "record_offset")  # of a record in its history, which has no other key
+
+
+def held(table: CatalogSnapshot, rows: Iterable[pa.Table]) -> DataFrame:
+    """Return rows as Spark has them, with all columns of the table; null in those that they lack."""
+    schema = table.arrow
+    parts = [completed(part, schema) for part in rows]
+    return table.store.spark.createDataFrame(pa.concat_tables([schema.empty_table(), *parts]), table.frame.schema)
+
+
+def append(
+    table: CatalogSnapshot, rows: DataFrame, transactions: Sequence[Transaction], kind: str | None = None
+) -> None:
+    """Append rows: to a history beside changes of it, to the present state only if nobody changed that."""
+    kind = kind or (APPENDS if load_schema(table.name).kind == "history" else CHANGES)
+    _commit(table, kind, transactions, lambda stamp: _append(table, rows, stamp))
+
+
+def replace(table: CatalogSnapshot, where: str, rows: DataFrame, transactions: Sequence[Transaction]) -> None:
+    """Make the rows the only ones that fulfil the condition."""
+    if load_schema(table.name).kind == "history" and not _is_doubled(table, where):
+        _commit(table, CHANGES, transactions, lambda stamp: _replace_known(table, where, rows, stamp))
+        return
+    condition = F.lit(True) if where == EVERY_ROW else F.expr(where)
+    _commit(
+        table,
+        CHANGES,
+        transactions,
+        lambda stamp: rows.writeTo(table.table).options(**stamp.options).overwrite(condition),
+    )
+
+
+def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transactions: Sequence[Transaction]) -> None:
+    """Merge an Arrow table with the columns of the table and `_deleted`, as `Snapshot.merge` says."""
+    schema, key = merge.schema, merge.schema.key
+    is_deleted, rows = source[DELETED].combine_chunks(), source.select(schema.column_names).cast(schema.arrow)
+    if merge.replace_where is not None:
+        only = with_users_columns(table, merge.replace_where, rows.filter(pc.invert(is_deleted)), key)
+        table.replace(merge.replace_where, [only], *transactions)
+        return
+    changes = find_changes(_stored(table, rows, key), rows, is_deleted, key, newer_only=merge.newer_only)
+    if changes.doubled:
+        raise DoubledRowsError(schema.name, changes.doubled)
+    come = held(table, [changes.come])
+    if not len(changes.gone):
+        if changes.come.num_rows:  # else nothing is written: a merge that changes nothing makes no version
+            append(table, come, transactions, CHANGES)
+        return
+    deleted = rows.filter(pc.and_(is_deleted, pc.is_in(keys_of(rows, key), value_set=changes.gone)))
+    changed = come.withColumn(DELETED, F.lit(False)).union(held(table, [deleted]).withColumn(DELETED, F.lit(True)))
+    _commit(table, CHANGES, transactions, lambda stamp: _merge(table, changed, key, stamp))
+
+
+def merge_frame(table: CatalogSnapshot, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
+    """Merge a frame with our columns and `_deleted`, whatever its size."""
+    if merge.replace_where is not None:
+        replace(table, merge.replace_where, _with_users_columns(table, source, merge), [transaction])
+        return
+
+    def write(stamp: Stamp) -> None:
+        session = table.store.writer_session(table.name)
+        with stamp.on(session):
+            merging = DeltaTable.forName(session, table.table).alias("target")
+            into = merging.merge(source.alias("source"), merge.same_key).whenMatchedDelete(merge.deletes)
+            into = into.whenMatchedUpdate(merge.updates, merge.values)
+            into.whenNotMatchedInsert(merge.inserts, merge.values).execute()
+
+    _commit(table, CHANGES, [transaction], write)
+
+
+def _commit(
+    table: CatalogSnapshot, kind: str, transactions: Sequence[Transaction], write: Callable[[Stamp], None]
+) -> None:
+    """Make a commit, after which the table is as it left it; ConflictError if Delta did not take it."""
+    meanwhile = ConflictError(f"the table {table.where} was written to meanwhile")
+    if kind not in table.state.transactions:
+        # Nobody knows what was made before, as its notes are gone: what was read may be stale.
+        first = anchor(table.state, kind)
+        with told(table.where, "write to"):
+            _append(table, table.frame.limit(0), first)
+        raise meanwhile
+    stamp = Stamp.after(table.state, kind, transactions)
+    try:
+        with told(table.where, "write to"):
+            write(stamp)
+    except TablesError:
+        with suppress(TablesError):
+            table.refresh()
+        if stamp.commit not in table.state.commits:  # else only the answer was lost
+            raise
+        return
+    table.refresh()
+    if stamp.commit not in table.state.commits:  # skipped: another one has the number
+        raise meanwhile
+
+
+def _append(table: CatalogSnapshot, rows: DataFrame, stamp: Stamp) -> None:
+    rows.writeTo(table.table).options(**stamp.options).append()
+
+
+def _replace_known(table: CatalogSnapshot, where: str, rows: DataFrame, stamp: Stamp) -> None:
+    """Replace those rows of a history that were read: what was appended meanwhile stays."""
+    key = list(load_schema(table.name).key or _PLACE)
+    before = table.frame.where(where)
+    gone = before.alias("old").join(rows.alias("new"), _same(key, "old", "new"), "left_anti")
+    changed = rows.exceptAll(before).withColumn(DELETED, F.lit(False)).union(gone.withColumn(DELETED, F.lit(True)))
+    _merge(table, changed, key, stamp, where)
+
+
+def _merge(
+    table: CatalogSnapshot, changed: DataFrame, key: Sequence[str], stamp: Stamp, where: str = EVERY_ROW
+) -> None:
+    """Merge rows that are known to change the table, whose names in the condition are the table's."""
+    new = {name: f"_new_{name}" for name in changed.columns}
+    session = table.store.writer_session(table.name)
+    values: dict[str, str | Column] = {name: f"source.`{new[name]}`" for name in table.arrow.names}
+    same = " AND ".join(f"target.`{name}` <=> source.`{new[name]}`" for name in key)
+    with stamp.on(session):
+        into = DeltaTable.forName(session, table.table).alias("target")
+        merging = into.merge(changed.withColumnsRenamed(new).alias("source"), f"({where}) AND {same}")
+        merging = merging.whenMatchedDelete(f"source.{new[DELETED]}")
+        merging.whenMatchedUpdate(None, values).whenNotMatchedInsert(f"NOT source.{new[DELETED]}", values).execute()
+
+
+def _stored(table: CatalogSnapshot, rows: pa.Table, key: Sequence[str]) -> Iterable[pa.Table]:
+    """Return the stored rows that have one of these keys."""
+    keys = table.store.spark.createDataFrame(rows.select(key))
+    of_these = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
+    found = table.frame.where(of_these).alias("old")
+    found = found.join(F.broadcast(keys).alias("new"), _same(key, "old", "new"), "left_semi")
+    return [pa.Table.from_batches([each]) for each in batches_of(found, table.where, is_small=True)]
+
+
+def _same(key: Sequence[str], one: str, other: str) -> list[Column]:
+    return [F.col(f"{one}.{name}").eqNullSafe(F.col(f"{other}.{name}")) for name in key]
+
+
+def _is_doubled(table: CatalogSnapshot, where: str) -> bool:
+    key = ", ".join(load_schema(table.name).key or _PLACE)
+    doubled = f"SELECT 1 AS one FROM rows WHERE {where} GROUP BY {key} HAVING count(*) > 1 LIMIT 1"  # noqa: S608
+    return bool(table.query(doubled).read_all().num_rows)
+
+
+def _with_users_columns(table: CatalogSnapshot, source: DataFrame, merge: Merge) -> DataFrame:
+    rows, key = source.where(f"NOT {DELETED}").drop(DELETED), list(merge.schema.key)
+    users = [name for name in table.frame.columns if name not in merge.schema.column_names]
+    if not users:
+        return rows
+    kept = table.frame.where(merge.replace_where or EVERY_ROW).select(*key, *users).dropDuplicates(key).alias("kept")
+    columns = [*(f"source.{name}" for name in merge.schema.column_names), *(f"kept.`{name}`" for name in users)]
+    return rows.alias("source").join(kept, _same(key, "source", "kept"), "left").select(*columns)
