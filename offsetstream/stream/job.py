@@ -21,6 +21,7 @@ from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import EnvironmentNotReadyError, NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.progress import Progress
+from offsetstream.spark.executors import require_packages
 from offsetstream.spark.failures import explain_lost_java
 from offsetstream.spark.session import ending, local_session, prepared
 from offsetstream.stream.controls import Controls, Signals
@@ -133,6 +134,7 @@ class Job:
             if upgraded := upgrade_tables(tables):
                 self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
             with session as spark:
+                tables.in_spark(spark).require_reachable()
                 writer = TableWriter(spark, tables, StateWrites(self._settings.state_writes))
                 self._work(writer, topic, Controls(lease, self._signals, self._progress))
 
@@ -140,6 +142,7 @@ class Job:
     def _started(self) -> Iterator[SparkSession]:
         with explain_lost_java(), self._session() as spark:
             require_java_in_utf8(spark.sparkContext._jvm, (self._settings.tables, self._settings.checkpoint))
+            require_packages(spark)
             yield spark
 
     def _work(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:

@@ -61,7 +61,7 @@ def parse_location(text: str) -> str:
         raise UsageError(f"the name of the folder {text} is not UTF-8: name another one")
     if text.startswith(f"{_LOCAL}/"):
         text = unquote(text.removeprefix(_LOCAL))
-    elif "://" in text:
+    elif "://" in text and not text.startswith("dbfs:"):
         return text.rstrip("/")
     if _SCHEME.match(text):
         raise UsageError(

@@ -230,6 +230,10 @@ class SparkTables(ABC):
     """The tables for a session of Spark's; errors as of `Snapshot`, and whatever else Spark raises."""
 
     @abstractmethod
+    def require_reachable(self) -> None:
+        """Raise EnvironmentNotReadyError if the session cannot reach the tables, which are there, or sees others."""
+
+    @abstractmethod
     def frame(self, name: str) -> DataFrame:
         """Return the table's present rows."""
 

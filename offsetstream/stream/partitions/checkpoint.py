@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.embedded.hadoop import exists
 from offsetstream.errors import TablesError, first_line
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.lease import Lease
@@ -117,10 +118,8 @@ class Checkpoint:
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
 
     def exists(self, *names: str) -> bool:
-        """Tell whether the checkpoint, or a file of it, is there; TablesError if its store cannot be asked."""
-        path = self._path(*names)
-        with self._told("read"):
-            return bool(path.getFileSystem(self._hadoop_conf()).exists(path))
+        """Tell whether the checkpoint, or a file of it, is there; EnvironmentNotReadyError as of `hadoop.exists`."""
+        return exists(self.spark.sparkContext, "/".join([self.uri, *names]))
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

@@ -23,6 +23,9 @@ class CatalogSpark(SparkTables):
     def __init__(self, store: CatalogStore) -> None:
         self._store = store
 
+    def require_reachable(self) -> None:
+        """Nothing is asked: the session has read the lease by itself."""
+
     def frame(self, name: str) -> DataFrame:
         """Return the table's present rows."""
         with told(f"{self._store.name}.{name}"):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from offsetstream.errors import ConflictError, NoTableError, TablesError, first_line
+from offsetstream.errors import ConflictError, NoTableError, TablesError
 
 Part = TypeVar("Part")
+_COLOUR = re.compile(r"\x1b\[\d*m")
+_ANSWER = re.compile(r"<Code>(.+?)</Code>\s*<Message>(.+?)</Message>", re.DOTALL)  # of S3 and Azure
+_MOST = 400  # letters
+REACH = "delta-rs takes the store's address, region and credentials from the environment (docs/stores.md)"
 
 
 @contextmanager
@@ -23,6 +29,8 @@ def told(table: str, what: str = "read") -> Iterator[None]:
             f"there is no table {table}: name the folder of the tables by --tables, or make them by 'offsetstream run'"
         ) from error
     except Exception as error:
+        if isinstance(error, OSError) and "://" in table:
+            raise TablesError(f"cannot {what} the table {table}: {reason(error)}: {REACH}") from error
         # Arrow's, where a file cannot be read: by the name of the module, which a look by DuckDB does not import.
         if not isinstance(error, DeltaError) and not type(error).__module__.startswith("pyarrow"):
             raise
@@ -33,7 +41,16 @@ def in_our_words(error: Exception, table: str, what: str) -> TablesError:
     """Return the error that the callers of a store know."""
     if isinstance(error, CommitFailedError) or _is_vacuumed(error):
         return ConflictError(f"the table {table} was written to meanwhile: {error}")
-    return TablesError(f"cannot {what} the table {table}: {first_line(error)}")
+    return TablesError(f"cannot {what} the table {table}: {reason(error)}")
+
+
+def reason(error: Exception) -> str:
+    """Return in one line what delta-rs says on many, the last of which is the cause; for a terminal, some of it."""
+    if answer := _ANSWER.search(str(error)):
+        return ": ".join(answer.groups())
+    lines = (line.strip(" ↳") for line in _COLOUR.sub("", str(error)).splitlines())
+    told = ": ".join(line for line in lines if line)
+    return textwrap.shorten(told, _MOST, placeholder=" ...") or type(error).__name__
 
 
 def _is_vacuumed(error: Exception) -> bool:

@@ -17,12 +17,12 @@ from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
 from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 
-from offsetstream.errors import TablesError, first_line
+from offsetstream.errors import TablesError
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import completed
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.path_store.commits import commit_of, committing
-from offsetstream.tables.path_store.errors import parts_told, told
+from offsetstream.tables.path_store.errors import REACH, parts_told, reason, told
 from offsetstream.tables.path_store.features import refuse_features
 from offsetstream.tables.path_store.file_commits import append_written
 from offsetstream.tables.path_store.files import PathFiles
@@ -58,9 +58,8 @@ def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) 
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
-        raise TablesError(
-            f"cannot make the table {path}: {first_line(error)}: name another folder by --tables"
-        ) from error
+        what_next = REACH if "://" in path else "name another folder by --tables"
+        raise TablesError(f"cannot make the table {path}: {reason(error)}: {what_next}") from error
 
 
 class PathSnapshot(Snapshot):

@@ -9,15 +9,21 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.errors import TablesError
+from offsetstream.embedded.hadoop import exists
+from offsetstream.errors import EnvironmentNotReadyError, TablesError
 from offsetstream.tables.location import in_hadoop
 from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store.file_commits import put_in_place
 from offsetstream.tables.path_store.store import PathStore
 from offsetstream.tables.path_store.task_files import written_by_tasks
 from offsetstream.tables.store import Snapshot, SparkTables, Transaction
 
 _SOURCE, _STORED = "_in_source", "_in_table"  # which side of a join a row is from; null: not from this one
+_OTHER_STORE = (
+    "Spark finds another table at {place} than the driver, or none: give both the same store, by the settings of "
+    "Hadoop (--conf spark.hadoop.fs...) and the environment"
+)
 
 
 class PathSpark(SparkTables):
@@ -27,6 +33,12 @@ class PathSpark(SparkTables):
         self._store = store
         self._spark = spark
         self._known: set[str] = set()
+
+    def require_reachable(self) -> None:
+        """Raise EnvironmentNotReadyError if Hadoop cannot reach the tables that delta-rs has made, or sees others."""
+        place = in_hadoop(self._store.table(JOB_LEASE))
+        if not exists(self._spark.sparkContext, f"{place}/_delta_log"):
+            raise EnvironmentNotReadyError(_OTHER_STORE.format(place=place))
 
     def frame(self, name: str) -> DataFrame:
         """Return the table's present rows; TablesError if Spark finds another table at this place."""
@@ -54,10 +66,7 @@ class PathSpark(SparkTables):
     def _require_same(self, name: str, place: str) -> None:
         found = self._spark.sql(f"DESCRIBE DETAIL delta.{_name(place)}").select("id").head()
         if found is None or found["id"] != self._store.open(name).table_id:
-            raise TablesError(
-                f"Spark finds another table at {place} than the driver: give both the same store, by the settings of "
-                "Hadoop (--conf spark.hadoop.fs...) and the environment"
-            )
+            raise TablesError(_OTHER_STORE.format(place=place))
 
 
 def _is_made(table: Snapshot, transaction: Transaction) -> bool:

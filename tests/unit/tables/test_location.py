@@ -88,7 +88,7 @@ def test_a_folder_that_delta_does_not_find_again_is_refused(name: str, tmp_path:
         store_at(str(tmp_path / name))
 
 
-@pytest.mark.parametrize("name", ["dbfs:/mnt/lake", "file:/data/tables", "s3a:/lake"])
+@pytest.mark.parametrize("name", ["dbfs:/mnt/lake", "dbfs://mnt/lake", "file:/data/tables", "s3a:/lake"])
 def test_what_delta_rs_does_not_reach_is_no_local_folder(name: str) -> None:
     with pytest.raises(UsageError, match=f"^{name} is neither a folder nor a URI"):
         store_at(name)
