@@ -15,7 +15,7 @@ LONG = 30.0  # seconds after which something is broken
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.2)
 
 
 def take_over(tables: PathStore) -> Lease:
