@@ -1,4 +1,4 @@
-"""A Spark of its own for a command that writes to the tables, where they are a catalog's, which only Spark reaches."""
+"""A Spark for a command that writes to the tables, where they are a catalog's, which only Spark reaches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from offsetstream.cli.options import shared_option
+from offsetstream.cluster.databricks import is_databricks
 from offsetstream.settings import schema
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
@@ -18,13 +19,14 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def reached(tables: str, master: str | None, conf: Mapping[str, str]) -> Iterator[Store]:
-    """Give the tables, in a Spark that is started and ended for them where they need one."""
+    """Give the tables where they need a Spark, in one that is started and ended for them, or in that of Databricks."""
     store = store_at(tables)
     if not store.needs_spark:
         yield store
         return
     from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415 - of PySpark, which takes a second
-    from offsetstream.spark.session import ending, local_session  # noqa: PLC0415
+    from offsetstream.spark.session import ending, launchers_session, local_session  # noqa: PLC0415
 
-    with explain_lost_java(), ending(local_session(master, conf)) as spark:
+    session = launchers_session() if is_databricks() else ending(local_session(master, conf))
+    with explain_lost_java(), session as spark:
         yield store.read_by(spark)

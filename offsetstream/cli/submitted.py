@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.main import SETTINGS, OneLineErrors
+from offsetstream.cli.main import SETTINGS, OneLineErrors, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
 from offsetstream.cli.run import OF_OWN_SPARK, run_job
@@ -22,16 +22,23 @@ from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
 
 
+@contextmanager
+def _returning() -> Iterator[None]:
+    """Let pass only failures: Databricks takes any SystemExit for one, that of 0 too."""
+    try:
+        yield
+    except SystemExit as end:
+        if end.code:
+            raise
+
+
 class SubmittedCommand(OneLineErrors):
-    """A command that returns where it succeeds: Databricks takes any SystemExit for a failure, that of 0 too."""
+    """A command that returns where it succeeds."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run it; SystemExit with the exit code where it fails."""
-        try:
+        with _returning():
             return super().main(*args, **kwargs)
-        except SystemExit as end:
-            if end.code:
-                raise
 
 
 @click.command(cls=SubmittedCommand, context_settings=SETTINGS)
@@ -39,9 +46,9 @@ class SubmittedCommand(OneLineErrors):
 @settings_options(JobSettings, but=OF_OWN_SPARK)
 def materialize_offsets(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""
-    from offsetstream.spark.session import submitted_session  # noqa: PLC0415 - of PySpark, which --help does not need
+    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - of PySpark, which --help does not need
 
-    run_job(options, lambda _: submitted_session())
+    run_job(options, lambda _: launchers_session())
 
 
 @click.command(cls=SubmittedCommand, context_settings=SETTINGS)
@@ -54,8 +61,16 @@ def maintain_tables(**options: Any) -> None:
 @contextmanager
 def _reached(settings: MaintenanceSettings) -> Iterator[Store]:
     store = store_at(settings.tables)
-    if store.needs_spark:
-        from offsetstream.spark.session import submitted_session  # noqa: PLC0415 - of PySpark
+    if not store.needs_spark:
+        yield store
+        return
+    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - of PySpark
 
-        store = store.read_by(submitted_session())
-    yield store
+    with launchers_session() as spark:
+        yield store.read_by(spark)
+
+
+def offsetstream() -> None:
+    """Run any command, such as `stop` or `verify`; SystemExit where it fails."""
+    with _returning():
+        main()

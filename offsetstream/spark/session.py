@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from offsetstream.cluster.databricks import is_databricks
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, first_line
@@ -161,6 +162,14 @@ def submitted_session() -> SparkSession:
     given = dict(SparkConf().getAll())
     settings = {name: value for name, value in merged(STATIC, given).items() if name in STATIC}
     return _prepared(SparkSession.builder.appName("offsetstream").config(map=settings))
+
+
+@contextmanager
+def launchers_session() -> Iterator[SparkSession]:
+    """Give the session of the launcher; it ends with the context, but on Databricks, where it is the cluster's."""
+    spark = submitted_session()
+    with nullcontext(spark) if is_databricks() else ending(spark):
+        yield spark
 
 
 def _prepared(builder: SparkSession.Builder) -> SparkSession:

@@ -83,10 +83,10 @@ class JobSettings(Settings):
         super().__post_init__()
         # Only who makes settings needs what reads them.
         from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
-        from offsetstream.tables.location import parse_location, parse_tables  # noqa: PLC0415
+        from offsetstream.tables.location import parse_checkpoint, parse_tables  # noqa: PLC0415
 
         object.__setattr__(self, "tables", parse_tables(self.tables))
-        object.__setattr__(self, "checkpoint", parse_location(self.checkpoint))
+        object.__setattr__(self, "checkpoint", parse_checkpoint(self.checkpoint))
         object.__setattr__(self, "properties", read_properties(self.command_config, self.properties))
 
     @classmethod

@@ -11,7 +11,7 @@ from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.store import Store
 
-_LOCAL = "file://"
+_LOCAL, _DBFS = "file://", "dbfs:/"
 _CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")  # a name, a dot, a name: ./a.b is a folder
 # delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
 _NOT_FOR_DELTA_RS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\x00-\x1f\x7f]")
@@ -77,6 +77,17 @@ def parse_location(text: str) -> str:
             f"{root} has {unfit.group()!r} in its name, with which Delta cannot find the folder again: name another one"
         )
     return root
+
+
+def parse_checkpoint(text: str) -> str:
+    """Return what a user named for checkpoints, as `parse_location` does, but for Databricks' `dbfs:/...`.
+
+    That has volumes, too (`dbfs:/Volumes/...`). Hadoop reaches it there, and delta-rs does not, which checkpoints do
+    not need.
+    """
+    if text.startswith(_DBFS):
+        return f"{_DBFS}//{text.removeprefix(_DBFS).strip('/')}"
+    return parse_location(text)
 
 
 def in_hadoop(location: str) -> str:

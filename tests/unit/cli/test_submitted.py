@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.submitted import maintain_tables, materialize_offsets
+from offsetstream.cli.submitted import maintain_tables, materialize_offsets, offsetstream
 from testkit.tables import new_tables
 
 NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--max-silence", "0"]
@@ -34,6 +34,18 @@ def test_one_that_fails_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureF
         materialize_offsets.main(["--no-such-option"])
     assert ended.value.code == 2
     assert "no such" in capsys.readouterr().err.lower()
+
+
+def test_any_other_command_does_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["offsetstream", "partition-for", "billing", "--partitions", "50"])
+    offsetstream()
+    assert capsys.readouterr().out.split()[-2:] == ["billing", "9"]
+    monkeypatch.setattr(sys, "argv", ["offsetstream", "stop", "--tables", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        offsetstream()
+    assert ended.value.code == 1
 
 
 def test_the_job_may_be_called_in_another_thread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ import tomllib
 from importlib import import_module
 from typing import Any
 
-import click
 import pytest
 from databricks.bundles.core import Resource
 from databricks.bundles.dashboards import Dashboard
@@ -16,15 +15,17 @@ from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
 
+from offsetstream.cli.submitted import maintain_tables, materialize_offsets
+from offsetstream.cli.verify import verify
 from offsetstream.cluster.properties import librdkafka_config, read_properties, spark_options
-from offsetstream.tables.location import parse_location
+from offsetstream.tables.location import in_hadoop, parse_checkpoint
 from tests.unit.databricks.bundle import ROOT, bundle, references, resolved, resources
 
 CLASSES: dict[str, type[Any]] = {"jobs": Job, "schemas": Schema, "volumes": Volume, "dashboards": Dashboard}
 TARGETS = ("development", "production")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 VARIABLES = {"catalog": "lake", "bootstrap_server": "broker:9093", "keep_history": "30d"}
-JOBS = ("materialize_offsets", "maintain_tables")
+JOBS = ("materialize_offsets", "maintain_tables", "command")
 
 
 def made(kind: str, declared: dict[str, Any]) -> Resource:
@@ -43,6 +44,11 @@ def compute(name: str) -> dict[str, Any]:
     (cluster,) = resources("production")["jobs"][name]["job_clusters"]
     declared: dict[str, Any] = cluster["new_cluster"]
     return declared
+
+
+def arguments(name: str) -> list[str]:
+    """What a job gives to its entry point."""
+    return [resolved(each, "production", **VARIABLES) for each in task(name)["python_wheel_task"]["parameters"]]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -104,16 +110,16 @@ def test_the_wheel_has_what_the_tasks_name() -> None:
 
 def test_the_parameters_are_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {}
-    for name in JOBS:
-        wheel = task(name)["python_wheel_task"]
-        module, _, attribute = PROJECT["entry-points"]["packages"][wheel["entry_point"]].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        arguments = [resolved(each, "production", **VARIABLES) for each in wheel["parameters"]]
-        given[name] = command.make_context(name, arguments, **command.context_settings).params
+    for name, command in {"materialize_offsets": materialize_offsets, "maintain_tables": maintain_tables}.items():
+        given[name] = command.make_context(name, arguments(name), **command.context_settings).params
+    which, *its_own = arguments("command")
+    assert which == "verify"
+    given["command"] = verify.make_context("verify", its_own).params
     run = given["materialize_offsets"]
     assert run["tables"] == "lake.kafka_offsets"
-    assert parse_location(run["checkpoint"]) == "dbfs:///Volumes/lake/kafka_offsets/checkpoints"  # for Hadoop as it is
-    assert given["maintain_tables"]["tables"] == run["tables"]
+    assert in_hadoop(parse_checkpoint(run["checkpoint"])) == "dbfs:///Volumes/lake/kafka_offsets/checkpoints"
+    assert given["maintain_tables"]["tables"] == given["command"]["tables"] == run["tables"]
+    assert given["command"]["command_config"] == run["command_config"]
     monkeypatch.setenv("KAFKA_USERNAME", "me")
     monkeypatch.setenv("KAFKA_PASSWORD", "sesame")
     properties = read_properties(run["command_config"])
@@ -123,13 +129,14 @@ def test_the_parameters_are_the_commands_own(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_secrets_come_from_a_scope_and_reach_the_job_that_needs_them() -> None:
     environment = compute("materialize_offsets")["spark_env_vars"]
+    assert compute("command")["spark_env_vars"] == environment
     assert environment.keys() == {"KAFKA_USERNAME", "KAFKA_PASSWORD"}
     for value in environment.values():
         assert re.fullmatch(r"\{\{secrets/\$\{var\.secret_scope\}/[a-z-]+\}\}", value)
     assert "spark_env_vars" not in compute("maintain_tables")
 
 
-def test_both_run_on_dedicated_compute_with_what_the_wheel_needs_there() -> None:
+def test_all_run_on_dedicated_compute_with_what_the_wheel_needs_there() -> None:
     extra = set(PROJECT["optional-dependencies"]["databricks"])
     needed = (extra - {"offsetstream[cluster]"}) | set(PROJECT["optional-dependencies"]["cluster"])
     for name in JOBS:

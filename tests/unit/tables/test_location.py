@@ -8,7 +8,7 @@ from offsetstream.errors import UsageError
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import append_files
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import store_at
+from offsetstream.tables.location import in_hadoop, parse_checkpoint, store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -35,6 +35,13 @@ def test_a_uri_stays_as_it_is(uri: str) -> None:
     assert store_at(uri).name == uri
     assert store_at(uri + "/").name == uri
     assert PathStore(uri).table("groups") == f"{uri}/groups"
+
+
+def test_checkpoints_may_be_in_a_volume_of_databricks(tmp_path: Path) -> None:
+    for text in ("dbfs:/Volumes/lake/kafka/checkpoints", "dbfs:///Volumes/lake/kafka/checkpoints/"):
+        assert in_hadoop(parse_checkpoint(text)) == "dbfs:///Volumes/lake/kafka/checkpoints"
+    assert in_hadoop(parse_checkpoint(str(tmp_path))) == f"file:{tmp_path}"
+    assert parse_checkpoint("s3a://lake/checkpoints/") == "s3a://lake/checkpoints"
 
 
 def test_a_uri_of_a_local_folder_is_its_path() -> None:

@@ -1,0 +1,34 @@
+"""In Databricks' runtime the session is the cluster's: the job and the commands work in it, and leave it there."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offsetstream.cli.own_spark import reached
+from offsetstream.spark.session import launchers_session
+from offsetstream.tables.catalog_store import CatalogStore
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.lease import Lease, read_lease
+from offsetstream.tables.names import JOB_LEASE
+
+
+@pytest.fixture(autouse=True)
+def _runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+
+
+def test_the_session_outlives_the_job(spark: SparkSession) -> None:
+    with launchers_session() as session:
+        assert session.sparkContext is spark.sparkContext
+    assert spark.range(3).count() == 3
+
+
+def test_a_command_reaches_the_tables_of_a_catalog_in_it(spark: SparkSession, catalog: CatalogStore) -> None:
+    create_tables(catalog, "cluster-1", "new", [JOB_LEASE])
+    lease = Lease.acquire(catalog)
+    with reached(catalog.name, "local[7]", {}) as tables:
+        row = read_lease(tables)
+    assert row is not None
+    assert row.owner == lease.owner
+    assert spark.range(3).count() == 3
