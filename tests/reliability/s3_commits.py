@@ -47,6 +47,7 @@ from testkit.waiting import await_
 _SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
 _TAKEN_OVER = 3  # the exit code of a writer that sees that another one has taken over
 _RIVALS = 2
+_OF_A_TABLE = 2_500  # commits: each write lists the log, which nobody cleans here
 
 
 @dataclass(frozen=True)
@@ -242,9 +243,12 @@ def main(versions: int, committer: str, seed: int, writer: tuple[str, str, str, 
         return
     with s3_server() as server, in_environment(server.environment):
         os.environ["SPARK_OF_WRITERS"] = json.dumps(server.spark_conf)
-        if committer == "driver":
-            print("zombies:", zombies(server, versions, seed))
-        print(f"rivals, by {committer}:", rivals(server, committer, versions))
+        done = 0
+        while committer == "driver" and done < versions:
+            found = zombies(server, min(versions, _OF_A_TABLE), seed + done)
+            done += found.acknowledged
+            print(f"{done} of {versions}, zombies:", found, flush=True)
+        print(f"rivals, by {committer}:", rivals(server, committer, min(versions, _OF_A_TABLE)))
 
 
 if __name__ == "__main__":
