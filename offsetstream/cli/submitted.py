@@ -70,7 +70,7 @@ def _reached(settings: MaintenanceSettings) -> Iterator[Store]:
         yield store.read_by(spark)
 
 
-def offsetstream() -> None:
+def command() -> None:
     """Run any command, such as `stop` or `verify`; SystemExit where it fails."""
     with _returning():
         main()

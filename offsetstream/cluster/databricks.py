@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from offsetstream.errors import EnvironmentNotReadyError
+
 # https://docs.databricks.com/aws/en/connect/streaming/kafka/authentication
 _PREFIXES = {"org.apache.kafka.": "kafkashaded.", "software.amazon.msk.": "shadedmskiam."}
 # Properties whose values begin with the name of a class.
@@ -33,5 +35,12 @@ def _in_runtime(value: str) -> str:
 
 
 def kafka_classes(jvm: Any) -> Any:
-    """Return the package `org.apache.kafka` of Spark's JVM."""
-    return jvm.kafkashaded.org.apache.kafka if is_databricks() else jvm.org.apache.kafka
+    """Return the package `org.apache.kafka` of Spark's JVM; EnvironmentNotReadyError where it has none of this name."""
+    from py4j.java_gateway import JavaPackage  # noqa: PLC0415 - who has a JVM has this
+
+    found = jvm.kafkashaded.org.apache.kafka if is_databricks() else jvm.org.apache.kafka
+    if isinstance(found.common.utils.LogContext, JavaPackage):  # as py4j has it for what is not there
+        raise EnvironmentNotReadyError(
+            f"Spark's JVM has no Kafka client as {found._fqn}: take a runtime that has one (docs/databricks.md)"
+        )
+    return found

@@ -6,6 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.cli.own_spark import reached
+from offsetstream.cluster.databricks import kafka_classes
+from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.session import launchers_session
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.create import create_tables
@@ -32,3 +34,10 @@ def test_a_command_reaches_the_tables_of_a_catalog_in_it(spark: SparkSession, ca
     assert row is not None
     assert row.owner == lease.owner
     assert spark.range(3).count() == 3
+
+
+def test_a_runtime_without_its_kafka_classes_is_told_of(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EnvironmentNotReadyError, match=r"no Kafka client as kafkashaded\.org\.apache\.kafka"):
+        kafka_classes(spark.sparkContext._jvm)
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")
+    assert kafka_classes(spark.sparkContext._jvm).common.utils.Time.SYSTEM.milliseconds() > 0

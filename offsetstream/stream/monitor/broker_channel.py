@@ -76,7 +76,7 @@ def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, 
         if metrics is not None:
             metrics.close()
         raise UnauthorisedError(f"cannot log in at {where}: {first_line(error.java_exception)}") from error
-    channel = BrokerChannel(jvm, selector, where)
+    channel = BrokerChannel(jvm, kafka.common.network, selector, where)
     try:
         channel.connect(address)
         yield channel
@@ -88,8 +88,9 @@ def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, 
 class BrokerChannel:
     """A connection to a broker, asked one question after the other."""
 
-    def __init__(self, jvm: Any, selector: Any, where: str) -> None:
+    def __init__(self, jvm: Any, network: Any, selector: Any, where: str) -> None:
         self._jvm = jvm
+        self._network = network  # Kafka's package of this name
         self._selector = selector
         self._where = where
         self._asked = 0
@@ -121,9 +122,9 @@ class BrokerChannel:
     def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         self._asked += 1
         head = struct.pack(">hhih", api_key, version, self._asked, len(_CLIENT)) + _CLIENT
-        network, buffer = kafka_classes(self._jvm).common.network, self._jvm.java.nio.ByteBuffer.wrap(head + body)
+        buffer = self._network.ByteBufferSend.sizePrefixed(self._jvm.java.nio.ByteBuffer.wrap(head + body))
         try:
-            self._selector.send(network.NetworkSend(self._where, network.ByteBufferSend.sizePrefixed(buffer)))
+            self._selector.send(self._network.NetworkSend(self._where, buffer))
         except Py4JJavaError as error:  # the connection ended meanwhile
             raise self._unreachable(first_line(error.java_exception)) from error
         deadline = self._deadline()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.submitted import maintain_tables, materialize_offsets, offsetstream
+from offsetstream.cli.submitted import command, maintain_tables, materialize_offsets
 from testkit.tables import new_tables
 
 NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--max-silence", "0"]
@@ -40,11 +40,11 @@ def test_any_other_command_does_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["offsetstream", "partition-for", "billing", "--partitions", "50"])
-    offsetstream()
+    command()
     assert capsys.readouterr().out.split()[-2:] == ["billing", "9"]
     monkeypatch.setattr(sys, "argv", ["offsetstream", "stop", "--tables", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
-        offsetstream()
+        command()
     assert ended.value.code == 1
 
 

@@ -104,6 +104,7 @@ def test_the_wheel_has_what_the_tasks_name() -> None:
     for name in JOBS:
         wheel = task(name)["python_wheel_task"]
         assert wheel["package_name"] == PROJECT["name"]
+        assert wheel["entry_point"] not in PROJECT["scripts"]  # Databricks takes the first of this name
         module, _, attribute = points[wheel["entry_point"]].partition(":")
         assert callable(getattr(import_module(module), attribute))
 
