@@ -24,7 +24,7 @@ from offsetstream.tables.store import Store
 
 @contextmanager
 def _returning() -> Iterator[None]:
-    """Let pass only failures: Databricks takes any SystemExit for one, that of 0 too."""
+    """Let pass only failures: Databricks may take any SystemExit for one, that of 0 too."""
     try:
         yield
     except SystemExit as end:
