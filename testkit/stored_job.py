@@ -39,6 +39,14 @@ class StoredJob:
         said = self._scratch / f"job-{self._number}.txt"
         return RunningProcess([*OFFSETSTREAM, *self._run(), *options], said, self._environment)
 
+    def options(self, *more: str) -> list[str]:
+        """The options that say which cluster and which tables, for a job that is started in another way."""
+        return [*self._run()[1:], *more]
+
+    def said(self, name: str) -> Path:
+        """Where such a job may say what it says."""
+        return self._scratch / f"{name}.txt"
+
     def printed(self, *command: str) -> str:
         """What a command prints of the tables."""
         return printed(*command, "--tables", self.tables, environment=self._environment)
@@ -50,7 +58,7 @@ class StoredJob:
 
     def verify(self) -> None:
         """Compare tables, history, topic and cluster: AssertionError with the differences, if there are any."""
-        self.printed("verify", "--bootstrap-server", self._server, "--history")
+        self.printed("verify", "--bootstrap-server", self._server, "--history", "--settle", "180")
 
     def _run(self) -> list[str]:
         places = ("--tables", self.tables, "--checkpoint", self.checkpoint)
