@@ -36,10 +36,10 @@ def main() -> None:
         tables = PathStore(str(Path(folder) / "tables"))
         job = SimulatedJob(local_session("local[2]"), tables, arguments.cells, arguments.commits)
         hurry(tables, arguments.batch_seconds, arguments.scale)
-        _live_through(job, BATCHES // arguments.scale, arguments.batch_seconds)
+        _live_through(job, tables, BATCHES // arguments.scale, arguments.batch_seconds)
 
 
-def _live_through(job: SimulatedJob, batches: int, batch_seconds: float) -> None:
+def _live_through(job: SimulatedJob, tables: PathStore, batches: int, batch_seconds: float) -> None:
     begun, worked = time.monotonic(), 0.0
     for number in range(batches):
         due = begun + number * batch_seconds
@@ -51,8 +51,8 @@ def _live_through(job: SimulatedJob, batches: int, batch_seconds: float) -> None
             late = max(0.0, time.monotonic() - due - batch_seconds)
             hour, each = (number + 1) * 24 / batches, worked / (number + 1)
             print(f"hour {hour:.0f}: {each:.3f} s a batch, {late:.0f} s late", flush=True)
-            for name, now in contents(job.tables).items():
-                live = len(DeltaTable(job.tables.table(name)).file_uris())
+            for name, now in contents(tables).items():
+                live = len(DeltaTable(tables.table(name)).file_uris())
                 files = f"{now.files:6} files ({live:3} live) {now.log_files:6} of the log"
                 print(f"  {name:22} {files} {now.bytes:12,} bytes", flush=True)
 

@@ -70,7 +70,10 @@ class RunningProcess:
 
 
 class JobProcess(RunningProcess):
-    """`offsetstream run` on tables and checkpoints in a folder; what it says goes to a file beside the folder."""
+    """`offsetstream run` on tables and checkpoints in a folder; what it says goes to a file beside the folder.
+
+    `tables` names them where they are elsewhere.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,8 @@ class JobProcess(RunningProcess):
         *options: str,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        tables: str | None = None,
     ) -> None:
-        places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
+        places = ("--tables", tables or str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
         command = [*OFFSETSTREAM, "run", "--bootstrap-server", bootstrap_server, *places, *options]
         super().__init__(command, folder.with_name(f"{folder.name}-said.txt"), environment, cwd)

@@ -38,6 +38,10 @@ class Metastore:
         """The same for a command."""
         return [part for name, value in self.conf.items() for part in ("--conf", f"{name}={value}")]
 
+    def place_of(self, schema: str) -> Path:
+        """Where the tables of a schema lie, which Spark makes there by itself."""
+        return self.folder / "warehouse" / f"{schema}.db"
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run it meanwhile."""

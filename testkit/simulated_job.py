@@ -27,6 +27,7 @@ from offsetstream.tables.files import Stored
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -40,7 +41,7 @@ Raw = tuple[bytes | None, bytes | None]
 class SimulatedJob:
     """Writes batch after batch as the job does, of commits of some cells and, now and then, of everything else."""
 
-    def __init__(self, spark: SparkSession, tables: PathStore, cells: int, commits: int) -> None:
+    def __init__(self, spark: SparkSession, tables: Store, cells: int, commits: int) -> None:
         create_tables(tables, "simulated", "new")
         self.tables = tables
         self._rng, self._cells, self._commits = Random(7), cells, commits

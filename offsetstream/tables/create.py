@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import TablesError
 from offsetstream.tables.names import OFFSETS_PARTITIONS
+from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.upgrade import check_upgradable
@@ -28,9 +30,9 @@ def create_tables(
     for schema, table in found.items():
         if table is not None:
             _check(table, schema, cluster_id)
-    for schema, table in found.items():
-        if table is None and (names is None or schema.name in names):
-            tables.create(schema, {CLUSTER_ID: cluster_id, COORDINATOR: coordinator})
+    missing = [each for each, table in found.items() if table is None and (names is None or each.name in names)]
+    whose = {CLUSTER_ID: cluster_id, COORDINATOR: coordinator}
+    in_parallel([partial(tables.create, schema, whose) for schema in missing])
 
 
 def require_tables_of(tables: Store, cluster_id: str) -> None:

@@ -13,14 +13,19 @@ from offsetstream.tables.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 Wanted = str | Collection[str] | None
 _INSIDE = "in_coordinator_partition"
 
 
-def open_tables(path: str | PathLike[str]) -> Tables:
-    """Return the tables at a folder, or a URI; each is opened when it is first read. UsageError for an unfit name."""
-    return Tables(store_at(fspath(path)))
+def open_tables(path: str | PathLike[str], spark: SparkSession | None = None) -> Tables:
+    """Return the tables at a folder, a URI or, for `spark` to read them, in `catalog.schema`; UsageError for others.
+
+    Each is opened when it is first read.
+    """
+    store = store_at(fspath(path))
+    return Tables(store if spark is None else store.read_by(spark))
 
 
 class Tables:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from offsetstream import open_tables
+from offsetstream.errors import ConflictError
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.catalog_store.commits import CHANGES, Stamp, TableState
 from offsetstream.tables.catalog_store.sessions import WriterSessions
+from offsetstream.tables.create import CLUSTER_ID, create_tables
+from offsetstream.tables.lease import Lease
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Transaction
+from offsetstream.tables.upgrade import upgrade_tables
+from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 from testkit.store_contract import *  # noqa: F403 - the tests
+from tests.reliability.old_tables import unpack_tables
 
 SETTINGS = [
     "spark.databricks.delta.write.txnAppId",
@@ -34,3 +46,50 @@ def test_a_tables_session_is_like_the_jobs_and_has_a_stamp_only_meanwhile(spark:
         raise ValueError("of the merge")
     assert [each.conf.get(name, None) for each in (spark, session) for name in SETTINGS] == [None] * 6
     assert (sessions.of("groups"), sessions.of("topics") is session) == (session, False)
+
+
+def test_a_program_reads_them_by_its_session(catalog: CatalogStore, spark: SparkSession) -> None:
+    create_tables(catalog, "cluster-1", "new", ["groups"])
+    assert open_tables(catalog.name, spark).groups().num_rows == 0
+    table = catalog.open("groups")
+    row = {"offsets_partition": 1, "group_id": "g", "in_coordinator_partition": True}
+    table.append([pa.Table.from_pylist([row], schema=load_schema("groups").arrow)])
+    assert open_tables(catalog.name, spark).groups(group="g").to_pylist()[0].items() >= row.items()
+    assert open_tables(catalog.name, spark).groups(group="h").num_rows == 0
+
+
+def test_a_table_whose_notes_are_gone_is_read_again_before_it_is_written(catalog: CatalogStore) -> None:
+    """As after a week in which others alone committed."""
+    schema = load_schema("groups")
+    create_tables(catalog, "cluster-1", "new", ["groups"])
+    row = pa.Table.from_pylist([{"offsets_partition": 1, "group_id": "g"}], schema=schema.arrow)
+    table = catalog.open("groups")
+    table.append([row], Transaction("app", 5))
+    stale = catalog.open("groups")
+    for each in (table, stale):
+        each.state = TableState(each.version, {})
+    table.append([row])
+    with pytest.raises(ConflictError):
+        stale.append([row])
+    again = catalog.open("groups")
+    assert len(read_rows(again)) == 2
+    again.append([row])
+    assert (len(read_rows(again)), again.transaction_version("app")) == (3, None)
+
+
+def test_tables_of_an_older_version_are_upgraded(catalog: CatalogStore, spark: SparkSession, tmp_path: Path) -> None:
+    """Those of a folder, given to the catalog as they lie: their commits have none of our notes."""
+    unpack_tables("9031f39", tmp_path)
+    spark.sql(f"CREATE SCHEMA {catalog.name}")
+    for name in ("groups", "offset_commits", "job_lease"):
+        spark.sql(f"CREATE TABLE {catalog.table(name)} USING delta LOCATION '{tmp_path / 'tables' / name}'")
+    before = {name: len(read_rows(catalog.open(name))) for name in ("groups", "offset_commits")}
+    create_tables(catalog, catalog.open("groups").properties[CLUSTER_ID], "new")
+    assert {"groups", "offset_commits", "job_lease"} <= set(upgrade_tables(catalog))
+    assert upgrade_tables(catalog) == []
+    for name in ("groups", "offset_commits"):
+        table = catalog.open(name)
+        assert (table.properties[PROPERTY], len(read_rows(table))) == (str(SCHEMA_VERSION), before[name])
+    lease = Lease.acquire(catalog)
+    lease.heartbeat()
+    lease.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,8 +21,11 @@ from offsetstream.stream.decode import decode
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.spark_cells import with_own_offsets
-from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.catalog_store import CatalogStore
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import new_tables
 from tests.conformance.case import BOTH, Case
@@ -70,7 +74,7 @@ def in_parts(logs: Logs, parts: int) -> Iterator[Logs]:
         yield [log[len(log) * begin // parts : len(log) * end // parts] for log in logs]
 
 
-def by_partition(tables: PathStore) -> State:
+def by_partition(tables: Store) -> State:
     """What the tables hold of a partition, in the words of the model's snapshot."""
     names = ("groups", "group_members", "member_assignments", "committed_offsets")
     rows = {name: read_rows(tables.open(name)) for name in names}
@@ -80,29 +84,41 @@ def by_partition(tables: PathStore) -> State:
 
 
 @pytest.fixture(scope="module")
-def states(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, Coordinator], State]:
+def states(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, Coordinator], State]:
+    """What came of all cases, by the way and the coordinator."""
     logs = [consumed(case.batches) for case in CASES]
-    found: dict[tuple[str, Coordinator], State] = {}
-    for coordinator in BOTH:
-        for way, parts in (("load", 1), ("batches", BATCHES)):
-            tables = new_tables(tmp_path_factory.mktemp(f"{way}-{coordinator}"))
-            state = DriverStateWriter(tables, coordinator, {}, {})
-            for number, part in enumerate(in_parts(logs, parts)):
-                apply(spark, state, part, BatchId(1, -1 if way == "load" else number))
-            found[way, coordinator] = by_partition(tables)
+
+    def new_store(way: str, coordinator: Coordinator) -> Store:
+        if "catalog" not in way:
+            return new_tables(tmp_path_factory.mktemp(f"{way}-{coordinator}"))
+        request.getfixturevalue("metastore")
+        store = CatalogStore("spark_catalog", f"conformance_{way.split(maxsplit=1)[0]}_{coordinator}").read_by(spark)
+        create_tables(store, "cluster-1", coordinator, STATE_TABLES)
+        return store
+
+    @cache
+    def found(way: str, coordinator: Coordinator) -> State:
+        tables, is_load = new_store(way, coordinator), way.startswith("load")
+        state = DriverStateWriter(tables, coordinator, {}, {})
+        for number, part in enumerate(in_parts(logs, 1 if is_load else BATCHES)):
+            apply(spark, state, part, BatchId(1, -1 if is_load else number))
+        return by_partition(tables)
+
     return found
 
 
-@pytest.mark.parametrize("way", ["load", "batches"])
+@pytest.mark.parametrize("way", ["load", "batches", "load in a catalog", "batches in a catalog"])
 @pytest.mark.parametrize(("case", "coordinator"), PAIRS)
-def test_case(states: dict[tuple[str, Coordinator], State], case: Case, coordinator: Coordinator, way: str) -> None:
-    got = states[way, coordinator](CASES.index(case))
+def test_case(states: Callable[[str, Coordinator], State], case: Case, coordinator: Coordinator, way: str) -> None:
+    got = states(way, coordinator)(CASES.index(case))
     differences = case.differences(got)
     if reason_not_in_tables(case):
         pure = PureTables(coordinator)
         pure.apply(consumed(case.batches))
         assert case.fails or differences
-        assert got == pure.snapshot() or way == "batches"
+        assert got == pure.snapshot() or way.startswith("batches")
     else:
         assert differences == {}
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -15,9 +16,11 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.embedded.hadoop import exists
 from offsetstream.errors import TablesError, first_line
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import in_hadoop
 from offsetstream.tables.names import OFFSETS_PARTITIONS
+from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store, Transaction
@@ -90,9 +93,7 @@ class Checkpoint:
     def shut_out_older(self, tables: Store) -> None:
         """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
         version = BatchId(self.checkpoint_id, -1).version
-        for name in all_schemas():
-            of_job = (Transaction(app, version) for app in (app_id(name), load_app_id(name)))
-            tables.open(name).commit_nothing(*of_job)
+        in_parallel([partial(_shut_out, tables, name, version) for name in all_schemas()])
 
     def _write(self, name: str, text: str) -> None:
         path = self._path(name)
@@ -137,6 +138,12 @@ class Checkpoint:
 
     def _jvm(self) -> Any:
         return self.spark.sparkContext._jvm
+
+
+@again_on_conflict
+def _shut_out(tables: Store, name: str, version: int) -> None:
+    of_job = (Transaction(app, version) for app in (app_id(name), load_app_id(name)))
+    tables.open(name).commit_nothing(*of_job)
 
 
 def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Store) -> Checkpoint | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.store import CatalogStore
 
 _APPEND_ONLY = "delta.appendOnly"
+_SAME_SIZE = 20  # versions, in which a table does not grow by much
 
 
 class CatalogSnapshot(Snapshot):
@@ -98,13 +99,16 @@ class CatalogSnapshot(Snapshot):
     def _detail(self) -> Row:
         with told(self.where):
             (row,) = self.store.spark.sql(f"DESCRIBE DETAIL {self.table}").collect()
-        self.store.sizes[self.name] = row["sizeInBytes"] or 0
         return row
 
     @property
     def _is_small(self) -> bool:
-        size = self.store.sizes.get(self.name)
-        return (self._detail["sizeInBytes"] or 0 if size is None else size) <= SMALL_BYTES
+        """Whether the rows may be had at once, as it was some versions ago: asking takes a job of Spark's."""
+        version, size = self.store.sizes.get(self.name, (-_SAME_SIZE, 0))
+        if self.version - version >= _SAME_SIZE:
+            size = self.files_and_bytes[1]
+            self.store.sizes[self.name] = (self.version, size)
+        return size <= SMALL_BYTES
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the version of the last transaction with this id; None if there was none."""

@@ -30,7 +30,7 @@ class CatalogStore(Store):
     schema: str
     session: SparkSession | None = None
     sessions: WriterSessions | None = None
-    sizes: dict[str, int] = field(default_factory=dict, compare=False)  # in bytes, as they were once
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)  # in bytes, at a version
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,13 +69,13 @@ def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transacti
     changes = find_changes(_stored(table, rows, key), rows, is_deleted, key, newer_only=merge.newer_only)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
-    come = held(table, [changes.come])
     if not len(changes.gone):
         if changes.come.num_rows:  # else nothing is written: a merge that changes nothing makes no version
-            append(table, come, transactions, CHANGES)
+            append(table, held(table, [changes.come]), transactions, CHANGES)
         return
     deleted = rows.filter(pc.and_(is_deleted, pc.is_in(keys_of(rows, key), value_set=changes.gone)))
-    changed = come.withColumn(DELETED, F.lit(False)).union(held(table, [deleted]).withColumn(DELETED, F.lit(True)))
+    rows_of = {False: held(table, [changes.come]), True: held(table, [deleted])}
+    changed = reduce(DataFrame.union, (each.withColumn(DELETED, F.lit(gone)) for gone, each in rows_of.items()))
     _commit(table, CHANGES, transactions, lambda stamp: _merge(table, changed, key, stamp))
 
 
@@ -102,10 +103,12 @@ def _commit(
     meanwhile = ConflictError(f"the table {table.where} was written to meanwhile")
     if kind not in table.state.transactions:
         # Nobody knows what was made before, as its notes are gone: what was read may be stale.
-        first = anchor(table.state, kind)
+        first, read = anchor(table.state, kind), table.version
         with told(table.where, "write to"):
             _append(table, table.frame.limit(0), first)
-        raise meanwhile
+        table.refresh()
+        if first.commit not in table.state.commits or table.version != read + 1:
+            raise meanwhile
     stamp = Stamp.after(table.state, kind, transactions)
     try:
         with told(table.where, "write to"):
