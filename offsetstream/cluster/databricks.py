@@ -34,6 +34,11 @@ def _in_runtime(value: str) -> str:
     return next((prefix + given for package, prefix in _PREFIXES.items() if given.startswith(package)), value)
 
 
+def java_names(name: str) -> tuple[str, ...]:
+    """Return the names of a system property of Kafka's that its classes may ask for."""
+    return (name, _in_runtime(name)) if is_databricks() else (name,)
+
+
 def kafka_classes(jvm: Any) -> Any:
     """Return the package `org.apache.kafka` of Spark's JVM; EnvironmentNotReadyError where it has none of this name."""
     from py4j.java_gateway import JavaPackage  # noqa: PLC0415 - who has a JVM has this

@@ -14,7 +14,7 @@ import javaproperties
 
 from offsetstream.cluster import msk
 from offsetstream.cluster.config_providers import resolve_variables
-from offsetstream.cluster.databricks import is_databricks, runtime_names
+from offsetstream.cluster.databricks import is_databricks, java_names, runtime_names
 from offsetstream.cluster.sasl import sasl_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
@@ -102,7 +102,7 @@ def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
 def java_system_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return what a JVM must be told besides: newer clients ask only those token endpoints that it allows."""
     url = properties.get("sasl.oauthbearer.token.endpoint.url")
-    return {"org.apache.kafka.sasl.oauthbearer.allowed.urls": url} if url else {}
+    return dict.fromkeys(java_names("org.apache.kafka.sasl.oauthbearer.allowed.urls"), url) if url else {}
 
 
 def librdkafka_config(properties: Mapping[str, str], bootstrap_server: str = "") -> dict[str, Any]:

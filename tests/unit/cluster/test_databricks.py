@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.cluster.properties import librdkafka_config, spark_options
+from offsetstream.cluster.properties import java_system_properties, librdkafka_config, spark_options
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required username='me' password='{}';"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -50,3 +50,11 @@ def test_librdkafka_gets_what_it_gets_elsewhere(monkeypatch: pytest.MonkeyPatch)
     there = librdkafka_config(given)
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")
     assert librdkafka_config(given) == there
+
+
+def test_the_runtimes_kafka_asks_the_jvm_by_its_own_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, url = "org.apache.kafka.sasl.oauthbearer.allowed.urls", "https://idp.example/token"
+    properties = {"sasl.oauthbearer.token.endpoint.url": url}
+    assert java_system_properties(properties) == {name: url}
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    assert java_system_properties(properties) == {name: url, f"kafkashaded.{name}": url}
