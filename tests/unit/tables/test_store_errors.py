@@ -1,0 +1,36 @@
+"""What delta-rs says on many lines, in one."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsetstream.errors import TablesError
+from offsetstream.tables.path_store.errors import reason, told
+
+COLOURED = "Kernel error -> Generic S3 error\n     \x1b[31m↳\x1b[0m Error performing PUT\n   \x1b[31m↳\x1b[0m refused\n"
+ANSWERED = (
+    "Kernel error\n  \x1b[31m↳\x1b[0m <?xml version='1.0'?>\n<Error><Code>NoSuchBucket</Code>"
+    "<Message>It does not exist</Message><Resource>/lake</Resource></Error>"
+)
+
+
+def test_the_cause_is_last() -> None:
+    assert reason(OSError(COLOURED)) == "Kernel error -> Generic S3 error: Error performing PUT: refused"
+
+
+def test_a_stores_answer_is_the_reason() -> None:
+    assert reason(OSError(ANSWERED)) == "NoSuchBucket: It does not exist"
+
+
+def test_a_page_of_text_is_cut() -> None:
+    assert len(reason(OSError("many words " * 100))) <= 400
+
+
+def test_a_store_that_fails_is_told_of_and_a_disk_is_not() -> None:
+    with (
+        pytest.raises(TablesError, match=r"cannot read the table s3a://lake/t: .*: refused: delta-rs takes"),
+        told("s3a://lake/t"),
+    ):
+        raise OSError(COLOURED)
+    with pytest.raises(OSError, match="full"), told("/tables/t"):
+        raise OSError("full")
