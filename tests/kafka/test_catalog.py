@@ -23,9 +23,6 @@ from tests.reliability.crash_matrix import act_at
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.truth import behind, differences, read_topic
 
-SCHEMA = "kafka"
-TABLES = f"spark_catalog.{SCHEMA}"
-
 
 def ended(job: JobProcess) -> int:
     """Its exit code; a write of Spark's takes seconds, and there are many."""
@@ -35,13 +32,13 @@ def ended(job: JobProcess) -> int:
 class CatalogJob:
     """The job on a catalog; its tables are read where they lie, by another engine than wrote them."""
 
-    def __init__(self, kafka: EmbeddedKafka, workload: Workload, metastore: Metastore, folder: Path) -> None:
-        self.server, self.workload, self._folder, self._metastore = kafka.bootstrap_server, workload, folder, metastore
-        self.place = metastore.place_of(SCHEMA)
+    def __init__(self, server: str, workload: Workload, metastore: Metastore, folder: Path) -> None:
+        self.server, self.workload, self._folder, self._metastore = server, workload, folder, metastore
+        self.tables, self.place = f"spark_catalog.{folder.name}", metastore.place_of(folder.name)
         self.place.mkdir(parents=True)  # so that it can be watched
 
     def process(self, *options: str) -> JobProcess:
-        return JobProcess(self.server, self._folder, *self._metastore.options, *options, tables=TABLES)
+        return JobProcess(self.server, self._folder, *self._metastore.options, *options, tables=self.tables)
 
     def run(self, *options: str) -> list[str]:
         """Apply everything that is in the topic now; returns what is wrong with the tables then."""
@@ -55,7 +52,7 @@ class CatalogJob:
         return {name: PathStore(str(self.place)).open(name).version for name in all_schemas()}
 
     def command(self, name: str, *options: str) -> Done:
-        return offsetstream(name, "--tables", TABLES, *self._metastore.options, *options)
+        return offsetstream(name, "--tables", self.tables, *self._metastore.options, *options)
 
     @contextmanager
     def acted_on(
@@ -87,20 +84,15 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogJob]:
         EmbeddedKafka() as kafka,
         run_workload(kafka.bootstrap_server, groups=12, seed=7, say=lambda _line: None) as workload,
     ):
-        yield CatalogJob(kafka, workload, metastore, tmp_path_factory.mktemp("catalog") / "job")
+        yield CatalogJob(kafka.bootstrap_server, workload, metastore, tmp_path_factory.mktemp("jobs") / "kafka")
 
 
-def test_a_first_load_that_is_killed_is_done_by_the_next_job(job: CatalogJob) -> None:
-    with job.acted_on("committed_offsets", JobProcess.kill, fenced=True):
-        pass
+def test_a_load_and_a_batch(job: CatalogJob) -> None:
     assert job.run() == []
-
-
-def test_a_batch_goes_on_with_the_checkpoint(job: CatalogJob) -> None:
     job.workload.more()
     versions = job.versions()
     assert job.run() == []
-    assert all(version > versions[name] for name, version in job.versions().items() if name == "offset_commits")
+    assert job.versions()["offset_commits"] > versions["offset_commits"]
 
 
 def test_a_batch_that_is_killed_is_done_by_the_next_job(job: CatalogJob) -> None:
@@ -128,6 +120,13 @@ def test_a_killed_reload_is_done_by_the_next_job(job: CatalogJob) -> None:
     assert job.run() == []
 
 
+def test_a_first_load_that_is_killed_is_done_by_the_next_job(job: CatalogJob) -> None:
+    other = CatalogJob(job.server, job.workload, job._metastore, job._folder.with_name("killed"))
+    with other.acted_on("committed_offsets", JobProcess.kill, fenced=True):
+        pass
+    assert other.run() == []
+
+
 @pytest.mark.parametrize("table", ["offset_commits", "committed_offsets"])
 def test_a_zombie_writes_nothing(job: CatalogJob, table: str) -> None:
     job.workload.more()
@@ -141,7 +140,7 @@ def test_a_zombie_writes_nothing(job: CatalogJob, table: str) -> None:
             str(job._folder / "checkpoints"),
             "--once",
             "--force",
-            tables=TABLES,
+            tables=job.tables,
         )
         with taken:
             assert ended(taken) == 0, taken.said()
@@ -169,7 +168,7 @@ def test_verify_maintain_and_stop_beside_the_job(job: CatalogJob) -> None:
 
 
 def test_a_look_up_says_how_a_catalog_is_read(job: CatalogJob) -> None:
-    done = offsetstream("groups", "list", "--tables", TABLES)
+    done = offsetstream("groups", "list", "--tables", job.tables)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"Error: {TABLES} is a schema of a catalog, which only Spark reads: ")
+    assert done.stderr.startswith(f"Error: {job.tables} is a schema of a catalog, which only Spark reads: ")
     assert offsetstream("groups", "list", "--tables", str(job.place)).returncode == 0
