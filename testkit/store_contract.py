@@ -108,7 +108,7 @@ def test_a_table_that_is_not_there_is_told(empty: Store) -> None:
 
 
 def test_rows_are_read_where_they_fulfil_a_condition(store: Store) -> None:
-    groups = ["a", "it's", 'a "b"', "a\\b", "%_", "", "日本"]
+    groups = ["a", "it's", 'a "b"', "a\\b", "%_", "", "日本", "${kafka.group.id}", "${env:HOME}"]
     merge(store, *(commit(number, group, partition=number) for number, group in enumerate(groups)))
     table = store.open(OFFSETS)
     for number, group in enumerate(groups):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 
 from py4j.protocol import Py4JJavaError
@@ -19,10 +20,10 @@ _HOW = (
 def require_packages(spark: SparkSession) -> None:
     """Raise EnvironmentNotReadyError, one line, if the executors' Python is another one, or lacks what tasks import.
 
-    A Spark within this process has this process's Python, and is not asked.
+    A Spark within this process whose tasks are to run this process's Python is not asked.
     """
     context = spark.sparkContext
-    if context._jsc.sc().isLocal():
+    if context._jsc.sc().isLocal() and context.pythonExec == sys.executable:
         return
     tasks = context.defaultParallelism
     # Functions of Python itself: one of ours could not even be read there.

@@ -69,7 +69,8 @@ def parse_location(text: str) -> str:
             "where the store is mounted, such as /dbfs/kafka or /Volumes/..."
         )
     try:
-        root = str(Path(text).expanduser().absolute())
+        # Two slashes at the beginning, as of an empty variable, are a host's name to Hadoop.
+        root = re.sub("^/+", "/", str(Path(text).expanduser().absolute()))
     except RuntimeError as error:  # of a user's home that there is not
         raise UsageError(f"{text} names no folder: {error}") from error
     if unfit := _NOT_FOR_DELTA_RS.search(root):

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 
 
 def sql_text(text: str) -> str:
-    """Return the text as a literal: of what either escapes in its own way, the bytes."""
-    return f"CAST(X'{text.encode().hex()}' AS STRING)" if set(text) & {"'", "\\"} else f"'{text}'"
+    """Return the text as a literal: of what either escapes in its own way, the bytes.
+
+    Spark puts a variable's value in the place of its name, as of `${env:HOME}`, also within a literal.
+    """
+    return f"CAST(X'{text.encode().hex()}' AS STRING)" if set(text) & {"'", "\\", "$"} else f"'{text}'"
 
 
 def of_partitions(partitions: Iterable[int]) -> str:

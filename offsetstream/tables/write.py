@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
 from operator import add
@@ -15,7 +15,7 @@ from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.engines import Size, StateWrites, driver_merges
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.transaction import BatchId, transaction_of
 
 
@@ -51,9 +51,8 @@ class TableWriter:
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; `rows` has its columns but the three that say who wrote them."""
-        transaction = transaction_of(self.tables.open(table), batch)
         signed = _signed(rows, batch).select(*load_schema(table).column_names)
-        again_on_conflict(self._in_spark.append)(table, signed, transaction)
+        self._write_again_on_conflict(table, batch, partial(self._in_spark.append, table, signed))
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, newer_only: bool = False, replace_where: str | None = None
@@ -74,8 +73,11 @@ class TableWriter:
         self.merged_by[table] = StateWrites.SPARK
         if replace_where is None:
             require_no_doubled_rows(self.tables, table)
-        transaction = transaction_of(self.tables.open(table), batch)
-        again_on_conflict(self._in_spark.merge)(source, merge, transaction)
+        self._write_again_on_conflict(table, batch, partial(self._in_spark.merge, source, merge))
+
+    @again_on_conflict
+    def _write_again_on_conflict(self, table: str, batch: BatchId, write: Callable[[Transaction], None]) -> None:
+        write(transaction_of(self.tables.open(table), batch))
 
 
 def _measured(rows: DataFrame) -> Size:

@@ -12,8 +12,8 @@ from offsetstream.tables.lease import Lease
 
 BEAT_SECONDS = 10.0
 POLL_SECONDS = 1.0
-# How delta-rs and Spark say that the job that took over has written to a table (rule 8).
-_SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException")
+# How delta-rs, Spark and the stores say that the job that took over has written to a table (rule 8).
+_SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException", "was written to meanwhile")
 
 
 class Heartbeat:

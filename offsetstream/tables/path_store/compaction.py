@@ -17,6 +17,7 @@ from offsetstream.tables.files import Crowd, NewFile
 from offsetstream.tables.matching import completed
 from offsetstream.tables.path_store.data_file import DataFile
 from offsetstream.tables.path_store.errors import told
+from offsetstream.tables.path_store.features import has_deletion_vectors, refuse_features
 from offsetstream.tables.path_store.file_commits import exchange
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from offsetstream.tables.path_store.snapshot import PathSnapshot
 
 _GROUP_BYTES = 32 << 20  # of the rows of a row group, which are in memory
-_NOT_AS_FILES = ("deletionVectors", "columnMapping")  # with these a file's rows are not the table's
 
 
 class _Small(NamedTuple):
@@ -35,9 +35,9 @@ class _Small(NamedTuple):
 
 def compact(table: PathSnapshot, crowd: Crowd) -> None:
     """Put the crowd's files together to files of its target; TablesError if the table has a feature that forbids it."""
-    features = {*(table.delta.protocol().reader_features or ())} & {*_NOT_AS_FILES}
-    if features:
-        raise TablesError(f"the files of {table.where} cannot be put together beside {', '.join(sorted(features))}")
+    refuse_features(table.delta)
+    if has_deletion_vectors(table.delta):
+        raise TablesError(f"the files of {table.where} cannot be put together: they may have deletion vectors")
     for files in _bins(_small_files(table, crowd), crowd.target_bytes):
         with told(table.where, "compact"):
             new = _write(table, files, crowd.day)
@@ -54,23 +54,25 @@ def _small_files(table: PathSnapshot, crowd: Crowd) -> Iterator[_Small]:
 
 def _bins(files: Iterator[_Small], target: int) -> Iterator[list[_Small]]:
     """Yield files that together are about the target; none that would stay alone."""
-    held: list[_Small] = []
+    held, size = list[_Small](), 0
     for file in files:
         held.append(file)
-        if sum(each.size for each in held) >= target:
+        size += file.size
+        if size >= target:
             yield held
-            held = []
+            held, size = [], 0
     if len(held) > 1:
         yield held
 
 
 def _write(table: PathSnapshot, files: list[_Small], day: date | None) -> NewFile | None:
-    new, held = DataFile(table.where, day), list[pa.Table]()
+    new, held, size = DataFile(table.where, day), list[pa.Table](), 0
     for rows in _rows(table, files, day):
         held.append(rows)
-        if sum(each.nbytes for each in held) >= _GROUP_BYTES:
+        size += rows.nbytes
+        if size >= _GROUP_BYTES:
             new.write(pa.concat_tables(held))
-            held.clear()
+            held, size = [], 0
     if held:
         new.write(pa.concat_tables(held))
     return new.close()
@@ -82,7 +84,9 @@ def _rows(table: PathSnapshot, files: list[_Small], day: date | None) -> Iterato
     for small in files:
         with store.open_input_file(unquote(small.path)) as opened:
             for part in _parts(pq.ParquetFile(opened)):
-                yield completed(with_constants(part, constants), schema)
+                # Some writers put the column by which files lie apart into them too.
+                own = part.drop_columns([name for name in constants if name in part.column_names])
+                yield completed(with_constants(own, constants), schema)
 
 
 def _parts(file: pq.ParquetFile) -> Iterator[pa.Table]:

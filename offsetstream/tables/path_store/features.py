@@ -22,7 +22,11 @@ _WRITTEN = {
     # In the protocol alone these change nothing; the properties below switch them on.
     "columnMapping",
     "deletionVectors",
+    # delta-rs (1.6) adds them by itself where it sets a property.
+    "variantType",
+    "variantType-preview",
 }
+_RULES = {"delta.invariants", "delta.generationExpression"}
 _CONSTRAINT = "delta.constraints."
 # Property, the value with which we can write, and what is to be done beside setting it.
 _SWITCHES = (
@@ -66,6 +70,17 @@ def constraints(table: DeltaTable) -> dict[str, str]:
     """Return the table's CHECK constraints, none of which is ours, by name."""
     found = sorted(table.metadata().configuration.items())  # delta-rs gives them in any order
     return {key.removeprefix(_CONSTRAINT): check for key, check in found if key.startswith(_CONSTRAINT)}
+
+
+def checks_rows(table: DeltaTable) -> bool:
+    """Tell whether rows are to be asked something that nobody has asked of the rows in a file."""
+    fields = table.schema().fields
+    return bool(constraints(table)) or any(not field.nullable or _RULES & {*field.metadata} for field in fields)
+
+
+def has_deletion_vectors(table: DeltaTable) -> bool:
+    """Tell whether a file may have rows that are deleted: also where the property was switched off again."""
+    return "deletionVectors" in (table.protocol().reader_features or ())
 
 
 def explained(error: DeltaError, table: DeltaTable) -> TablesError | None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import with_constants
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.path_store.commits import commit_of, committing
-from offsetstream.tables.path_store.features import constraints
+from offsetstream.tables.path_store.features import checks_rows, has_deletion_vectors, refuse_features
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.store import EVERY_ROW, Transaction
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
 def append_written(table: PathSnapshot, files: Sequence[NewFile], transactions: Sequence[Transaction]) -> None:
     """Give the files to the table in one commit; TablesError if they are not there."""
+    refuse_features(table.delta)
     _require(table.where, files)
-    if constraints(table.delta):  # which nobody has asked of the files
+    if checks_rows(table.delta):
         table.append(_rows_of(table.where, files), *transactions)
         return
     actions = _additions(files, changes_rows=True)
@@ -43,8 +45,10 @@ def append_written(table: PathSnapshot, files: Sequence[NewFile], transactions: 
 
 def put_in_place(table: PathSnapshot, files: Sequence[NewFile], transactions: Sequence[Transaction]) -> None:
     """Make the files' rows all that the table has; ConflictError if anybody has written to it since it was opened."""
+    refuse_features(table.delta)
     _require(table.where, files)
-    if constraints(table.delta):
+    # The removal of a file says nothing of its deletion vector, without which it is of no file.
+    if checks_rows(table.delta) or has_deletion_vectors(table.delta):
         table.replace(EVERY_ROW, _rows_of(table.where, files), *transactions)
         return
     actions = [*_additions(files, changes_rows=True), *_removals(table, changes_rows=True)]
@@ -92,7 +96,7 @@ def _removals(
         if only is None or file["path"] in only:
             day = file.get(f"partition.{HISTORY_DAY}")
             values: dict[str, str | None] = {} if day is None else {HISTORY_DAY: str(day)}
-            yield RemoveAction(file["path"], changes_rows, now, file["size_bytes"], values)
+            yield RemoveAction(unquote(file["path"]), changes_rows, now, file["size_bytes"], values)
 
 
 def _rows_of(table: str, files: Sequence[NewFile]) -> Iterator[pa.Table]:

@@ -6,6 +6,7 @@ Spark takes a path for one of its default file system, and would make a new tabl
 
 from __future__ import annotations
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -35,7 +36,7 @@ class PathSpark(SparkTables):
         self._known: set[str] = set()
 
     def require_reachable(self) -> None:
-        """Raise EnvironmentNotReadyError if Hadoop cannot reach the tables that delta-rs has made, or sees others."""
+        """Raise EnvironmentNotReadyError if Hadoop cannot reach the tables that delta-rs has made."""
         place = in_hadoop(self._store.table(JOB_LEASE))
         if not exists(self._spark.sparkContext, f"{place}/_delta_log"):
             raise EnvironmentNotReadyError(_OTHER_STORE.format(place=place))
@@ -64,9 +65,13 @@ class PathSpark(SparkTables):
             put_in_place(table, written_by_tasks(rows, table.where, table.arrow), [transaction])
 
     def _require_same(self, name: str, place: str) -> None:
-        found = self._spark.sql(f"DESCRIBE DETAIL delta.{_name(place)}").select("id").head()
+        told = _OTHER_STORE.format(place=place)
+        try:
+            found = self._spark.sql(f"DESCRIBE DETAIL delta.{_name(place)}").select("id").head()
+        except PySparkException as error:
+            raise TablesError(told) from error
         if found is None or found["id"] != self._store.open(name).table_id:
-            raise TablesError(_OTHER_STORE.format(place=place))
+            raise TablesError(told)
 
 
 def _is_made(table: Snapshot, transaction: Transaction) -> bool:

@@ -121,3 +121,8 @@ def test_without_spark_a_catalog_says_how_it_is_read() -> None:
             UsageError, match=r"main\.kafka is a schema of a catalog, which only Spark reads: ask .*SQL"
         ):
             ask("groups")
+
+
+def test_slashes_at_the_beginning_are_one() -> None:
+    """Two, as of an empty variable before a path, are a host's name to Hadoop."""
+    assert store_at("//tmp/tables").name == store_at("/tmp/tables").name == "/tmp/tables"  # noqa: S108 - only names
