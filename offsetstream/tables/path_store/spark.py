@@ -6,6 +6,7 @@ Spark takes a path for one of its default file system, and would make a new tabl
 
 from __future__ import annotations
 
+import delta.tables
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -67,7 +68,8 @@ class PathSpark(SparkTables):
     def _require_same(self, name: str, place: str) -> None:
         told = _OTHER_STORE.format(place=place)
         try:
-            found = self._spark.sql(f"DESCRIBE DETAIL delta.{_name(place)}").select("id").head()
+            # Not in SQL, which asks a catalog, if the session has one, before it looks at the path.
+            found = delta.tables.DeltaTable.forPath(self._spark, place).detail().select("id").head()
         except PySparkException as error:
             raise TablesError(told) from error
         if found is None or found["id"] != self._store.open(name).table_id:
@@ -117,5 +119,5 @@ def _columns(stored: DataFrame, merge: Merge, comes: Column) -> list[Column]:
 
 
 def _name(name: str) -> str:
-    """Return a name, of a column or a table and whatever is in it, as Spark's SQL has it."""
+    """Return the name of a column, whatever a user named it, as Spark's expressions have it."""
     return "`" + name.replace("`", 2 * "`") + "`"
