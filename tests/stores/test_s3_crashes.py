@@ -1,0 +1,18 @@
+"""A seeded sample of kills at writes to S3; `python -m tests.reliability.s3_crashes` kills at each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from offsetstream.demo.workload import Workload
+from offsetstream.embedded.kafka import EmbeddedKafka
+from testkit.s3_server import S3Server
+from tests.reliability.s3_crashes import run, s3_crashes
+
+KILLS, SEED = 2, 11
+
+
+def test_a_kill_changes_nothing(s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload, tmp_path: Path) -> None:
+    said: list[str] = []
+    # Each batch is another one, and may make fewer writes: then its job had ended.
+    assert run(s3_crashes(s3, own_kafka, workload, tmp_path), KILLS, SEED, said.append) >= 1, said
