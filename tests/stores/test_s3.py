@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,17 @@ def test_an_idle_job_asks_little(job: StoredJob, s3: S3Server) -> None:
         job.printed("stop")
         assert running.ended() == 0
     assert len(idle) * 60 / IDLE_SECONDS <= BUDGET, Counter((each.api, each.key.rpartition("/")[0]) for each in idle)
+
+
+def test_a_plain_path_is_the_local_disk(
+    s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload, tmp_path: Path
+) -> None:
+    """Wherever Hadoop's default file system is; with Spark's merges, which go through Hadoop."""
+    elsewhere = ("--conf", f"spark.hadoop.fs.defaultFS={s3.uri('')}")
+    options = (*s3.spark_options, *elsewhere, "--state-writes", "spark")
+    job = StoredJob(own_kafka.bootstrap_server, str(tmp_path / "here"), tmp_path, options)
+    job.once()
+    workload.more()
+    assert "Going on with checkpoint" in job.once()
+    job.verify()
+    assert not [each for each in s3.requests if str(tmp_path).strip("/") in each.key and each.api == "PutObject"]
