@@ -95,6 +95,8 @@ class Step:
         wrong += [
             f"not as without a crash: {told.get(key)}" for key, row in self.history.items() if told.get(key) != row
         ]
+        for each in wrong:
+            click.echo(f"{self.scenario}: {each}")  # at once: a run that is ended early has said what it found
         self.matrix.figures.differences += [f"{self.scenario}: {each}" for each in wrong]
         return kills, wrong
 
