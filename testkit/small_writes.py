@@ -107,9 +107,11 @@ def _replace_by_a_file(tables: PathStore) -> None:
     if is_done(table, _NEXT):
         return
     stored = {row["offsets_partition"]: row for row in read_rows(table)}
-    new = {number: {"offsets_partition": number, "group_id": "g", "state": "new"} for number in (1, 2)}
+    empty = dict.fromkeys(table.arrow.names)
+    for number in (1, 2):  # what a user's columns have of a row stays
+        stored[number] = empty | stored.get(number, {}) | {"offsets_partition": number, "group_id": "g", "state": "new"}
     written = DataFile(table.where, None)
-    written.write(_rows("groups", [*(stored | new).values()]))
+    written.write(pa.Table.from_pylist([*stored.values()], schema=table.arrow))
     file = written.close()
     assert file is not None
     put_in_place(table, [file], [transaction_of(table, _NEXT)])

@@ -17,7 +17,9 @@ from offsetstream.tables.files import NewFile
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY
 
-_STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id")  # what readers skip files by
+# What readers skip the files of a history by: its property delta.dataSkippingStatsColumns. A state table has none:
+# where some columns have a range, a pyarrow dataset of delta-rs takes those without one for columns of no rows (1.6).
+_STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id")
 
 
 @dataclass
@@ -46,9 +48,10 @@ class DataFile:
             self._writer = pq.ParquetWriter(self._file, rows.schema)
         self._writer.write_table(rows)
         self._rows += rows.num_rows
-        for name in _STATISTICS:
-            if name in rows.column_names:
-                self._count(name, rows[name])
+        if self.day is not None:
+            for name in _STATISTICS:
+                if name in rows.column_names:
+                    self._count(name, rows[name])
 
     def _count(self, name: str, values: pa.ChunkedArray) -> None:
         self._nulls[name] += values.null_count
@@ -64,10 +67,9 @@ class DataFile:
         self._writer.close()
         size = self._file.tell()
         self._file.close()
-        statistics = {
-            "numRecords": self._rows,
-            "minValues": {name: least for name, (least, _) in self._ranges.items()},
-            "maxValues": {name: most for name, (_, most) in self._ranges.items()},
-            "nullCount": self._nulls,
-        }
+        statistics: dict[str, Any] = {"numRecords": self._rows}
+        if self.day is not None:
+            statistics["minValues"] = {name: least for name, (least, _) in self._ranges.items()}
+            statistics["maxValues"] = {name: most for name, (_, most) in self._ranges.items()}
+            statistics["nullCount"] = self._nulls
         return NewFile(self._path, None if self.day is None else str(self.day), size, json.dumps(statistics))
