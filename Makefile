@@ -16,12 +16,13 @@ demo: install ## Run the job on an embedded, real Kafka with real clients
 	@$(BIN)/offsetstream demo
 
 test: check ## Run the checks, and every test that must hold at each change (12 minutes)
-	@$(BIN)/pytest -m "not long" --numprocesses 2 --no-loadscope-reorder
+	@$(BIN)/pytest -m "not long and not nightly" --numprocesses 2 --no-loadscope-reorder
 
 test-long: install ## Run the tests that are long by nature (half an hour)
-	@$(BIN)/pytest -m long --numprocesses 2 --no-loadscope-reorder
+	@$(BIN)/pytest -m "long and not nightly" --numprocesses 2 --no-loadscope-reorder
 
 test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of PySpark
+	@$(BIN)/pytest -m nightly
 	@$(BIN)/python -m tests.reliability.s3_commits
 	@$(BIN)/python -m tests.reliability.pyspark_versions 4.1.1 4.2.0
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30

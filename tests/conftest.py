@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,21 +26,22 @@ IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    long = long_tests()
     for item in items:
-        if any(is_of(item.nodeid, each) for each in long):
-            item.add_marker("long")
+        for marker in ("long", "nightly"):
+            if any(is_of(item.nodeid, each) for each in lines_of(marker)):
+                item.add_marker(marker)
     items.sort(key=_place)
 
 
-def long_tests() -> list[str]:
-    """Return the lines of long.txt: what a test's id begins with, and what else is in it, parted by a space."""
-    lines = (Path(__file__).parent / "long.txt").read_text("utf-8").splitlines()
+@cache
+def lines_of(marker: str) -> list[str]:
+    """Return the lines of long.txt or nightly.txt: what a test's id begins with, and what else is in it."""
+    lines = (Path(__file__).parent / f"{marker}.txt").read_text("utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def is_of(test_id: str, line: str) -> bool:
-    """Tell whether a line of long.txt means the test."""
+    """Tell whether a line of such a file, in two parts with a space between, means the test."""
     begins, _, has = line.partition(" ")
     return test_id.startswith(f"tests/{begins}") and has in test_id
 

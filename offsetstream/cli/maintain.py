@@ -47,7 +47,7 @@ def run_maintenance(
     horizon = None if keep is None else datetime.now(UTC).date() - keep
     with reached(settings) as store:
         done = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)
-    output.table(_COLUMNS, map(vars, done))
+    output.table(_COLUMNS, [vars(each) for each in done])
 
 
 @click.command(

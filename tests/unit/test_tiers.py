@@ -1,4 +1,4 @@
-"""The tiers of tests: every line of long.txt means some test, and not all of them are long."""
+"""The tiers of tests: every line of long.txt and nightly.txt means some test, and not all of them are long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import is_of, long_tests
+from tests.conftest import is_of, lines_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +20,7 @@ def test_every_line_of_the_long_tests_means_some() -> None:
     assert found.returncode == 0, found.stdout
     ids = [line for line in found.stdout.splitlines() if "::" in line]
     assert len(ids) > 100
-    assert [line for line in long_tests() if not any(is_of(each, line) for each in ids)] == []
-    short = [each for each in ids if not any(is_of(each, line) for line in long_tests())]
+    lines = [*lines_of("long"), *lines_of("nightly")]
+    assert [line for line in lines if not any(is_of(each, line) for each in ids)] == []
+    short = [each for each in ids if not any(is_of(each, line) for line in lines)]
     assert {each.split("/")[1] for each in short} == {"kafka", "spark"}

@@ -162,6 +162,11 @@ def test_the_entry_point_for_workflows_does_the_same(tables: PathStore) -> None:
     assert offsets(tables) == [1, 2]
 
 
+def test_text_has_a_line_for_each_table(run: Run, tables: PathStore) -> None:
+    shown = run("maintain", "--dry-run", tables=Path(tables.root)).stdout.splitlines()
+    assert [line.split()[0] for line in shown] == ["TABLE", *all_schemas()]
+
+
 def test_it_needs_no_java(tables: PathStore) -> None:
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
