@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ import click
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, settings_options
 from offsetstream.cli.output import Column, tell
-from offsetstream.cli.own_spark import reached
+from offsetstream.cli.own_spark import own_spark, reached
 from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.tables.store import Store
 
@@ -68,4 +69,6 @@ def maintain(**options: Any) -> None:
 
     Run it as often as you like, also beside the job: what might disturb the job is left to the job itself.
     """
-    run_maintenance(options, lambda settings: reached(settings.tables, settings.master, settings.conf))
+    run_maintenance(
+        options, lambda settings: reached(settings.tables, partial(own_spark, settings.master, settings.conf))
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 from offsetstream.cli.options import shared_option
 from offsetstream.cluster.databricks import is_databricks
@@ -11,22 +12,32 @@ from offsetstream.settings import schema
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 def spark_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--master` and `--conf`, which `reached` takes."""
+    """Add `--master` and `--conf`, which `own_spark` takes."""
     return shared_option("master", schema.MASTER)(shared_option("conf", schema.CONF)(command))
 
 
 @contextmanager
-def reached(tables: str, master: str | None, conf: Mapping[str, str]) -> Iterator[Store]:
-    """Give the tables where they need a Spark, in one that is started and ended for them, or in that of Databricks."""
+def reached(tables: str, session: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[Store]:
+    """Give the tables, in a session if they need one."""
     store = store_at(tables)
-    if not store.needs_spark:
+    if store.needs_spark:
+        with session() as spark:
+            yield store.read_by(spark)
+    else:
         yield store
-        return
+
+
+@contextmanager
+def own_spark(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a session that is started and ended for the tables, or that of Databricks."""
     from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415 - of PySpark, which takes a second
     from offsetstream.spark.session import ending, launchers_session, local_session  # noqa: PLC0415
 
     session = launchers_session() if is_databricks() else ending(local_session(master, conf))
     with explain_lost_java(), session as spark:
-        yield store.read_by(spark)
+        yield spark

@@ -9,7 +9,7 @@ import click
 
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
-from offsetstream.cli.own_spark import reached, spark_options
+from offsetstream.cli.own_spark import own_spark, reached, spark_options
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, read_lease, request_reload, requested_partitions
 from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
@@ -44,7 +44,7 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: float, master: str | N
     The job does it between two batches; readers see the old rows of a partition until the new ones are whole. Without
     a running job the next one does it when it starts.
     """
-    with reached(tables, master, conf) as store:
+    with reached(tables, partial(own_spark, master, conf)) as store:
         _reload(store, wanted, timeout)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import click
 
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.output import tell
-from offsetstream.cli.own_spark import reached, spark_options
+from offsetstream.cli.own_spark import own_spark, reached, spark_options
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, request_stop
 from offsetstream.tables.lease_holder import HeartbeatWatch, Life
@@ -28,7 +29,7 @@ Examples:
 @spark_options
 def stop(tables: str, timeout: float, master: str | None, conf: dict[str, str]) -> None:
     """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
-    with reached(tables, master, conf) as store:
+    with reached(tables, partial(own_spark, master, conf)) as store:
         _stop(store, timeout)
     click.echo("Stopped", err=True)
 

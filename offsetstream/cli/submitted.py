@@ -6,20 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetstream.cli.main import SETTINGS, OneLineErrors, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
+from offsetstream.cli.own_spark import reached
 from offsetstream.cli.run import OF_OWN_SPARK, run_job
-from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.location import store_at
-from offsetstream.tables.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @contextmanager
@@ -46,28 +47,20 @@ class SubmittedCommand(OneLineErrors):
 @settings_options(JobSettings, but=OF_OWN_SPARK)
 def materialize_offsets(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""
-    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - of PySpark, which --help does not need
-
-    run_job(options, lambda _: launchers_session())
+    run_job(options, lambda _: _launchers_session())
 
 
 @click.command(cls=SubmittedCommand, context_settings=SETTINGS)
 @partial(maintain_options, but=OF_OWN_SPARK)
 def maintain_tables(**options: Any) -> None:
     """Thin the history that is older than --keep-history, put small files together, delete those of no use."""
-    run_maintenance(options, _reached)
+    run_maintenance(options, lambda settings: reached(settings.tables, _launchers_session))
 
 
-@contextmanager
-def _reached(settings: MaintenanceSettings) -> Iterator[Store]:
-    store = store_at(settings.tables)
-    if not store.needs_spark:
-        yield store
-        return
-    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - of PySpark
+def _launchers_session() -> AbstractContextManager[SparkSession]:
+    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - of PySpark, which --help does not need
 
-    with launchers_session() as spark:
-        yield store.read_by(spark)
+    return launchers_session()
 
 
 def command() -> None:

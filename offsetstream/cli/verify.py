@@ -20,7 +20,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column, Output, tell
-from offsetstream.cli.own_spark import reached, spark_options
+from offsetstream.cli.own_spark import own_spark, reached, spark_options
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
@@ -98,7 +98,7 @@ def verify(
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
     properties = client_properties(command_config)
-    with reached(tables, master, conf) as store:
+    with reached(tables, partial(own_spark, master, conf)) as store:
         code = _verify(store, Cluster(bootstrap_server, properties), properties, options)
     context.exit(code)
 

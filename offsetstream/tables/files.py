@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from offsetstream.tables.store import Store
 
 
+MIB = 1024 * 1024
+# A day that is written to is compacted in steps, so that a row is written a few times, not with each step again.
+OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
+
+
 @dataclass(frozen=True)
 class Crowd:
     """Small files that are better put together: of a day of a history, or of a whole state table."""
@@ -25,6 +30,18 @@ class Crowd:
     files: int
     target_bytes: int
     is_closed: bool  # nobody writes to it any more
+
+
+def crowd_of(day: date | None, files: int, today: date) -> Crowd:
+    """Return so many files of a day, or of a whole state table."""
+    is_closed = day is None or day < today
+    return Crowd(day, files, CLOSED_FILE_BYTES if is_closed else OPEN_FILE_BYTES, is_closed)
+
+
+def in_turn(crowds: Iterable[Crowd], today: date) -> list[Crowd]:
+    """Return those of at least two files, closed days last."""
+    found = (crowd for crowd in crowds if crowd.files > 1)
+    return sorted(found, key=lambda crowd: (crowd.is_closed, crowd.day or today))
 
 
 @dataclass(frozen=True)

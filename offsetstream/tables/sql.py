@@ -1,4 +1,4 @@
-"""Literals and conditions of SQL that DataFusion (in delta-rs) and Spark read alike."""
+"""Literals and conditions of SQL that DataFusion (in delta-rs) and Spark read alike, and names of Spark's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def sql_text(text: str) -> str:
     Spark puts a variable's value in the place of its name, as of `${env:HOME}`, also within a literal.
     """
     return f"CAST(X'{text.encode().hex()}' AS STRING)" if set(text) & {"'", "\\", "$"} else f"'{text}'"
+
+
+def quoted(name: str) -> str:
+    """Return a name, of a column or a table and whatever is in it, as Spark's SQL has it."""
+    return "`" + name.replace("`", 2 * "`") + "`"
 
 
 def of_partitions(partitions: Iterable[int]) -> str:

@@ -46,10 +46,15 @@ def load_app_id(table: str) -> str:
     return f"offsetstream/{table}/load"
 
 
+def is_made(table: Snapshot, transaction: Transaction) -> bool:
+    """Tell whether the table has the transaction already, or a later one with its id."""
+    last = table.transaction_version(transaction.app_id)
+    return last is not None and last >= transaction.version
+
+
 def is_done(table: Snapshot, batch: BatchId) -> bool:
     """Tell whether the table has the batch's transaction already; a load is always done anew."""
-    done = table.transaction_version(app_id(table.name))
-    return not batch.is_load and done is not None and done >= batch.version
+    return not batch.is_load and is_made(table, Transaction(app_id(table.name), batch.version))
 
 
 def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:

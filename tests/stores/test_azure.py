@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
@@ -18,9 +16,8 @@ from offsetstream.tables.small_tables import overwrite_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.azure_store import azure_store
 from testkit.command import offsetstream, printed
+from testkit.commits_at_once import commit_at_once
 from testkit.s3_server import in_environment
-
-WRITERS, COMMITS = 4, 5
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +42,6 @@ def test_commands(tables: PathStore) -> None:
 
 
 def test_of_commits_at_once_each_has_a_version_of_its_own(tables: PathStore) -> None:
-    uri, row = f"{tables.root}/at-once", pa.table({"number": [1]})
-    write_deltalake(uri, row)
-
-    def commit(_writer: int) -> None:
-        for _ in range(COMMITS):
-            write_deltalake(uri, row, mode="append")
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(commit, range(WRITERS)))
-    assert DeltaTable(uri).version() == WRITERS * COMMITS
+    uri = f"{tables.root}/at-once"
+    expected = commit_at_once(uri)
+    assert DeltaTable(uri).version() == expected

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from deltalake import DeltaTable
 
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-
+from testkit.commits_at_once import commit_at_once
 from testkit.s3_server import S3Server
 from testkit.waiting import await_
 
-WRITERS, COMMITS = 4, 5
-
 
 def test_of_commits_at_once_each_has_a_version_of_its_own(s3: S3Server) -> None:
-    uri, row = s3.uri("at-once"), pa.table({"number": [1]})
-    write_deltalake(uri, row)
-
-    def commit(_writer: int) -> None:
-        for _ in range(COMMITS):
-            write_deltalake(uri, row, mode="append")
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(commit, range(WRITERS)))
-    assert DeltaTable(uri).version() == WRITERS * COMMITS
+    uri = s3.uri("at-once")
+    expected = commit_at_once(uri)
+    assert DeltaTable(uri).version() == expected
     log = [each for each in s3.requests if each.api == "PutObject" and "_delta_log/0" in each.key]
     assert {each.status for each in log} == {200, 412}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,10 +11,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from offsetstream.errors import ConflictError, NoTableError, TablesError, first_line
-from offsetstream.tables.spark_conflicts import is_conflict
 
 Part = TypeVar("Part")
 _NO_TABLE = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE"}
+
+# By the exceptions' names: what they print has frames of ConcurrentHashMap and the like.
+_CONFLICT = re.compile(r"DELTA_CONCURRENT|Concurrent\w*Exception")
 
 
 @contextmanager
@@ -36,6 +39,15 @@ def in_our_words(error: PySparkException | Py4JJavaError, table: str, what: str)
         )
     said = error.java_exception if isinstance(error, Py4JJavaError) else error
     return TablesError(f"cannot {what} the table {table}: {first_line(said)}")
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Tell whether an error of Spark's is a conflict of commits."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "DeltaConcurrentModificationException" in kinds:
+        return True
+    said = str(error)
+    return bool(kinds & {"PySparkException", "Py4JJavaError"}) and _CONFLICT.search(said) is not None
 
 
 def parts_told(parts: Iterable[Part], table: str) -> Iterator[Part]:

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from offsetstream.tables.catalog_store.errors import told
 from offsetstream.tables.catalog_store.sessions import alike
-from offsetstream.tables.files import Crowd, Stored, TableFiles
+from offsetstream.tables.files import Crowd, Stored, TableFiles, crowd_of, in_turn
 from offsetstream.tables.schema import HISTORY_DAY
 
 if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 
-_MIB = 1024 * 1024
-OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * _MIB, 128 * _MIB
 _DAY = re.compile(rf"/{HISTORY_DAY}=(\d{{4}}-\d\d-\d\d)/")
 # Spark's default is thousands of tasks for the listing of one folder.
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -35,8 +33,7 @@ class CatalogFiles(TableFiles):
         with told(self._table.where):
             files = self._table.frame.inputFiles()
         found = Counter(_day_of(file) for file in files)
-        all_of_them = (_crowd(day, count, today) for day, count in found.items() if count > 1)
-        return sorted(all_of_them, key=lambda crowd: (crowd.is_closed, crowd.day or today))
+        return in_turn((crowd_of(day, count, today) for day, count in found.items()), today)
 
     def compact(self, crowd: Crowd) -> None:
         """Put the files together by OPTIMIZE."""
@@ -74,8 +71,3 @@ class CatalogFiles(TableFiles):
 def _day_of(file: str) -> date | None:
     found = _DAY.search(file)
     return date.fromisoformat(found[1]) if found else None
-
-
-def _crowd(day: date | None, files: int, today: date) -> Crowd:
-    is_closed = day is None or day < today
-    return Crowd(day, files, CLOSED_FILE_BYTES if is_closed else OPEN_FILE_BYTES, is_closed)

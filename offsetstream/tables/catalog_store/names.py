@@ -1,11 +1,6 @@
-"""Names and literals as Spark SQL's statements have them."""
+"""Texts as Spark SQL's statements have them."""
 
 from __future__ import annotations
-
-
-def quoted(name: str) -> str:
-    """Return a name, whatever is in it, in backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:

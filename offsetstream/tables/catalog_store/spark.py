@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from offsetstream.errors import ConflictError, NoTableError, TablesError
 from offsetstream.tables.catalog_store import writes
 from offsetstream.tables.catalog_store.errors import told
-from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 from offsetstream.tables.catalog_store.store import CatalogStore
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.store import SparkTables, Transaction
+from offsetstream.tables.transaction import is_made
 
 
 class CatalogSpark(SparkTables):
@@ -34,7 +34,7 @@ class CatalogSpark(SparkTables):
     def append(self, name: str, rows: DataFrame, transaction: Transaction) -> None:
         """Append rows that have all of our columns; skipped if the transaction was made before."""
         table = self._store.open(name)
-        if not _is_made(table, transaction):
+        if not is_made(table, transaction):
             users = [field for field in table.frame.schema if field.name not in rows.columns]
             missing = {field.name: F.lit(None).cast(field.dataType) for field in users}
             with _others_untold():
@@ -43,7 +43,7 @@ class CatalogSpark(SparkTables):
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
         """Merge a DataFrame with our columns and `_deleted`; skipped if the transaction was made before."""
         table = self._store.open(merge.schema.name)
-        if not _is_made(table, transaction):
+        if not is_made(table, transaction):
             with _others_untold():
                 writes.merge_frame(table, source, merge, transaction)
 
@@ -57,7 +57,3 @@ def _others_untold() -> Iterator[None]:
         if isinstance(error, ConflictError | NoTableError) or error.__cause__ is None:
             raise
         raise error.__cause__ from None
-
-
-def _is_made(table: CatalogSnapshot, transaction: Transaction) -> bool:
-    return (table.transaction_version(transaction.app_id) or -1) >= transaction.version

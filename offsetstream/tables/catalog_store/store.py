@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from offsetstream.errors import UsageError
-from offsetstream.tables.catalog_store.names import quoted
+from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Store
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from offsetstream.tables.catalog_store.reads import batches_of
 from offsetstream.tables.matching import completed, find_changes, keys_of, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.spark_rows import replacing_rows
 from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.store import EVERY_ROW, Transaction
 
@@ -82,7 +83,7 @@ def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transacti
 def merge_frame(table: CatalogSnapshot, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
     """Merge a frame with our columns and `_deleted`, whatever its size."""
     if merge.replace_where is not None:
-        replace(table, merge.replace_where, _with_users_columns(table, source, merge), [transaction])
+        replace(table, merge.replace_where, replacing_rows(table.frame, source, merge), [transaction])
         return
 
     def write(stamp: Stamp) -> None:
@@ -169,13 +170,3 @@ def _is_doubled(table: CatalogSnapshot, where: str) -> bool:
     key = ", ".join(load_schema(table.name).key or _PLACE)
     doubled = f"SELECT 1 AS one FROM rows WHERE {where} GROUP BY {key} HAVING count(*) > 1 LIMIT 1"  # noqa: S608
     return bool(table.query(doubled).read_all().num_rows)
-
-
-def _with_users_columns(table: CatalogSnapshot, source: DataFrame, merge: Merge) -> DataFrame:
-    rows, key = source.where(f"NOT {DELETED}").drop(DELETED), list(merge.schema.key)
-    users = [name for name in table.frame.columns if name not in merge.schema.column_names]
-    if not users:
-        return rows
-    kept = table.frame.where(merge.replace_where or EVERY_ROW).select(*key, *users).dropDuplicates(key).alias("kept")
-    columns = [*(f"source.{name}" for name in merge.schema.column_names), *(f"kept.`{name}`" for name in users)]
-    return rows.alias("source").join(kept, _same(key, "source", "kept"), "left").select(*columns)

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from offsetstream.errors import TablesError
+from offsetstream.tables.sql import quoted
 
 _WRITTEN = {
     "appendOnly",
@@ -101,4 +102,4 @@ def explained(error: DeltaError, table: DeltaTable) -> TablesError | None:
 
 
 def _sql_name(table: DeltaTable) -> str:
-    return f"delta.`{table.table_uri}`"
+    return f"delta.{quoted(table.table_uri)}"

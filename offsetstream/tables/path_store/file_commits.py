@@ -38,9 +38,7 @@ def append_written(table: PathSnapshot, files: Sequence[NewFile], transactions: 
     if checks_rows(table.delta):
         table.append(_rows_of(table.where, files), *transactions)
         return
-    actions = _additions(files, changes_rows=True)
-    with committing(table.delta, transactions):
-        _commit(table, actions, transactions)
+    _commit(table, _additions(files, changes_rows=True), transactions)
 
 
 def put_in_place(table: PathSnapshot, files: Sequence[NewFile], transactions: Sequence[Transaction]) -> None:
@@ -52,8 +50,7 @@ def put_in_place(table: PathSnapshot, files: Sequence[NewFile], transactions: Se
         table.replace(EVERY_ROW, _rows_of(table.where, files), *transactions)
         return
     actions = [*_additions(files, changes_rows=True), *_removals(table, changes_rows=True)]
-    with committing(table.delta, transactions):
-        _commit(table, actions, transactions, alone=True)
+    _commit(table, actions, transactions, alone=True)
 
 
 def exchange(table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile]) -> None:
@@ -62,8 +59,7 @@ def exchange(table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile
     Whoever reads the table as a stream sees none of them again.
     """
     actions = [*_additions(files, changes_rows=False), *_removals(table, gone, changes_rows=False)]
-    with committing(table.delta, ()):
-        _commit(table, actions, (), alone=True)
+    _commit(table, actions, (), alone=True)
 
 
 def _commit(
@@ -76,7 +72,8 @@ def _commit(
     # Of actions that remove files delta-rs (1.6) does not see that another commit removed them before: alone.
     how = commit_of(transactions, alone=alone)
     schema, partitions = table.delta.schema(), list(table.partitioned_by)
-    table.delta.create_write_transaction(actions, "append", schema, partitions, commit_properties=how)
+    with committing(table.delta, transactions):
+        table.delta.create_write_transaction(actions, "append", schema, partitions, commit_properties=how)
 
 
 def _additions(files: Sequence[NewFile], *, changes_rows: bool) -> list[AddAction | RemoveAction]:

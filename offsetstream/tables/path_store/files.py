@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -12,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from offsetstream.tables.files import Crowd, Stored, TableFiles
+from offsetstream.tables.files import Crowd, Stored, TableFiles, crowd_of, in_turn
 from offsetstream.tables.path_store.compaction import compact
 from offsetstream.tables.path_store.errors import told
 from offsetstream.tables.path_store.folder import file_system
@@ -21,11 +22,8 @@ from offsetstream.tables.schema import HISTORY_DAY
 if TYPE_CHECKING:
     from offsetstream.tables.path_store.snapshot import PathSnapshot
 
-MIB = 1024 * 1024
 _VERSION, _VERSION_CHECKSUM = re.compile(r"\d{20}\.json"), re.compile(r"\d{20}\.crc")
 _CHECKSUM = re.compile(r"\.(.+)\.crc")  # as Hadoop's local file system names it
-# A day that is written to is compacted in steps, so that a row is written a few times, not with each step again.
-OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
 
 
 class PathFiles(TableFiles):
@@ -39,11 +37,10 @@ class PathFiles(TableFiles):
     def crowds(self) -> list[Crowd]:
         """Return where there are at least two files that are less than half of what they might be, closed days last."""
         today = datetime.now(UTC).date()
-        found: dict[date | None, int] = {}
+        found = Counter[date | None]()
         for day, size in self._sizes():
-            found[day] = found.get(day, 0) + (size < _target(day, today) // 2)
-        all_of_them = (_crowd(day, files, today) for day, files in found.items() if files > 1)
-        return sorted(all_of_them, key=lambda crowd: (crowd.is_closed, crowd.day or today))
+            found[day] += size < crowd_of(day, 0, today).target_bytes // 2
+        return in_turn((crowd_of(day, files, today) for day, files in found.items()), today)
 
     def compact(self, crowd: Crowd) -> None:
         """Put them together on the driver."""
@@ -101,12 +98,3 @@ def _delete_checksums(table: str) -> None:
 
 def _listed(store: pafs.PyFileSystem) -> list[pafs.FileInfo]:
     return [file for file in store.get_file_info(pafs.FileSelector("", recursive=True)) if file.is_file]
-
-
-def _crowd(day: date | None, files: int, today: date) -> Crowd:
-    target = _target(day, today)
-    return Crowd(day, files, target, is_closed=target == CLOSED_FILE_BYTES)
-
-
-def _target(day: date | None, today: date) -> int:
-    return CLOSED_FILE_BYTES if day is None or day < today else OPEN_FILE_BYTES

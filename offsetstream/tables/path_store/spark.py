@@ -19,7 +19,10 @@ from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store.file_commits import put_in_place
 from offsetstream.tables.path_store.store import PathStore
 from offsetstream.tables.path_store.task_files import written_by_tasks
-from offsetstream.tables.store import Snapshot, SparkTables, Transaction
+from offsetstream.tables.spark_rows import replacing_rows
+from offsetstream.tables.sql import quoted
+from offsetstream.tables.store import SparkTables, Transaction
+from offsetstream.tables.transaction import is_made
 
 _SOURCE, _STORED = "_in_source", "_in_table"  # which side of a join a row is from; null: not from this one
 _OTHER_STORE = (
@@ -53,14 +56,14 @@ class PathSpark(SparkTables):
     def append(self, name: str, rows: DataFrame, transaction: Transaction) -> None:
         """Append rows that have all of our columns; skipped if the transaction was made before."""
         table = self._store.open(name)
-        if not _is_made(table, transaction):
+        if not is_made(table, transaction):
             table.append_files(written_by_tasks(rows, table.where, table.arrow), transaction)
 
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
         """Merge rows: Spark joins them with those of the table, all of which are written anew."""
         # Opened before Spark reads: a commit between the two makes ours fail.
         table = self._store.open(merge.schema.name)
-        if not _is_made(table, transaction):
+        if not is_made(table, transaction):
             merged = _replaced if merge.replace_where is not None else _merged
             rows = merged(self.frame(table.name), source, merge)
             put_in_place(table, written_by_tasks(rows, table.where, table.arrow), [transaction])
@@ -76,11 +79,6 @@ class PathSpark(SparkTables):
             raise TablesError(told)
 
 
-def _is_made(table: Snapshot, transaction: Transaction) -> bool:
-    last = table.transaction_version(transaction.app_id)
-    return last is not None and last >= transaction.version
-
-
 def _merged(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
     """Return what the table has after the merge."""
     target = stored.withColumn(_STORED, F.lit(True)).alias("target")
@@ -94,17 +92,7 @@ def _merged(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
 def _replaced(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
     """Return what the table has when the source's rows replace those that fulfil the condition."""
     fulfils = F.coalesce(F.expr(str(merge.replace_where)), F.lit(False))
-    given = source.where(~F.col(DELETED)).drop(DELETED)
-    users = [name for name in stored.columns if name not in merge.schema.column_names]
-    if users:  # what they have for the same key stays
-        kept = stored.where(fulfils).select(*merge.schema.key, *map(_name, users)).dropDuplicates([*merge.schema.key])
-        same = [F.col(f"source.{name}").eqNullSafe(F.col(f"kept.{name}")) for name in merge.schema.key]
-        columns = [
-            *(f"source.{name}" for name in merge.schema.column_names),
-            *(f"kept.{_name(name)}" for name in users),
-        ]
-        given = given.alias("source").join(kept.alias("kept"), same, "left").select(*columns)
-    return stored.where(~fulfils).unionByName(given)
+    return stored.where(~fulfils).unionByName(replacing_rows(stored, source, merge))
 
 
 def _columns(stored: DataFrame, merge: Merge, comes: Column) -> list[Column]:
@@ -113,11 +101,6 @@ def _columns(stored: DataFrame, merge: Merge, comes: Column) -> list[Column]:
     return [
         F.when(comes, F.col(f"source.{name}")).otherwise(F.col(f"target.{name}")).alias(name)
         if name in ours
-        else F.col(f"target.{_name(name)}").alias(name)
+        else F.col(f"target.{quoted(name)}").alias(name)
         for name in stored.columns
     ]
-
-
-def _name(name: str) -> str:
-    """Return the name of a column, whatever a user named it, as Spark's expressions have it."""
-    return "`" + name.replace("`", 2 * "`") + "`"

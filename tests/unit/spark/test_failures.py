@@ -20,7 +20,7 @@ from offsetstream.errors import (
 )
 from offsetstream.spark import failures
 from offsetstream.spark.failures import explain_failure, explain_lost_java
-from offsetstream.tables.spark_conflicts import is_conflict
+from offsetstream.tables.catalog_store.errors import is_conflict
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from deltalake import DeltaTable
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
-from offsetstream.tables.files import Crowd, Stored
+from offsetstream.tables.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, Stored
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.path_store.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.transaction import BatchId, app_id
 from testkit.tables import append_rows as append_any
@@ -64,7 +63,7 @@ def test_a_file_that_is_large_enough_is_left_alone(tables: PathStore, monkeypatc
     for _ in range(2):
         append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     sizes = pa.table(DeltaTable(tables.table("groups")).get_add_actions())["size_bytes"].to_pylist()
-    monkeypatch.setattr("offsetstream.tables.path_store.files.CLOSED_FILE_BYTES", 2 * max(sizes))
+    monkeypatch.setattr("offsetstream.tables.files.CLOSED_FILE_BYTES", 2 * max(sizes))
     assert found(tables, "groups") == []
 
 

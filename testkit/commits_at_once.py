@@ -1,0 +1,24 @@
+"""Commits that are made at the same time, to a table of its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+_WRITERS, _COMMITS = 4, 5
+
+
+def commit_at_once(uri: str) -> int:
+    """Make a table, and append to it from several threads; the version that it must have then."""
+    row = pa.table({"number": [1]})
+    write_deltalake(uri, row)
+
+    def commit(_writer: int) -> None:
+        for _ in range(_COMMITS):
+            write_deltalake(uri, row, mode="append")
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(commit, range(_WRITERS)))
+    return _WRITERS * _COMMITS
