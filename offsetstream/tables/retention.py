@@ -56,14 +56,14 @@ def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
         f"FROM rows WHERE {_of(str(horizon), '<')}"
     )
     kept = f"SELECT k.* EXCEPT (nth, on_later_days) FROM ({ordered}) k WHERE nth = 1 AND {_of(day)}"  # noqa: S608 - our own
-    if "is_tombstone" not in schema.column_names:
+    if schema.gone is None:
         return kept
     # A tombstone goes after the rows that it deleted. The greatest offset of a partition stays: it tells a load what
     # the history has (rule 8).
     ends = "SELECT offsets_partition, log_id, max(record_offset) AS last FROM rows GROUP BY offsets_partition, log_id"
     is_end = "ends.offsets_partition = k.offsets_partition AND ends.log_id = k.log_id AND last = record_offset"
     is_needed = f"on_later_days > 0 OR EXISTS (SELECT 1 FROM ({ends}) ends WHERE {is_end})"  # noqa: S608
-    return f"{kept} AND (NOT is_tombstone OR {is_needed})"
+    return f"{kept} AND (NOT ({schema.gone}) OR {is_needed})"
 
 
 def _of(day: str, comparison: str = "=") -> str:

@@ -15,6 +15,8 @@ from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 HISTORY_DAY = "written_day"
 # State is written anew with each batch; a history must outlast those who read it as a stream once a day.
 _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"}
+# Columns of a history's files of which Delta keeps the ranges.
+_SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 _ARROW_TYPES = {
     "INT": pa.int32(),
     "BIGINT": pa.int64(),
@@ -41,6 +43,7 @@ class TableSchema:
     """A table: `kind` is state (upserted) or history (appended); `key` names the columns that identify a row.
 
     `cell` names the columns of a history of which retention keeps the last row; a history without one is kept whole.
+    `gone` is a condition, in SQL, of the rows that say that their cell is there no longer.
     """
 
     name: str
@@ -49,6 +52,7 @@ class TableSchema:
     key: tuple[str, ...]
     columns: tuple[ColumnSchema, ...]
     cell: tuple[str, ...] = ()
+    gone: str | None = None
     internal: bool = False
     keep_deleted_files: str | None = None  # an interval as Delta's properties have it; None: that of its kind
 
@@ -60,7 +64,7 @@ class TableSchema:
     @property
     def position(self) -> str:
         """The column that orders the rows of a history within one log."""
-        return "record_offset" if "record_offset" in self.column_names else "event_at"
+        return next(name for name in ("record_offset", "event_at", "sampled_at") if name in self.column_names)
 
     @property
     def arrow(self) -> pa.Schema:
@@ -89,9 +93,7 @@ class TableSchema:
             return shared | {
                 "delta.autoOptimize.autoCompact": "true",
                 "delta.autoOptimize.optimizeWrite": "true",
-                "delta.dataSkippingStatsColumns": "offsets_partition,record_offset,checkpoint_id,batch_id"
-                if "record_offset" in self.column_names
-                else "offsets_partition,checkpoint_id,batch_id",
+                "delta.dataSkippingStatsColumns": ",".join(name for name in _SKIPPED_BY if name in self.column_names),
             }
         return shared | {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
 

@@ -19,7 +19,7 @@ from offsetstream.tables.schema import HISTORY_DAY
 
 # What readers skip the files of a history by: its property delta.dataSkippingStatsColumns. A state table has none:
 # where some columns have a range, a pyarrow dataset of delta-rs takes those without one for columns of no rows (1.6).
-_STATISTICS = ("offsets_partition", "record_offset", "checkpoint_id", "batch_id")
+_STATISTICS = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 
 
 @dataclass
