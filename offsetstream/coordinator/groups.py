@@ -7,23 +7,26 @@ from collections.abc import Sequence
 from offsetstream.coordinator.cells import Cell, latest
 from offsetstream.coordinator.classic_group import KEY_TYPE as CLASSIC_KEY_TYPE
 from offsetstream.coordinator.classic_group import derive_classic_group, is_simple_record
-from offsetstream.coordinator.modern_groups import MODERN_TYPES, ModernType, derive_modern_group
+from offsetstream.coordinator.modern_groups import MODERN_TYPES, KnownMembers, ModernType, derive_modern_group
 from offsetstream.coordinator.rows import GroupRows, group_row
 
 __all__ = ["Cell", "GroupRows", "derive_group"]
 
 
-def derive_group(cells: Sequence[Cell], *, group_id: str, exists: bool) -> GroupRows | None:
+def derive_group(
+    cells: Sequence[Cell], *, group_id: str, exists: bool, known: KnownMembers | None = None
+) -> GroupRows | None:
     """Return the rows of the group `group_id` from its live cells, in any order; None if there is no group.
 
     `exists` says whether the coordinator holds the group even if no cell makes one: then it is a group
     with offsets only. The answer is that of a broker that replays exactly these records (reference 4.6, 5.5,
-    5.7, 5.8), but nothing here fails a load: where a broker would, the latest record of a group wins.
+    5.7, 5.8), but nothing here fails a load: where a broker would, the latest record of a group wins. Who derives
+    the group again and again keeps what is `known` of its members.
     """
     classic = next((cell for cell in cells if cell.key_type == CLASSIC_KEY_TYPE), None)
     modern = _modern_group(cells, classic)
     if modern is not None:
-        return derive_modern_group(modern[0], group_id, modern[1])
+        return derive_modern_group(modern[0], group_id, modern[1], known)
     if classic is not None:
         return derive_classic_group(group_id, classic)
     return _offsets_only(group_id) if exists else None

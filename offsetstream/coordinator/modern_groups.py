@@ -8,8 +8,9 @@ StreamsGroup and the builders of the members).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 from offsetstream.coordinator.cells import Cell, latest
 from offsetstream.coordinator.modern_assignments import (
@@ -20,7 +21,7 @@ from offsetstream.coordinator.modern_assignments import (
 )
 from offsetstream.coordinator.modern_members import MemberCells, consumer_member, share_member, streams_member
 from offsetstream.coordinator.rows import GroupRows, Row, group_row
-from offsetstream.coordinator.subscriptions import modern_subscriptions
+from offsetstream.coordinator.subscriptions import Meanings, modern_subscriptions
 
 _INITIAL_EPOCH = 1
 _NO_TOPOLOGY_EPOCH = -1  # validatedTopologyEpoch where the record has none
@@ -56,11 +57,35 @@ STREAMS = ModernType("Streams", 17, 19, 20, 21, 22, frozenset({_TOPOLOGY}), stre
 MODERN_TYPES = (CONSUMER, SHARE, STREAMS)
 
 
-def derive_modern_group(modern: ModernType, group_id: str, cells: Sequence[Cell]) -> GroupRows:
-    """Return the rows of a group of the type `modern`; `cells` are its records and must not be empty."""
+@dataclass(frozen=True)
+class MemberRows:
+    """What the tables have of a member, and the records that say so."""
+
+    cells: MemberCells
+    meanings: tuple[Cell | None, Cell | None]
+    member: Row
+    assignments: list[Row]
+    subscriptions: list[Row]
+
+    def is_of(self, cells: MemberCells, meanings: tuple[Cell | None, Cell | None]) -> bool:
+        """Tell whether these very records say so."""
+        return self.cells.is_same(cells) and all(map(is_, self.meanings, meanings))
+
+
+KnownMembers = dict[str, MemberRows]  # by member id
+
+
+def derive_modern_group(
+    modern: ModernType, group_id: str, cells: Sequence[Cell], known: KnownMembers | None = None
+) -> GroupRows:
+    """Return the rows of a group of the type `modern`; `cells` are its records and must not be empty.
+
+    `known` has what was derived of its members before, and gets what is now: only members with other records are
+    derived anew.
+    """
     single = {cell.key_type: cell for cell in cells if "memberId" not in cell.key}
-    members = _members(modern, cells)
-    member_rows = [modern.member_row(group_id, member_id, own) for member_id, own in members.items()]
+    members = _derived_members(modern, group_id, cells, {} if known is None else known)
+    member_rows = [rows.member for rows in members]
     group_epoch = _epoch(single.get(modern.group), "epoch")
     assignment_epoch = _epoch(single.get(modern.target_epoch), "assignmentEpoch")
     return GroupRows(
@@ -75,11 +100,29 @@ def derive_modern_group(modern: ModernType, group_id: str, cells: Sequence[Cell]
             member_count=len(members),
         ),
         member_rows,
-        [row for member_id, own in members.items() for row in _assignments(modern, group_id, member_id, own)],
-        modern_subscriptions(
-            group_id, cells, {member_id: own.metadata for member_id, own in members.items() if own.metadata}
-        ),
+        [row for rows in members for row in rows.assignments],
+        [row for rows in members for row in rows.subscriptions],
     )
+
+
+def _derived_members(
+    modern: ModernType, group_id: str, cells: Sequence[Cell], known: KnownMembers
+) -> Collection[MemberRows]:
+    meanings = Meanings.of(cells)
+    members = _members(modern, cells)
+    for gone in known.keys() - members.keys():
+        del known[gone]
+    for member_id, own in members.items():
+        meant = (meanings.expression_of(own.metadata), meanings.topology)
+        if member_id not in known or not known[member_id].is_of(own, meant):
+            known[member_id] = MemberRows(
+                own,
+                meant,
+                modern.member_row(group_id, member_id, own),
+                _assignments(modern, group_id, member_id, own),
+                modern_subscriptions(group_id, member_id, own.metadata, meanings) if own.metadata else [],
+            )
+    return [known[member_id] for member_id in members]
 
 
 def _members(modern: ModernType, cells: Sequence[Cell]) -> dict[str, MemberCells]:

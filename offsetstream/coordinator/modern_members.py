@@ -31,6 +31,10 @@ class MemberCells:
         """The last of them in the log."""
         return latest(cell for cell in (self.metadata, self.target, self.current) if cell is not None)
 
+    def is_same(self, other: MemberCells) -> bool:
+        """Tell whether these are the very same records."""
+        return self.metadata is other.metadata and self.target is other.target and self.current is other.current
+
 
 def consumer_member(group_id: str, member_id: str, cells: MemberCells) -> Row:
     """Return the row of a consumer group's member (reference 1.4, records 5 and 8)."""

@@ -66,7 +66,7 @@ ASSIGNMENT_COLUMNS = (
 )
 SUBSCRIPTION_COLUMNS = ("group_id", "member_id", "topic", "subscribed_by", "record_offset", "record_timestamp_ms")
 # member_assignments' key, within one group
-_ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
+ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def subscription_row(record: Cell, **values: Any) -> Row:
 
 def distinct_assignments(rows: Iterable[Row]) -> list[Row]:
     """Return the rows with one row per key: a broker puts them into a map, so the last one stays."""
-    return list({tuple(row[column] for column in _ASSIGNMENT_KEY): row for row in rows}.values())
+    return list({tuple(row[column] for column in ASSIGNMENT_KEY): row for row in rows}.values())
 
 
 def name_topics(assignments: Iterable[Row], names: Mapping[str, str]) -> None:

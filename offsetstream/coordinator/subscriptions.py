@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 from offsetstream.codec.consumer_protocol import decode_subscription
 from offsetstream.codec.wire import DecodeError
@@ -26,28 +27,41 @@ def classic_subscriptions(group_id: str, cell: Cell, members: Iterable[Mapping[s
     ]
 
 
-def modern_subscriptions(group_id: str, cells: Sequence[Cell], metadata: Mapping[str, Cell]) -> list[Row]:
-    """Return the rows of a consumer, share or streams group; `metadata` has its members' metadata records.
+@dataclass(frozen=True)
+class Meanings:
+    """The records of a group that say what its members subscribe to beside topics by name (reference 1.4 to 1.6)."""
 
-    A topic that a member subscribes to twice is one row: that by name. Reference 1.4 (records 5, 16), 1.5, 1.6.
+    expressions: Mapping[str, Cell]
+    topology: Cell | None
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell]) -> Self:
+        """Find them among the records of a consumer, share or streams group."""
+        found = [cell for cell in cells if cell.key_type in (_REGEX, _TOPOLOGY)]
+        expressions = {cell.key["regularExpression"]: cell for cell in found if cell.key_type == _REGEX}
+        return cls(expressions, next((cell for cell in found if cell.key_type == _TOPOLOGY), None))
+
+    def expression_of(self, metadata: Cell | None) -> Cell | None:
+        """Return the record that resolves the regular expression of a member, by the member's metadata record."""
+        return None if metadata is None else self.expressions.get(metadata.value.get("subscribedTopicRegex") or "")
+
+
+def modern_subscriptions(group_id: str, member_id: str, metadata: Cell, meanings: Meanings) -> list[Row]:
+    """Return the rows of a member of a consumer, share or streams group.
+
+    A topic that it subscribes to twice is one row: that by name.
     """
-    resolved = {cell.key["regularExpression"]: cell for cell in cells if cell.key_type == _REGEX}
-    topology = next((cell for cell in cells if cell.key_type == _TOPOLOGY), None)
-    return [row for member, cell in metadata.items() for row in _of_member(group_id, member, cell, resolved, topology)]
-
-
-def _of_member(
-    group_id: str, member_id: str, cell: Cell, resolved: Mapping[str, Cell], topology: Cell | None
-) -> Iterator[Row]:
     found: dict[str, tuple[Cell, str]] = {}
-    if topology is not None:
-        found |= dict.fromkeys(_source_topics(topology), (topology, "topology"))
-    expression = resolved.get(cell.value.get("subscribedTopicRegex") or "")
+    if meanings.topology is not None:
+        found |= dict.fromkeys(_source_topics(meanings.topology), (meanings.topology, "topology"))
+    expression = meanings.expression_of(metadata)
     if expression is not None:
         found |= dict.fromkeys(expression.value["topics"], (expression, "regex"))
-    found |= dict.fromkeys(cell.value.get("subscribedTopicNames", ()), (cell, "name"))
-    for topic, (record, subscribed_by) in sorted(found.items()):
-        yield _row(record, group_id, member_id, topic, subscribed_by)
+    found |= dict.fromkeys(metadata.value.get("subscribedTopicNames", ()), (metadata, "name"))
+    return [
+        _row(record, group_id, member_id, topic, subscribed_by)
+        for topic, (record, subscribed_by) in sorted(found.items())
+    ]
 
 
 def _source_topics(topology: Cell) -> Iterator[str]:

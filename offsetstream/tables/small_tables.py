@@ -42,6 +42,12 @@ def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId
         table.replace(EVERY_ROW, [only], transaction_of(table, batch))
 
 
+@again_on_conflict
+def clear_rows(tables: Store, name: str) -> None:
+    """Take all rows out of the table."""
+    tables.open(name).replace(EVERY_ROW, [])
+
+
 class HeldRows:
     """The rows of a small table, for who looks at them and changes them again and again: read when there are others.
 

@@ -88,6 +88,7 @@ class _Partition:
         self._groups = [*self._rng.sample(stray, 2), *self._rng.sample(own, 8)]
         self._simple = self._groups[1:6]  # they have offsets and nothing else
         self._epoch = 0
+        self._append_began: int | None = None  # at this offset: its records are neighbours, of one time
 
     def run(self, steps: int) -> Iterator[Record]:
         of_simple = [self._commit, self._commit, self._forget, self._forget, self._classic_ends, self._undecodable]
@@ -108,8 +109,10 @@ class _Partition:
         self, key: bytes | None, value: bytes | None, key_json: dict[str, Any], value_json: dict[str, Any] | None
     ) -> Record:
         offset = self._next_offset
-        self._next_offset += self._rng.choice([1, 1, 1, 2, 9])  # markers and compaction leave gaps
-        return Record(self._partition, offset, _START_MS + offset * 1000 + 7, key, value, key_json, value_json)
+        time = offset if self._append_began is None else self._append_began
+        # Markers and compaction leave gaps.
+        self._next_offset += 1 if self._append_began is not None else self._rng.choice([1, 1, 1, 2, 9])
+        return Record(self._partition, offset, _START_MS + time * 1000 + 7, key, value, key_json, value_json)
 
     def _commit_key(self, group: str) -> dict[str, Any]:
         topics = ["t"] if group in self._simple else ["t", "", "a\0'b\n"]
@@ -169,6 +172,15 @@ class _Partition:
 
     def _consumer_group(self, group: str) -> Iterator[Record]:
         """A member joins as brokers write it, and perhaps the group is deleted then (reference 5.7, 5.8)."""
+        self._append_began = self._next_offset
+        yield from self._member_joins(group)
+        if self._rng.random() < 0.7:
+            self._append_began = self._rng.choice([self._append_began, self._next_offset])
+            yield from self._group_ends(group)
+        self._append_began = None
+        self._next_offset += self._rng.choice([0, 3])
+
+    def _member_joins(self, group: str) -> Iterator[Record]:
         member = {"groupId": group, "memberId": self._rng.choice(["one", "two"])}
         whole = {"groupId": group}
         self._epoch += 1
@@ -181,13 +193,14 @@ class _Partition:
         current: dict[str, Any] = {"memberEpoch": self._epoch, "previousMemberEpoch": self._epoch - 1, "state": 0}
         current |= {"assignedPartitions": partitions, "partitionsPendingRevocation": []}
         yield self._write({"type": 8, "data": member}, {"version": 0, "data": current})
-        if self._rng.random() < 0.7:
-            members = [{"groupId": group, "memberId": name} for name in ("one", "two")]
-            yield from (self._write({"type": 8, "data": key}, None) for key in members)
-            yield from (self._write({"type": 7, "data": key}, None) for key in members)
-            yield self._write({"type": 6, "data": whole}, None)
-            yield from (self._write({"type": 5, "data": key}, None) for key in members)
-            yield self._write({"type": 3, "data": whole}, None)
+
+    def _group_ends(self, group: str) -> Iterator[Record]:
+        members, whole = [{"groupId": group, "memberId": name} for name in ("one", "two")], {"groupId": group}
+        yield from (self._write({"type": 8, "data": key}, None) for key in members)
+        yield from (self._write({"type": 7, "data": key}, None) for key in members)
+        yield self._write({"type": 6, "data": whole}, None)
+        yield from (self._write({"type": 5, "data": key}, None) for key in members)
+        yield self._write({"type": 3, "data": whole}, None)
 
     def _undecodable(self, group: str) -> Record:
         commit = encode_record(self._commit_key(group), None)[0]

@@ -71,7 +71,7 @@ def append(
     decoded = decode(frame(spark, log), PARTITIONS)
     if way == "pass":
         with pass_over(frame(spark, log), history.of_commits(batch), PARTITIONS) as passed:
-            history.append_passed(passed, batch)
+            history.append_passed(passed, collect(passed.others.decoded), batch)
     elif way == "small":
         history.append(collect(decoded), batch)
     else:

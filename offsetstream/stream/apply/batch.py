@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.decode import decode
@@ -40,6 +41,7 @@ class BatchWriter:
         self,
         state: StateTables,
         history: History,
+        decoded_history: DecodedHistory,
         gaps: Gaps,
         book: PartitionBook,
         watch: ClusterWatch,
@@ -47,6 +49,7 @@ class BatchWriter:
     ) -> None:
         self._state = state
         self._history = history
+        self._decoded_history = decoded_history
         self._gaps = gaps
         self._book = book
         self._watch = watch
@@ -82,6 +85,8 @@ class BatchWriter:
             if size.has_cells:
                 self._watch.look_at_topics(batch)
             self._history.append(records, batch, size.tables)
+            if self._history.keeps_records:
+                self._decoded_history.append(records, size, ends, batch)
             if size.has_state:
                 self._state.apply(records, batch, has_cells=size.has_cells)
         finally:

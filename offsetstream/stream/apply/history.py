@@ -130,17 +130,19 @@ class History:
     def _task_writer(self, batch: BatchId) -> TaskWriter | None:
         return self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
 
-    def append_passed(self, passed: LogPass, batch: BatchId) -> None:
-        """Append what came of a pass over the log, which wrote the commits to files where tasks can."""
+    def append_passed(self, passed: LogPass, others: Held, batch: BatchId) -> None:
+        """Append what came of a pass over the log, which wrote the commits to files where tasks can.
+
+        `others` are those of the pass, brought to the driver or left in Spark.
+        """
         append_files(self._writer.tables, COMMITS, passed.files, batch)
         entries = [Entry(**each) for new in passed.files for each in new.counted]
         counted = {COMMITS: entries} if entries else {}
-        others, is_small = passed.others.decoded, passed.others.size.is_small(is_load=True)
         # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
-        if passed.others.size.rows and is_small:
-            counted = self._append_by_driver(self._kept, others.toArrow(), batch) | counted
+        if isinstance(others, pa.Table):
+            counted = self._append_by_driver(self._kept, others, batch) | counted
         write_entries(self._writer.tables, counted, batch)
-        if passed.others.size.rows and not is_small:
+        if isinstance(others, DataFrame):
             self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])
 
 

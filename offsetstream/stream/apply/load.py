@@ -11,6 +11,7 @@ from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import first_line
 from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.source import KafkaSource
+from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.controls import Controls
@@ -43,6 +44,7 @@ class Loader:
         self,
         writer: TableWriter,
         state: StateTables,
+        decoded_history: DecodedHistory,
         source: KafkaSource,
         book: PartitionBook,
         watch: ClusterWatch,
@@ -50,6 +52,7 @@ class Loader:
     ) -> None:
         self._writer = writer
         self._state = state
+        self._decoded_history = decoded_history
         self._source = source
         self._book = book
         self._watch = watch
@@ -100,6 +103,8 @@ class Loader:
             return set(partitions)
         keeps_records = self._book.claims.keeps_history
         history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=keeps_records)
+        if keeps_records:
+            self._decoded_history.open(batch)
         self._watch.look_at_topics(batch)
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
@@ -155,8 +160,12 @@ class Loader:
         with pass_over(raw, commits, len(self._book.rows)) as passed, self._writer.bulk():
             if datetime.now(UTC) - began > at_most:
                 raise _TooSlowError
-            history.append_passed(passed, batch)
-            cells = self._state.held(passed.cells.decoded, passed.cells.size, is_load=True)
+            records, cells = (
+                self._state.held(part.decoded, part.size, is_load=True) for part in (passed.others, passed.cells)
+            )
+            history.append_passed(passed, records, batch)
+            if history.keeps_records:
+                self._decoded_history.append_load(records, cells, passed.shares, partitions, batch)
             self._state.apply(cells, batch, loaded=partitions)
             return passed.shares
 

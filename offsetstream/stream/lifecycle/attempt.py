@@ -17,6 +17,7 @@ from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.session import keep_few_consumers
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.batch import BatchWriter
+from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.load import Loader
@@ -77,7 +78,11 @@ class Attempt:
         self._gaps = Gaps(self._book, self._watch.settings, raw_log.lost_offsets)
         names = self._watch.topics.names
         self._state = StateTables(self._writer, topic.coordinator, self._book.log_ids, names)
-        self._loader = Loader(self._writer, self._state, self._source, self._book, self._watch, controls)
+        most_at_once = settings.max_offsets_per_trigger
+        self._decoded_history = DecodedHistory(self._writer, self._book, names, most_at_once)
+        self._loader = Loader(
+            self._writer, self._state, self._decoded_history, self._source, self._book, self._watch, controls
+        )
         self._upkeep = Upkeep(self._tables)
 
     def _opened_book(self) -> PartitionBook:
@@ -150,13 +155,18 @@ class Attempt:
         return found
 
     def _live(self, checkpoint: Checkpoint) -> LiveStream:
-        batches = BatchWriter(self._state, self._history(checkpoint), self._gaps, self._book, self._watch, checkpoint)
+        history = self._history(checkpoint)
+        batches = BatchWriter(
+            self._state, history, self._decoded_history, self._gaps, self._book, self._watch, checkpoint
+        )
         leaders, upkeep = self._topic.leaders, self._upkeep
         return LiveStream(batches, self._loader, self._book, self._observer, leaders, upkeep, self._controls)
 
     def _history(self, checkpoint: Checkpoint) -> History:
         above = min(self._book.next_offsets.values(), default=0)
         batch, keeps = BatchId(checkpoint.checkpoint_id, -1), self._settings.history
+        if keeps:
+            self._decoded_history.open(batch)
         return History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
 
     def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:

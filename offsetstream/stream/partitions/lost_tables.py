@@ -12,6 +12,8 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.ledger import forget
 from offsetstream.tables.names import (
     CELL_TABLES,
+    DECODED_LOGS,
+    DECODED_TABLES,
     LEDGER,
     OFFSETS_PARTITIONS,
     PARTITION_EVENTS,
@@ -19,10 +21,12 @@ from offsetstream.tables.names import (
     STATE_TABLES,
 )
 from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.small_tables import clear_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, app_id
 
 _LOADED = {OFFSETS_PARTITIONS, *STATE_TABLES, *RECORD_TABLES}
+_DECODED = {*DECODED_TABLES, DECODED_LOGS}
 
 
 def last_checkpoint_id(tables: Store) -> int:
@@ -37,10 +41,14 @@ def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     `history_complete_from` begins anew; without the book itself, logs and loads are counted on from the other tables.
     """
     versions = _versions(tables)
-    lost = {name for name, version in versions.items() if version is None} & _LOADED
+    lost = {name for name, version in versions.items() if version is None} & (_LOADED | _DECODED)
     forget(tables, lost & set(RECORD_TABLES))
-    if not lost or lost == _LOADED:
+    if not lost - _DECODED and not _has_decoded(book):
+        return set()  # they were made by the upgrade just now
+    if not lost or lost >= _LOADED:
         return set()
+    if lost & _DECODED:
+        _empty_decoded(book, tables)
     if OFFSETS_PARTITIONS in lost:
         _recall(book, tables)
     if not book.unload_all():
@@ -55,6 +63,17 @@ def is_ledger_lost(tables: Store) -> bool:
     """Tell whether the other tables were written to before, and the ledger of the history was not."""
     versions = _versions(tables)
     return versions.pop(LEDGER) is None and any(version is not None for version in versions.values())
+
+
+def _has_decoded(book: PartitionBook) -> bool:
+    return any(row.next_decoded_offset is not None for row in book.rows.values())
+
+
+def _empty_decoded(book: PartitionBook, tables: Store) -> None:
+    """Have the decoded history begin anew: it is derived from the records, all tables of it at once."""
+    for name in _DECODED:
+        clear_rows(tables, name)
+    book.note_decoded(dict.fromkeys(book.rows))
 
 
 def _versions(tables: Store) -> dict[str, int | None]:

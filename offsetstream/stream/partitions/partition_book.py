@@ -89,6 +89,11 @@ class PartitionBook:
             self._rows.set(number, next_offset=max(self._rows[number].applied, end))
             self._note_if_caught_up(number)
 
+    def note_decoded(self, ends: Mapping[int, int | None]) -> None:
+        """Note how far the group records of partitions are in the decoded history; None: it begins anew."""
+        for number, end in ends.items():
+            self._rows.set(number, next_decoded_offset=end)
+
     def _note_if_caught_up(self, partition: int) -> None:
         row = self._rows[partition]
         if row.is_owned:
@@ -115,6 +120,7 @@ class PartitionBook:
             partition,
             log_id=self._rows[partition].log_id + 1,
             next_offset=None,
+            next_decoded_offset=None,
             load_state=UNLOADED,
             coordinator_epoch=None,  # a recreated topic counts them from the start
             last_stable_offset_since=None,

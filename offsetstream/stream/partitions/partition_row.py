@@ -28,6 +28,7 @@ class PartitionRow:
     loaded_at: datetime | None = None
     load_end_offset: int | None = None
     next_offset: int | None = None
+    next_decoded_offset: int | None = None
     applied_leader_epoch: int | None = None
     log_start_offset: int | None = None
     last_stable_offset: int | None = None

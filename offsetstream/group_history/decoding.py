@@ -1,0 +1,76 @@
+"""Rows of `group_records` or `group_cells` made into rows of the decoded history, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.group_changes import CellKey, Changes, GroupRecord, GroupTimeline, steps
+from offsetstream.group_history.spans import Span, Spans
+from offsetstream.tables.derived import Rows, cell_of
+from offsetstream.tables.names import DECODED_TABLES
+
+# The columns of a row, and their order: whatever was before a span, then its records, then what is at its end.
+ORDER = ("offsets_partition", "log_id", "group_id", "is_final", "record_offset")
+COLUMNS = (*ORDER, "key_type", "key_json", "value_version", "value_json", "record_timestamp")
+_Row = Mapping[str, Any]
+
+
+def decoded_changes(
+    rows: Iterable[_Row], spans: Spans, topic_names: Mapping[str, str], written: Mapping[str, Mapping[int, int]]
+) -> Iterator[dict[str, Rows]]:
+    """Yield the rows of each of `DECODED_TABLES`, step by step, but for the columns that say who wrote them.
+
+    `rows` have `COLUMNS` and come in their `ORDER`; a value of null is a tombstone. Those below a span's start say what
+    was before it; `is_final` are what is at the end of a span that is closed. No row comes of an offset of at most
+    that which `written` has of the table and the offsets partition.
+    """
+    for key, own in groupby(rows, _group):
+        partition, log_id, group_id = key
+        timeline = GroupTimeline(group_id, topic_names)
+        place = {"offsets_partition": partition, "log_id": log_id, "group_id": group_id}
+        for changes in _changes_of_group(own, spans[partition, log_id], timeline):
+            found = _placed(changes, place, {table: written[table].get(partition, -1) for table in DECODED_TABLES})
+            if any(found.values()):
+                yield found
+
+
+def _group(row: _Row) -> tuple[int, int, str]:
+    return row["offsets_partition"], row["log_id"], row["group_id"]
+
+
+def _changes_of_group(rows: Iterable[_Row], span: Span, timeline: GroupTimeline) -> Iterator[Changes]:
+    final: dict[CellKey, Cell] = {}
+    for (is_final, is_within), own in groupby(rows, lambda row: (row["is_final"], row["record_offset"] >= span.start)):
+        records = map(_record, own)
+        if is_final:
+            final = {record.key: record.cell for record in records if record.cell is not None}
+        elif is_within:
+            yield from steps(records, timeline, span.steps_end_at)
+        else:
+            for record in records:
+                timeline.put(record)
+            timeline.changes(span.start - 1, None)  # was told before
+    if span.is_closed:
+        timeline.become(final)
+        yield timeline.changes(span.end - 1, span.closed_at_ms)
+
+
+def _record(row: _Row) -> GroupRecord:
+    at = row["record_timestamp"]
+    return GroupRecord(
+        key=(row["key_type"], row["key_json"]),
+        cell=None if row["value_json"] is None else cell_of(row),
+        record_offset=row["record_offset"],
+        record_timestamp_ms=None if at is None else round(at.timestamp() * 1000),
+    )
+
+
+def _placed(changes: Changes, place: Mapping[str, Any], written: Mapping[str, int]) -> dict[str, Rows]:
+    by_table = dict(zip(DECODED_TABLES, (changes.groups, changes.members, changes.assignments), strict=True))
+    return {
+        table: [{**row, **place} for row in rows if row["record_offset"] > written[table]]
+        for table, rows in by_table.items()
+    }

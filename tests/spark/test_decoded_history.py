@@ -1,0 +1,209 @@
+"""The decoded history as the job writes it, in batches and loads, against a plain derivation from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Literal
+
+import pytest
+
+from offsetstream.stream.apply import decoded_history
+from offsetstream.stream.apply.decoded_history import DecodedHistory
+from offsetstream.stream.apply.history import History
+from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.decode import decode
+from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.state.size import measure
+from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.tables.engines import StateWrites
+from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OWNED
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import TableWriter
+from testkit.changes_model import difference
+from tests.spark.log import PARTITIONS, Record, frame, random_log
+
+Way = Literal["small", "large"]  # by the driver alone, or by Spark
+both_ways = pytest.mark.parametrize("way", ["small", "large"])
+_MANY = 10**6
+# What is written of a batch, in this order; a job may die before each.
+WRITES = ("records", *DECODED_TABLES, "state", "book")
+
+
+class CrashError(Exception):
+    """What ends a job in the middle of a batch."""
+
+
+class Job:
+    """One run of a job over the tables, from where the book stands."""
+
+    def __init__(self, writer: TableWriter, way: Way, checkpoint_id: int, most_at_once: int = _MANY) -> None:
+        writer.state_writes = StateWrites.DRIVER if way == "small" else StateWrites.SPARK
+        self.writer, self.tables = writer, writer.tables
+        self.book = PartitionBook(self.tables, range(PARTITIONS))
+        self.checkpoint_id, self._batches = checkpoint_id, 0
+        self.state = StateTables(writer, "new", self.book.log_ids, {})
+        self.decoded_history = DecodedHistory(writer, self.book, {}, most_at_once)
+        self.history = self._opened()
+
+    def _opened(self) -> History:
+        batch = BatchId(self.checkpoint_id, -1)
+        self.decoded_history.open(batch)
+        return History.open(self.writer, self.book.log_ids, 0, batch, keeps_records=True)
+
+    def apply(self, records: list[Record], ends: Mapping[int, int], dies_before: str | None = None) -> None:
+        """Apply what is new of the records as a batch that ends there."""
+        batch = BatchId(self.checkpoint_id, self._batches)
+        new = [r for r in records if r.record_offset >= self.book.next_offsets.get(r.offsets_partition, 0)]
+        decoded = with_own_offsets(decode(frame(self.writer.spark, new), PARTITIONS)).persist()
+        size = measure(decoded)
+        held = self.state.held(decoded, size.size)
+        with dying_before(dies_before):
+            die_at("records", dies_before)
+            self.history.append(held, batch, size.tables)
+            self.decoded_history.append(held, size, ends, batch)
+            die_at("state", dies_before)
+            self.state.apply(held, batch, has_cells=size.has_cells)
+            die_at("book", dies_before)
+            self.book.advance(ends)
+            self.book.write(batch)
+        self._batches += 1
+        decoded.unpersist()
+
+    def load(self, records: list[Record], ends: Mapping[int, int], dies_before: str | None = None) -> None:
+        """Load partitions whole, of which these records are left up to there."""
+        batch = BatchId(self.checkpoint_id, -1)
+        self.book.start_load(ends)
+        self.book.write(batch)
+        self.history = self._opened()
+        with pass_over(frame(self.writer.spark, records), self.history.of_commits(batch), PARTITIONS) as passed:
+            parts = (passed.others, passed.cells)
+            others, cells = (self.state.held(part.decoded, part.size, is_load=True) for part in parts)
+            with dying_before(dies_before):
+                die_at("records", dies_before)
+                self.history.append_passed(passed, others, batch)
+                self.decoded_history.append_load(others, cells, passed.shares, list(ends), batch)
+                die_at("state", dies_before)
+                self.state.apply(cells, batch, loaded=list(ends))
+                die_at("book", dies_before)
+                for number in ends:
+                    self.book.finish_load(number, 0, 0, 0)
+                self.book.write(batch)
+        self.history = self._opened()
+
+
+def die_at(place: str, dies_before: str | None) -> None:
+    if place == dies_before:
+        raise CrashError
+
+
+@contextmanager
+def dying_before(table: str | None) -> Iterator[None]:
+    """Have a job die before it writes a table of the decoded history, or where it says itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in ((decoded_history, "append_rows"), (TableWriter, "append")):
+            patch.setattr(owner, name, _dying(getattr(owner, name), table))
+        if table is None:
+            yield
+        else:
+            with pytest.raises(CrashError):
+                yield
+
+
+def _dying(write: Any, table: str | None) -> Any:
+    def write_or_die(where: Any, name: str, *arguments: Any) -> Any:
+        die_at(name, table)
+        return write(where, name, *arguments)
+
+    return write_or_die
+
+
+def parts_of(rng: Random, log: list[Record], count: int) -> Iterator[dict[int, int]]:
+    """Yield where batches end in each partition: at any record, so also within what was appended at once."""
+    offsets = {
+        number: [record.record_offset for record in log if record.offsets_partition == number]
+        for number in range(PARTITIONS)
+    }
+    at = dict.fromkeys(offsets, 0)
+    for left in range(count, 0, -1):
+        ends = {}
+        for number, own in offsets.items():
+            end = len(own) if left == 1 else at[number] + rng.randint(0, 2 * (len(own) - at[number]) // left)
+            at[number] = min(end, len(own))
+            ends[number] = own[at[number] - 1] + 1 if at[number] else 0
+        yield ends
+
+
+def below(log: list[Record], ends: Mapping[int, int]) -> list[Record]:
+    return [record for record in log if record.record_offset < ends[record.offsets_partition]]
+
+
+@both_ways
+@pytest.mark.parametrize("seed", [3, 4])
+def test_batches_that_end_within_steps_and_die_write_each_change_once(
+    writer: TableWriter, tables: PathStore, way: Way, seed: int
+) -> None:
+    rng, log = Random(seed), random_log(seed, 60)
+    job = Job(writer, way, 1, most_at_once=0)  # so that each batch may end within a step
+    job.load([], dict.fromkeys(range(PARTITIONS), 0))
+    deaths = [None, *WRITES] if way == "small" else [None, "member_history", "state", None]
+    rng.shuffle(deaths)
+    for number, ends in enumerate(parts_of(rng, log, len(deaths))):
+        dies_before = deaths[number]
+        job.apply(below(log, ends), ends, dies_before)
+        if dies_before is not None:  # the next batch is of another checkpoint, and another one
+            job = Job(writer, way, number + 2, most_at_once=0)
+    last = {number: max(r.record_offset for r in log if r.offsets_partition == number) + 1 for number in ends}
+    job = Job(writer, way, 99)
+    job.apply(log, last)
+    job.apply(log, {number: end + 5 for number, end in last.items()})
+    assert difference(tables, {}) == {}
+    assert {row.next_decoded_offset == row.next_offset for row in job.book.rows.values()} == {True}
+
+
+@both_ways
+def test_a_load_writes_what_happened(writer: TableWriter, tables: PathStore, way: Way) -> None:
+    log = random_log(5, 50)
+    ends = {number: max(r.record_offset for r in log if r.offsets_partition == number) + 1 for number in range(4)}
+    job = Job(writer, way, 1)
+    job.load(log, ends)
+    assert difference(tables, {}) == {}
+    assert {row.load_state for row in job.book.rows.values()} == {OWNED}
+    # Again, and by a job that died: nothing is there twice.
+    Job(writer, way, 2).load(log, ends)
+    more = random_log(5, 80)
+    ends = {number: max(r.record_offset for r in more if r.offsets_partition == number) + 1 for number in range(4)}
+    for number, place in enumerate(("group_history", "state", "book")):
+        Job(writer, way, 3 + number).load(more, ends, place)
+    Job(writer, way, 9).load(more, ends)
+    assert difference(tables, {}) == {}
+    assert {row["decoded_from_offset"] for row in read_rows(tables.open(DECODED_LOGS))} == {0}
+
+
+@both_ways
+def test_after_a_load_of_a_compacted_log_the_changes_lead_to_what_is_there(
+    writer: TableWriter, tables: PathStore, way: Way
+) -> None:
+    """Who went while nobody read, and left no record, goes with the load."""
+    log = random_log(6, 60)
+    half = {number: [r for r in log if r.offsets_partition == number][25].record_offset for number in range(4)}
+    job = Job(writer, way, 1)
+    job.load(below(log, half), half)
+    ends = {number: max(r.record_offset for r in log if r.offsets_partition == number) + 1 for number in range(4)}
+    last = {(record.offsets_partition, record.key): record for record in log}
+    left = [record for record in log if last[record.offsets_partition, record.key] is record and record.value]
+    Job(writer, way, 2).load(left, ends)
+    members = read_rows(tables.open("member_history"))
+    newest = {(r["offsets_partition"], r["group_id"], r["member_id"]): r for r in sorted(members, key=_place)}
+    there = {key for key, row in newest.items() if row["change"] != "left"}
+    stored = read_rows(tables.open("group_members"))
+    assert there == {(r["offsets_partition"], r["group_id"], r["member_id"]) for r in stored} != set()
+
+
+def _place(row: Mapping[str, Any]) -> int:
+    offset: int = row["record_offset"]
+    return offset
