@@ -42,16 +42,24 @@ def expected_changes(
     return found
 
 
-def difference(tables: Store, names: Mapping[str, str], *, steps_may_be_split: bool = False) -> dict[str, list[str]]:
+def difference(
+    tables: Store,
+    names: Mapping[str, str],
+    ends: Mapping[tuple[int, int], Collection[int]] | None = None,
+    *,
+    steps_may_be_split: bool = False,
+) -> dict[str, list[str]]:
     """Return what the decoded tables lack, and have beyond what their records mean; nothing if they are equal.
+
+    `ends`: as of `expected_changes`.
 
     With `steps_may_be_split` two appends of one group in one millisecond may count as two: a batch ended between them.
     """
     actual = {table: [_plain(row) for row in read_rows(tables.open(table))] for table in DECODED_TABLES}
-    ends = defaultdict[tuple[int, int], set[int]](set)
+    all_ends = defaultdict[tuple[int, int], set[int]](set, {log: set(own) for log, own in (ends or {}).items()})
     for row in (row for rows in actual.values() for row in rows if steps_may_be_split):
-        ends[row["offsets_partition"], row["log_id"]].add(row["record_offset"])
-    expected = expected_changes(map(_plain, read_rows(tables.open(RECORDS))), names, ends)
+        all_ends[row["offsets_partition"], row["log_id"]].add(row["record_offset"])
+    expected = expected_changes(map(_plain, read_rows(tables.open(RECORDS))), names, all_ends)
     result: dict[str, list[str]] = {}
     for table in DECODED_TABLES:
         lacking, beyond = _counted(expected[table]), _counted(actual[table])
@@ -139,4 +147,6 @@ def _plain(row: Mapping[str, Any]) -> Row:
 
 
 def _counted(rows: Iterable[Row]) -> Counter[str]:
-    return Counter(str(sorted(row.items())) for row in rows)
+    # The history has the name of a topic id as it was known then.
+    named = (row | {"topic": None} if row.get("topic_id") is not None else row for row in rows)
+    return Counter(str(sorted(row.items())) for row in named)

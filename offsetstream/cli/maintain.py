@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,11 @@ from offsetstream.cli.options import config_option, output_of, output_options, s
 from offsetstream.cli.output import Column, tell
 from offsetstream.cli.own_spark import own_spark, reached
 from offsetstream.maintenance.settings import MaintenanceSettings
+from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _COLUMNS = (
     Column("table", "TABLE"),
@@ -37,18 +41,35 @@ def maintain_options(command: Callable[..., None], but: tuple[str, ...] = ()) ->
 
 
 def run_maintenance(
-    options: dict[str, Any], reached: Callable[[MaintenanceSettings], AbstractContextManager[Store]]
+    options: dict[str, Any], session: Callable[[MaintenanceSettings], AbstractContextManager[SparkSession]]
 ) -> None:
-    """Do the maintenance with the options of `maintain_options`, and print what was done."""
+    """Do the maintenance with the options of `maintain_options`, and print what was done; `session` gives a Spark."""
     from offsetstream.maintenance.maintain import Maintenance  # noqa: PLC0415 - of Arrow, which --help does not need
 
     output = output_of(options)
     settings = MaintenanceSettings(**options)
     keep = settings.keep_history
     horizon = None if keep is None else datetime.now(UTC).date() - keep
-    with reached(settings) as store:
+    with _filled(settings, partial(session, settings)) as store:
         done = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)
     output.table(_COLUMNS, [vars(each) for each in done])
+
+
+@contextmanager
+def _filled(
+    settings: MaintenanceSettings, session: Callable[[], AbstractContextManager[SparkSession]]
+) -> Iterator[Store]:
+    """Give the tables, once their decoded history is filled, if it is to be."""
+    if not settings.fill_history:
+        with reached(settings.tables, session) as store:
+            yield store
+        return
+    from offsetstream.maintenance.fill_history import fill_history  # noqa: PLC0415 - of Spark
+
+    with session() as spark:
+        store = store_at(settings.tables).read_by(spark)
+        fill_history(spark, store, tell, dry_run=settings.dry_run)
+        yield store
 
 
 @click.command(
@@ -58,6 +79,7 @@ Examples:
   offsetstream maintain --tables tables
   offsetstream maintain --tables tables --keep-history 30d --dry-run
   offsetstream maintain --tables tables --keep-history 26w --output json
+  offsetstream maintain --tables tables --fill-history
 
 FILES and BYTES are all that lies in a table's folder, files that no version needs any more included; they are deleted
 once readers had their time: 6 hours for the tables of the present state, 2 days for the history. COMPACTED: small
@@ -69,6 +91,4 @@ def maintain(**options: Any) -> None:
 
     Run it as often as you like, also beside the job: what might disturb the job is left to the job itself.
     """
-    run_maintenance(
-        options, lambda settings: reached(settings.tables, partial(own_spark, settings.master, settings.conf))
-    )
+    run_maintenance(options, lambda settings: own_spark(settings.master, settings.conf))

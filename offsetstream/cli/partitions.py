@@ -35,6 +35,7 @@ _PARTITIONS = (
     Column("loaded_at"),
     Column("load_end_offset"),
     Column("history_complete_from"),
+    Column("next_decoded_offset"),
     Column("applied_leader_epoch"),
     Column("partition_count"),
 )

@@ -15,7 +15,6 @@ import click
 from offsetstream.cli.main import SETTINGS, OneLineErrors, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
-from offsetstream.cli.own_spark import reached
 from offsetstream.cli.run import OF_OWN_SPARK, run_job
 from offsetstream.stream.settings import JobSettings
 
@@ -54,7 +53,7 @@ def materialize_offsets(**options: Any) -> None:
 @partial(maintain_options, but=OF_OWN_SPARK)
 def maintain_tables(**options: Any) -> None:
     """Thin the history that is older than --keep-history, put small files together, delete those of no use."""
-    run_maintenance(options, lambda settings: reached(settings.tables, _launchers_session))
+    run_maintenance(options, lambda _: _launchers_session())
 
 
 def _launchers_session() -> AbstractContextManager[SparkSession]:

@@ -31,6 +31,7 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
+from offsetstream.verify.decoded import decoded_differences
 from offsetstream.verify.difference import Difference, plain
 from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.kafka_admin import kafka_admin
@@ -139,6 +140,7 @@ def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
     elif reader is not None:
         tell(f"The history's ledger began {since:%Y-%m-%d %H:%M} UTC: it does not show what was lost before")
     found = [] if since is None else ledger_differences(store, checksums=reader is not None)
+    found += decoded_differences(store)
     result = Reconciliation() if reader is None else reader.reconcile()
     for partition, reason in sorted(result.left_out.items()):
         tell(f"Offsets partition {partition} is not compared with the topic: {reason}")

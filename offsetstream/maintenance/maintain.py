@@ -61,26 +61,10 @@ class Maintenance:
         The history before `horizon` is thinned (None: kept). Raises TablesError for tables that are not there or of
         another version, OffsetstreamError if the running job does not answer within `timeout` seconds.
         """
-        self._check()
+        require_whole(self._tables)
         if horizon is not None and not self._dry_run:
             self._announce(horizon, timeout)
         return [self._maintain(schema, horizon) for schema in all_schemas().values()]
-
-    def _check(self) -> None:
-        for name in all_schemas():
-            table = self._tables.open(name)
-            refuse_newer(table)
-            found = table.properties.get(PROPERTY, "unknown")
-            if found != str(SCHEMA_VERSION):
-                raise TablesError(
-                    f"the table {table.where} has schema version {found}, not {SCHEMA_VERSION}: the job of this "
-                    "version upgrades it when it starts, so start that first"
-                )
-            if gone := table.files.lost():
-                raise TablesError(
-                    f"{len(gone)} data files of the table {table.where} are gone, the first is {gone[0]}: restore "
-                    "them, or delete the table's folder, and the job makes the table anew"
-                )
 
     def _announce(self, horizon: date, timeout: float) -> None:
         """Have `history_complete_from` raised before any row goes: by the running job, which holds these rows."""
@@ -149,6 +133,24 @@ class Maintenance:
     @again_on_conflict
     def _compact_crowd(self, schema: TableSchema, crowd: Crowd) -> None:
         self._tables.open(schema.name).files.compact(crowd)
+
+
+def require_whole(tables: Store) -> None:
+    """Raise TablesError for tables that are not there, of another version, or that lack files."""
+    for name in all_schemas():
+        table = tables.open(name)
+        refuse_newer(table)
+        found = table.properties.get(PROPERTY, "unknown")
+        if found != str(SCHEMA_VERSION):
+            raise TablesError(
+                f"the table {table.where} has schema version {found}, not {SCHEMA_VERSION}: the job of this "
+                "version upgrades it when it starts, so start that first"
+            )
+        if gone := table.files.lost():
+            raise TablesError(
+                f"{len(gone)} data files of the table {table.where} are gone, the first is {gone[0]}: restore "
+                "them, or delete the table's folder, and the job makes the table anew"
+            )
 
 
 def _is_before(row: Row, instant: datetime) -> bool:

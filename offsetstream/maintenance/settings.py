@@ -13,7 +13,9 @@ from offsetstream.settings.schema import CONF, MASTER, TABLES, TIMEOUT, Option, 
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceSettings(Settings):
-    """The settings of `offsetstream maintain`; `timeout` in seconds, `master` and `conf` for a catalog."""
+    """The settings of `offsetstream maintain`; `timeout` in seconds, `master` and `conf` for a catalog
+    and for `fill_history`.
+    """
 
     tables: Annotated[str, TABLES] = "tables"
     keep_history: Annotated[
@@ -24,6 +26,13 @@ class MaintenanceSettings(Settings):
             DAYS,
         ),
     ] = None
+    fill_history: Annotated[
+        bool,
+        Option(
+            "Decode what was recorded before the job decoded groups into their history (by Spark); may be interrupted "
+            "and goes on then."
+        ),
+    ] = False
     dry_run: Annotated[bool, Option("Say what there is to do, and do nothing.")] = False
     timeout: Annotated[float, TIMEOUT] = 300.0
     master: Annotated[str | None, MASTER] = None

@@ -67,6 +67,14 @@ class TableSchema:
         return next(name for name in ("record_offset", "event_at", "sampled_at") if name in self.column_names)
 
     @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that identify a row; of a history without a key, where its record is and what it tells of."""
+        place = [
+            name for name in ("offsets_partition", "log_id", "record_offset", "sampled_at") if name in self.column_names
+        ]
+        return self.key or (*place, *(name for name in self.cell if name not in place))
+
+    @property
     def arrow(self) -> pa.Schema:
         """The columns as Arrow has them."""
         return pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in self.columns])

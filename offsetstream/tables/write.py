@@ -51,8 +51,8 @@ class TableWriter:
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; `rows` has its columns but the three that say who wrote them."""
-        signed = _signed(rows, batch).select(*load_schema(table).column_names)
-        self._write_again_on_conflict(table, batch, partial(self._in_spark.append, table, signed))
+        whole = signed(rows, batch).select(*load_schema(table).column_names)
+        self._write_again_on_conflict(table, batch, partial(self._in_spark.append, table, whole))
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, newer_only: bool = False, replace_where: str | None = None
@@ -87,7 +87,8 @@ def _measured(rows: DataFrame) -> Size:
     return Size(counted["rows"], counted["bytes"])
 
 
-def _signed(rows: DataFrame, batch: BatchId) -> DataFrame:
+def signed(rows: DataFrame, batch: BatchId) -> DataFrame:
+    """Return the rows of a history with the columns that say who wrote them, and today."""
     return rows.withColumns(
         {
             "checkpoint_id": F.lit(batch.checkpoint_id),

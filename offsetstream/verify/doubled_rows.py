@@ -9,10 +9,11 @@ from offsetstream.errors import NoTableError
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import rows_per_partition
+from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.store import Store
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 
-_PLACE = ("offsets_partition", "log_id", "record_offset")
+_PLACE = ("offsets_partition", "log_id", "record_offset")  # where a row's record is
 _AT_ONCE = 5_000_000  # records of a history whose offsets are counted together: bounds the memory
 
 
@@ -31,23 +32,24 @@ def doubled_rows(tables: Store) -> list[Difference]:
 
 
 def _of_table(tables: Store, schema: TableSchema) -> Iterator[Difference]:
-    return _of_keys(tables, schema) if schema.key else _of_records(tables, schema)
+    in_log = not schema.key and "record_offset" in schema.column_names
+    return _of_records(tables, schema) if in_log else _of_keys(tables, schema)
 
 
 def _of_keys(tables: Store, schema: TableSchema) -> Iterator[Difference]:
-    names = ", ".join(schema.key)
+    names = ", ".join(schema.row_key)
     query = f"SELECT {names}, count(*) AS n FROM rows GROUP BY {names} HAVING count(*) > 1 ORDER BY {names}"  # noqa: S608 - our own SQL
     for row in _query(tables, schema.name, query):
-        key = tuple(row[name] for name in schema.key)
-        yield Difference(schema.name, schema.key, key, ROWS, row["n"], 1, RECORDS)
+        key = tuple(row[name] for name in schema.row_key)
+        yield Difference(schema.name, schema.row_key, key, ROWS, row["n"], 1, RECORDS)
 
 
 def _of_records(tables: Store, schema: TableSchema) -> Iterator[Difference]:
     for partitions in some_at_a_time(rows_per_partition(tables, schema.name)):
-        place = ", ".join(_PLACE)
+        identity = ", ".join(schema.row_key)
         counted = (
-            f"SELECT {place}, count(*) AS n FROM rows WHERE offsets_partition IN ({', '.join(map(str, partitions))}) "  # noqa: S608
-            f"GROUP BY {place} HAVING count(*) > 1"
+            f"SELECT {identity}, count(*) AS n FROM rows WHERE {of_partitions(partitions)} "  # noqa: S608 - our own SQL
+            f"GROUP BY {identity} HAVING count(*) > 1"
         )
         query = (
             "SELECT offsets_partition, log_id, min(record_offset) AS record_offset, sum(n) AS rows, "  # noqa: S608

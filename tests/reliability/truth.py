@@ -15,10 +15,12 @@ from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.verify.decoded import decoded_differences
 from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.topic import TopicReader
+from testkit import changes_model
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 
 TOPIC = "__consumer_offsets"
@@ -65,7 +67,8 @@ def differences(tables: PathStore, bootstrap_server: str, topic_names: Mapping[s
     """How the tables differ from what is in the topic up to where they say they are; nothing if they do not.
 
     Groups, members, assignments and offsets are those of the model; every column of the state follows from the
-    history; no row is there twice; the history is that of its ledger, and of the topic.
+    history; no row is there twice; the history is that of its ledger, and of the topic; the decoded one is that of a
+    plain derivation from the records.
     """
     partitions = rows(tables, "offsets_partitions")
     applied = {row["offsets_partition"]: row["next_offset"] or 0 for row in partitions}
@@ -76,6 +79,8 @@ def differences(tables: PathStore, bootstrap_server: str, topic_names: Mapping[s
         *(str(each) for each in disagreements(read_records(tables))),
         *(str(each) for each in doubled_rows(tables)),
         *history_differences(tables, bootstrap_server),
+        *(str(each) for each in decoded_differences(tables)),
+        *decoding_differences(tables),
     ]
 
 
@@ -107,6 +112,12 @@ def history_differences(tables: PathStore, bootstrap_server: str) -> list[str]:
     topic = TopicReader(Cluster(bootstrap_server), {}, tables, lambda _line: None).reconcile()
     found = [*ledger_differences(tables, checksums=True), *topic.differences]
     return [*map(str, found), *(f"not compared: partition {number}: {why}" for number, why in topic.left_out.items())]
+
+
+def decoding_differences(tables: PathStore) -> list[str]:
+    """How the decoded history differs from what its records mean, each change once."""
+    found = changes_model.difference(tables, {}, steps_may_be_split=True)
+    return [f"{what}: {row}" for what, own in found.items() for row in own]
 
 
 def history_rows(tables: PathStore) -> HistoryRows:

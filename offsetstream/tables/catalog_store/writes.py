@@ -27,8 +27,6 @@ from offsetstream.tables.store import EVERY_ROW, Transaction
 if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 
-_PLACE = ("offsets_partition", "log_id", "record_offset")  # of a record in its history, which has no other key
-
 
 def held(table: CatalogSnapshot, rows: Iterable[pa.Table]) -> DataFrame:
     """Return rows as Spark has them, with all columns of the table; null in those that they lack."""
@@ -131,7 +129,7 @@ def _append(table: CatalogSnapshot, rows: DataFrame, stamp: Stamp) -> None:
 
 def _replace_known(table: CatalogSnapshot, where: str, rows: DataFrame, stamp: Stamp) -> None:
     """Replace those rows of a history that were read: what was appended meanwhile stays."""
-    key = list(load_schema(table.name).key or _PLACE)
+    key = load_schema(table.name).row_key
     before = table.frame.where(where)
     gone = before.alias("old").join(rows.alias("new"), _same(key, "old", "new"), "left_anti")
     changed = rows.exceptAll(before).withColumn(DELETED, F.lit(False)).union(gone.withColumn(DELETED, F.lit(True)))
@@ -167,6 +165,6 @@ def _same(key: Sequence[str], one: str, other: str) -> list[Column]:
 
 
 def _is_doubled(table: CatalogSnapshot, where: str) -> bool:
-    key = ", ".join(load_schema(table.name).key or _PLACE)
+    key = ", ".join(load_schema(table.name).row_key)
     doubled = f"SELECT 1 AS one FROM rows WHERE {where} GROUP BY {key} HAVING count(*) > 1 LIMIT 1"  # noqa: S608
     return bool(table.query(doubled).read_all().num_rows)
