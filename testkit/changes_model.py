@@ -14,13 +14,21 @@ from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.derived import cell_of
-from offsetstream.tables.names import ASSIGNMENT_HISTORY, DECODED_TABLES, GROUP_HISTORY, MEMBER_HISTORY, RECORDS
+from offsetstream.tables.names import (
+    ASSIGNMENT_HISTORY,
+    DECODED_LOGS,
+    DECODED_TABLES,
+    GROUP_HISTORY,
+    MEMBER_HISTORY,
+    RECORDS,
+)
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
 
 Row = dict[str, Any]
 _PLACE = {"record_offset", "record_timestamp_ms"}
 _WHO = {"checkpoint_id", "batch_id", "written_day"}
+_NEVER = 1 << 63
 _ASSIGNMENT = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 
 
@@ -42,30 +50,32 @@ def expected_changes(
     return found
 
 
-def difference(
-    tables: Store,
-    names: Mapping[str, str],
-    ends: Mapping[tuple[int, int], Collection[int]] | None = None,
-    *,
-    steps_may_be_split: bool = False,
-) -> dict[str, list[str]]:
+def difference(tables: Store, names: Mapping[str, str], *, steps_may_be_split: bool = False) -> dict[str, list[str]]:
     """Return what the decoded tables lack, and have beyond what their records mean; nothing if they are equal.
 
-    `ends`: as of `expected_changes`.
+    Of each log what lies before where `decoded_logs` says that it begins is not expected.
 
     With `steps_may_be_split` two appends of one group in one millisecond may count as two: a batch ended between them.
     """
     actual = {table: [_plain(row) for row in read_rows(tables.open(table))] for table in DECODED_TABLES}
-    all_ends = defaultdict[tuple[int, int], set[int]](set, {log: set(own) for log, own in (ends or {}).items()})
+    starts = {_log(row): row["decoded_from_offset"] for row in read_rows(tables.open(DECODED_LOGS))}
+    ends = defaultdict[tuple[int, int], set[int]](set, {log: {start - 1} for log, start in starts.items()})
     for row in (row for rows in actual.values() for row in rows if steps_may_be_split):
-        all_ends[row["offsets_partition"], row["log_id"]].add(row["record_offset"])
-    expected = expected_changes(map(_plain, read_rows(tables.open(RECORDS))), names, all_ends)
+        ends[_log(row)].add(row["record_offset"])
+    expected = {
+        table: [row for row in rows if row["record_offset"] >= starts.get(_log(row), _NEVER)]
+        for table, rows in expected_changes(map(_plain, read_rows(tables.open(RECORDS))), names, ends).items()
+    }
     result: dict[str, list[str]] = {}
     for table in DECODED_TABLES:
         lacking, beyond = _counted(expected[table]), _counted(actual[table])
         result[f"{table}: lacking"] = list((lacking - beyond).elements())
         result[f"{table}: beyond"] = list((beyond - lacking).elements())
     return {what: rows for what, rows in result.items() if rows}
+
+
+def _log(row: Row) -> tuple[int, int]:
+    return row["offsets_partition"], row["log_id"]
 
 
 def _held(row: Row) -> Row:

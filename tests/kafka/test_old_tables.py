@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.maintenance.fill_history import fill_history
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
@@ -91,11 +92,15 @@ def holds(row: Mapping[str, Any], older: Mapping[str, Any]) -> bool:
 
 
 def test_a_job_of_today_upgrades_them_and_goes_on(
-    kafka: EmbeddedKafka, upgrade: tuple[Path, list[Path], str], before: HistoryRows
+    kafka: EmbeddedKafka, upgrade: tuple[Path, list[Path], str], before: HistoryRows, spark: SparkSession
 ) -> None:
     folder, _, said = upgrade
     assert "Loading" not in said  # it goes on where the older job ended
-    assert wrong(PathStore(str(folder / "tables")), kafka, before) == []
+    tables = PathStore(str(folder / "tables"))
+    assert wrong(tables, kafka, before) == []
+    fill_history(spark, tables, print)
+    assert {row["decoded_from_offset"] for row in rows(tables, "decoded_logs")} == {0}
+    assert wrong(tables, kafka, before) == []
 
 
 def test_a_job_that_was_killed_in_the_upgrade_is_made_good_by_the_next(

@@ -65,6 +65,7 @@ DELETED = {
     "committed_offsets": (True, False),
     "group_members": (True, False),
     "offset_commits": (True, True),
+    "member_history": (True, False),
     "offsets_partitions": (True, True),
     "job_lease": (False, False),
     "topics partition_events": (False, False),

@@ -12,10 +12,10 @@ from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_chec
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import count_open, last_offsets
-from offsetstream.tables.names import COMMITS, LEDGER, OWNED, UNLOADED
+from offsetstream.tables.names import COMMITS, DECODED_LOGS, DECODED_TABLES, LEDGER, OWNED, UNLOADED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.small_tables import insert_rows
+from offsetstream.tables.small_tables import insert_rows, read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import append_rows, new_tables
 
@@ -135,3 +135,26 @@ def test_a_first_job_that_was_killed_while_it_set_its_fence_lost_nothing(tmp_pat
 def test_checkpoints_are_counted_on_without_the_lease(tables: PathStore) -> None:
     delete(tables, "job_lease")
     assert last_checkpoint_id(tables) == 3
+
+
+@pytest.mark.parametrize("name", [*DECODED_TABLES, DECODED_LOGS])
+def test_without_a_decoded_table_all_of_them_begin_anew(tables: PathStore, name: str) -> None:
+    book = PartitionBook(tables, [0, 1])
+    book.note_decoded({0: 70, 1: 70})
+    book.write(BatchId(3, 5))
+    place = {"offsets_partition": 0, "log_id": 0}
+    for table in DECODED_TABLES:
+        append_rows(Path(tables.root), table, [{**place, "record_offset": 7, "written_day": SINCE.date()}])
+    append_rows(Path(tables.root), DECODED_LOGS, [{**place, "decoded_from_offset": 5}])
+    book = delete(tables, name)
+    assert mend_lost_tables(book, tables) == {name}
+    assert {row.next_decoded_offset for row in book.rows.values()} == {None}
+    assert [row.load_state for row in book.rows.values()] == [UNLOADED, UNLOADED]
+    assert [row.history_complete_from for row in book.rows.values()] == [SINCE, SINCE]
+    assert {table for table in (*DECODED_TABLES, DECODED_LOGS) if read_rows(tables.open(table))} == set()
+
+
+def test_tables_that_an_upgrade_made_are_not_lost(tables: PathStore) -> None:
+    book = delete(tables, *DECODED_TABLES, DECODED_LOGS)
+    assert mend_lost_tables(book, tables) == set()
+    assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
