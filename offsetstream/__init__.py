@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from offsetstream.coordinator.partitioning import partition_for
     from offsetstream.errors import OffsetstreamError
     from offsetstream.frames import decode
+    from offsetstream.reader import Tables, open_tables
     from offsetstream.stream.job import run
     from offsetstream.stream.settings import JobSettings
-    from offsetstream.tables.reader import Tables, open_tables
 
     __version__: str
 
@@ -38,10 +38,10 @@ _MODULES = {
     "GroupMetadataCache": "coordinator.cache",
     "JobSettings": "stream.settings",
     "OffsetstreamError": "errors",
-    "Tables": "tables.reader",
+    "Tables": "reader",
     "decode": "frames",
     "decode_udf": "codec.udf",
-    "open_tables": "tables.reader",
+    "open_tables": "reader",
     "partition_for": "coordinator.partitioning",
     "run": "stream.job",
 }

@@ -19,6 +19,7 @@ _TYPES = {
     "BIGINT": pa.int64(),
     "STRING": pa.string(),
     "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
     "DATE": pa.date32(),
     "BINARY": pa.binary(),

@@ -32,7 +32,7 @@ class Lookup:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._connection = duckdb.connect(config=_config())
+        self._connection = duckdb.connect(config=duckdb_config())
         self._sources: dict[str, Source] = {}
 
     def rows(
@@ -93,7 +93,7 @@ class Lookup:
             return None
         for column, values in (where or {}).items():
             if values is not None:
-                relation = relation.filter(_is_one_of(column, values))
+                relation = relation.filter(is_one_of(column, values))
         return relation.select(*(_expression(table, column, relation.columns) for column in columns))
 
     def _open(self, connection: duckdb.DuckDBPyConnection, table: str) -> duckdb.DuckDBPyRelation | None:
@@ -104,7 +104,8 @@ class Lookup:
         return self._sources[table].relation(connection)
 
 
-def _config() -> dict[str, str | bool | int | float | list[str]]:
+def duckdb_config() -> dict[str, str | bool | int | float | list[str]]:
+    """Return how DuckDB is to run for a look: within bounds of memory, without the network."""
     return {
         # DuckDB must not look for extensions on the network; what it needs here is built in.
         "autoinstall_known_extensions": False,
@@ -116,7 +117,8 @@ def _config() -> dict[str, str | bool | int | float | list[str]]:
     }
 
 
-def _is_one_of(column: str, values: Collection[str] | Collection[int]) -> duckdb.Expression:
+def is_one_of(column: str, values: Collection[str] | Collection[int]) -> duckdb.Expression:
+    """Return the condition that a column has one of the values."""
     # What is not UTF-8, as a command line may be, is in no table.
     possible = [value for value in values if not isinstance(value, str) or is_utf8(value)]
     if not possible:

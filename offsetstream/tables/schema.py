@@ -22,6 +22,7 @@ _ARROW_TYPES = {
     "BIGINT": pa.int64(),
     "STRING": pa.string(),
     "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
     "BINARY": pa.binary(),
     "DATE": pa.date32(),
     "TIMESTAMP": pa.timestamp("us", "UTC"),

@@ -108,6 +108,11 @@ class Source(ABC):
     def relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
         """Return the rows; None if there are none. A column that older rows lack may be missing."""
 
+    @property
+    @abstractmethod
+    def is_read_once(self) -> bool:
+        """Whether the relation is a stream: who reads it twice needs a copy."""
+
 
 class Snapshot(ABC):
     """A table as it was when it was opened or refreshed; `where` is how messages name it.

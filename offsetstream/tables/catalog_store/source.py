@@ -30,3 +30,8 @@ class CatalogSource(Source):
         if not self._table.files_and_bytes[0]:
             return None
         return connection.from_arrow(self._table.query("SELECT * FROM rows"))
+
+    @property
+    def is_read_once(self) -> bool:
+        """What Spark gives is a stream."""
+        return True

@@ -37,6 +37,7 @@ _DELTA_TYPES = {
     "BIGINT": "long",
     "STRING": "string",
     "BOOLEAN": "boolean",
+    "DOUBLE": "double",
     "BINARY": "binary",
     "DATE": "date",
     "TIMESTAMP": "timestamp",

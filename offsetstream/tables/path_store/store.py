@@ -96,8 +96,17 @@ class PathSource(Source):
         with told(self.where):
             return self._relation(connection)
 
+    @property
+    def is_read_once(self) -> bool:
+        """What delta-rs reads by a query is a stream."""
+        return self._has_deletion_vectors
+
+    @property
+    def _has_deletion_vectors(self) -> bool:
+        return "deletionVectors" in (self._delta.protocol().reader_features or ())
+
     def _relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
-        if "deletionVectors" in (self._delta.protocol().reader_features or ()):  # of which DuckDB is not told
+        if self._has_deletion_vectors:  # of which DuckDB is not told
             rows = QueryBuilder().register("rows", self._delta).execute("SELECT * FROM rows")
             return connection.from_arrow(rows)
         if "://" in self.where:  # delta-rs reaches stores that DuckDB has no built-in way to

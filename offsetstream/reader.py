@@ -1,8 +1,9 @@
-"""The tables for Python: rows as Arrow, from which pandas, Polars and DuckDB make their own without a copy."""
+"""Tables and views for Python: rows as Arrow, from which pandas, Polars and DuckDB make their own without a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import datetime
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup, Where
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
+from offsetstream.views.reader import ViewReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +40,7 @@ class Tables:
 
     def __init__(self, store: Store) -> None:
         self._lookup = Lookup(store)
+        self._views = ViewReader(store)
 
     def committed_offsets(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
         """Return the committed offsets of the groups and topics, or of all."""
@@ -72,8 +75,18 @@ class Tables:
         for column in wanted:
             if column not in columns:
                 raise KeyError(f"{table} has no column {column}")
-        where: Where = {name: [each] if isinstance(each, str) else each for name, each in wanted.items()}
-        return self._lookup.arrow(table, where)
+        return self._lookup.arrow(table, _where(wanted))
+
+    def view(self, view: str, *, at: datetime | None = None, **wanted: Wanted | Collection[int]) -> pa.Table:
+        """Return the rows of a view (`docs/views.md` has them all), as `read` does.
+
+        `at` is the instant of those that have one, such as `offsets_at`; UsageError where it is missing or has no zone.
+        """
+        return self._views.arrow(view, _where(wanted), at=at)
 
     def _of_groups(self, table: str, **wanted: Wanted) -> pa.Table:
         return self.read(table, **wanted, **{_INSIDE: [True]})
+
+
+def _where(wanted: Mapping[str, Wanted | Collection[int]]) -> Where:
+    return {name: [each] if isinstance(each, str) else each for name, each in wanted.items()}

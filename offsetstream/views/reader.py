@@ -1,0 +1,125 @@
+"""The views for a quick look: DuckDB computes them over the tables that they need, as these were when first read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from offsetstream.errors import NoTableError, TablesError, UsageError, first_line
+from offsetstream.tables.lookup import duckdb_config, is_one_of
+from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.store import Store
+from offsetstream.tables.version import refuse_newer
+from offsetstream.views.files import View, load_view, needed
+from offsetstream.views.thresholds import THRESHOLDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from offsetstream.tables.lookup import Where
+
+_TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
+_CLOCK = "clock"
+
+
+class ViewReader:
+    """The views of a store's tables; what takes more than 400 MB of memory goes to disk.
+
+    `relations` are queries of DuckDB's dialect that stand in for tables or views by their names: so may a
+    `clock` of another instant. All methods raise TablesError where a table is not there or cannot be read, KeyError for
+    a view or a column that there is not, UsageError for an instant that is missing or not wanted.
+    """
+
+    def __init__(self, store: Store, relations: Mapping[str, str] | None = None) -> None:
+        self._store = store
+        self._connection = duckdb.connect(config=duckdb_config())
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._relations = dict(relations or {})
+        self._defined: set[str] = set()
+        for name, query in self._relations.items():
+            self._define(name, query)
+
+    def rows(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:
+        """Return the rows whose columns in `where` have one of the given values; instants are Python's, in UTC."""
+        with _told(view):
+            relation = self.relation(view, where, at=at)
+            return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+    def arrow(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> pa.Table:
+        """Return the same as Arrow."""
+        with _told(view):
+            found: pa.Table = self.relation(view, where, at=at).to_arrow_table()
+            return found
+
+    def relation(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> duckdb.DuckDBPyRelation:
+        """Return the same for DuckDB to go on with; `at`, in any zone, is the instant of a view that has one."""
+        wanted = load_view(view)
+        if wanted.is_at and (at is None or at.tzinfo is None):
+            raise UsageError(f"the view {view} is of an instant: say which by at=, a datetime with its zone")
+        if at is not None and not wanted.is_at:
+            raise UsageError(f"the view {view} is of no other instant than now: leave out at=")
+        for each in needed(view):
+            self._define_view(each, at)
+        relation = self._connection.table(f'"{view}"')
+        for column, values in (where or {}).items():
+            if column not in wanted.column_names:
+                raise KeyError(f"{view} has no column {column}")
+            if values is not None:
+                relation = relation.filter(is_one_of(column, values))
+        return relation
+
+    def _define_view(self, view: View, at: datetime | None) -> None:
+        if view.name in self._defined and not view.is_at:
+            return
+        for table in view.reads:
+            self._open(table)
+        literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
+        self._define(view.name, view.duckdb_sql.replace("$at", literal))
+
+    def _define(self, name: str, query: str) -> None:
+        self._connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {query}')
+        self._defined.add(name)
+
+    def _open(self, table: str) -> None:
+        schema = THRESHOLDS if table == THRESHOLDS.name else all_schemas().get(table)
+        if table in self._defined or schema is None:
+            return
+        relation = None
+        try:
+            source = self._store.source(table)
+            refuse_newer(source)
+            relation = source.relation(self._connection)
+        except NoTableError:
+            if schema is not THRESHOLDS:
+                raise
+        if relation is None:
+            self._define(table, f"SELECT {_columns(schema, ())} WHERE false")
+            return
+        rows, columns = f"{table} as it is stored", relation.columns
+        if source.is_read_once:
+            relation.to_table(rows)
+        else:
+            relation.to_view(rows)
+        self._define(table, f'SELECT {_columns(schema, columns)} FROM "{rows}"')  # noqa: S608 - likewise
+
+
+def _columns(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
+    """Return the schema's columns, of which those that the files lack are null."""
+    return ", ".join(
+        f'"{column.name}"'
+        if column.name in existing
+        else f'CAST(NULL AS {_TYPES.get(column.type, column.type)}) AS "{column.name}"'
+        for column in schema.columns
+    )
+
+
+@contextmanager
+def _told(view: str) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        raise TablesError(f"cannot compute the view {view}: {first_line(error)}") from error

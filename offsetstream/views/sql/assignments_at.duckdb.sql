@@ -1,0 +1,201 @@
+-- Reads: assignment_history, decoded_logs, end_offsets, group_records, offset_commits, offsets_partitions, topics, undecodable_records
+WITH records AS (
+  SELECT
+    offsets_partition,
+    log_id,
+    record_offset,
+    record_timestamp
+  FROM offset_commits
+  UNION ALL
+  SELECT
+    offsets_partition,
+    log_id,
+    record_offset,
+    record_timestamp
+  FROM group_records
+  UNION ALL
+  SELECT
+    offsets_partition,
+    log_id,
+    record_offset,
+    record_timestamp
+  FROM undecodable_records
+), ranges AS (
+  SELECT
+    offsets_partition,
+    log_id,
+    MIN(record_timestamp) AS first_at,
+    MIN(CASE WHEN record_timestamp >= $at THEN record_offset END) AS cut_offset
+  FROM records
+  GROUP BY
+    offsets_partition,
+    log_id
+), logs_then AS (
+  SELECT
+    offsets_partition,
+    MAX(log_id) AS log_id
+  FROM ranges
+  WHERE
+    first_at < $at
+  GROUP BY
+    offsets_partition
+), ends_then AS (
+  SELECT
+    partition AS offsets_partition,
+    last_stable_offset,
+    high_watermark,
+    ROW_NUMBER() OVER (
+      PARTITION BY partition
+      ORDER BY sampled_at DESC, COALESCE(topic_id, '') NULLS FIRST
+    ) AS nth
+  FROM end_offsets
+  WHERE
+    topic = '__consumer_offsets' AND sampled_at <= $at
+), cuts AS (
+  SELECT
+    l.offsets_partition,
+    l.log_id,
+    LEAST(
+      r.cut_offset,
+      CASE WHEN e.last_stable_offset < e.high_watermark THEN e.last_stable_offset END
+    ) AS cut_offset
+  FROM logs_then AS l
+  JOIN ranges AS r
+    ON r.offsets_partition = l.offsets_partition AND r.log_id = l.log_id
+  LEFT JOIN ends_then AS e
+    ON e.offsets_partition = l.offsets_partition AND e.nth = 1
+), gaps AS (
+  /* A partition whose history does not reach back so far has no rows but these: one, and one for each of its groups. */
+  SELECT
+    offsets_partition,
+    history_complete_from AS unknown_before,
+    'the history is complete from unknown_before on only' AS unknown_reason
+  FROM offsets_partitions
+  WHERE
+    history_complete_from IS NULL OR history_complete_from > $at
+), unknowns AS (
+  SELECT
+    g.offsets_partition,
+    TRY_CAST(NULL AS TEXT) AS group_id,
+    g.unknown_before,
+    g.unknown_reason
+  FROM gaps AS g
+  UNION ALL
+  SELECT DISTINCT
+    g.offsets_partition,
+    c.group_id,
+    g.unknown_before,
+    g.unknown_reason
+  FROM gaps AS g
+  JOIN offset_commits AS c
+    ON c.offsets_partition = g.offsets_partition
+), undecoded AS (
+  SELECT
+    p.offsets_partition,
+    p.history_complete_from AS unknown_before,
+    CASE
+      WHEN p.history_complete_from <= $at
+      THEN 'the decoded history is not filled: run maintain --fill-history'
+      ELSE 'the history is complete from unknown_before on only'
+    END AS unknown_reason
+  FROM offsets_partitions AS p
+  LEFT JOIN decoded_logs AS d
+    ON d.offsets_partition = p.offsets_partition AND d.log_id = p.log_id
+  WHERE
+    p.history_complete_from IS NULL
+    OR p.history_complete_from > $at
+    OR d.decoded_from_offset IS NULL
+    OR d.decoded_from_offset > 0
+), undecoded_groups AS (
+  SELECT
+    u.offsets_partition,
+    TRY_CAST(NULL AS TEXT) AS group_id,
+    u.unknown_before,
+    u.unknown_reason
+  FROM undecoded AS u
+  UNION ALL
+  SELECT DISTINCT
+    u.offsets_partition,
+    c.group_id,
+    u.unknown_before,
+    u.unknown_reason
+  FROM undecoded AS u
+  JOIN (
+    SELECT
+      offsets_partition,
+      group_id
+    FROM offset_commits
+    UNION
+    SELECT
+      offsets_partition,
+      group_id
+    FROM group_records
+  ) AS c
+    ON c.offsets_partition = u.offsets_partition
+), numbered AS (
+  SELECT
+    h.offsets_partition,
+    h.group_id,
+    h.member_id,
+    h.kind,
+    h.subtopology_id,
+    h.topic_id,
+    COALESCE(t.topic, h.topic) AS topic,
+    h.partition,
+    h.assignment_epoch,
+    h.record_offset,
+    h.record_timestamp,
+    h.log_id,
+    h.change,
+    ROW_NUMBER() OVER (
+      PARTITION BY h.offsets_partition, h.group_id, h.member_id, h.kind, h.subtopology_id, COALESCE(h.topic_id, h.topic), h.partition
+      ORDER BY h.record_offset DESC, CASE WHEN h.change = 'revoked' THEN 1 ELSE 0 END NULLS FIRST
+    ) AS nth
+  FROM assignment_history AS h
+  JOIN cuts AS k
+    ON k.offsets_partition = h.offsets_partition AND k.log_id = h.log_id
+  LEFT JOIN topics AS t
+    ON t.topic_id = h.topic_id
+  LEFT JOIN undecoded AS u
+    ON u.offsets_partition = h.offsets_partition
+  WHERE
+    u.offsets_partition IS NULL
+    AND (
+      k.cut_offset IS NULL OR h.record_offset < k.cut_offset
+    )
+)
+SELECT
+  offsets_partition,
+  group_id,
+  member_id,
+  kind,
+  subtopology_id,
+  topic_id,
+  topic,
+  partition,
+  assignment_epoch,
+  record_offset,
+  record_timestamp,
+  log_id,
+  TRY_CAST(NULL AS TIMESTAMPTZ) AS unknown_before,
+  TRY_CAST(NULL AS TEXT) AS unknown_reason
+FROM numbered
+WHERE
+  nth = 1 AND change <> 'revoked'
+UNION ALL
+SELECT
+  offsets_partition,
+  group_id,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  unknown_before,
+  unknown_reason
+FROM undecoded_groups

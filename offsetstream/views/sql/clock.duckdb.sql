@@ -1,0 +1,3 @@
+-- Reads: 
+SELECT
+  CURRENT_TIMESTAMP AS now_at

@@ -1,0 +1,31 @@
+-- Of each offsets partition, the log of then, and its first record that is not of then: of :at or later, in the order of the log;
+-- or held back by an open transaction, as the last sample of __consumer_offsets before tells.
+records AS (
+  SELECT offsets_partition, log_id, record_offset, record_timestamp FROM offset_commits
+  UNION ALL SELECT offsets_partition, log_id, record_offset, record_timestamp FROM group_records
+  UNION ALL SELECT offsets_partition, log_id, record_offset, record_timestamp FROM undecodable_records
+), ranges AS (
+  SELECT offsets_partition, log_id, min(record_timestamp) AS first_at, min(CASE WHEN record_timestamp >= :at THEN record_offset END) AS cut_offset
+  FROM records GROUP BY offsets_partition, log_id
+), logs_then AS (
+  SELECT offsets_partition, max(log_id) AS log_id FROM ranges WHERE first_at < :at GROUP BY offsets_partition
+), ends_then AS (
+  SELECT partition AS offsets_partition, last_stable_offset, high_watermark,
+         row_number() OVER (PARTITION BY partition ORDER BY sampled_at DESC, coalesce(topic_id, '')) AS nth
+  FROM end_offsets WHERE topic = '__consumer_offsets' AND sampled_at <= :at
+), cuts AS (
+  SELECT l.offsets_partition, l.log_id,
+         least(r.cut_offset, CASE WHEN e.last_stable_offset < e.high_watermark THEN e.last_stable_offset END) AS cut_offset
+  FROM logs_then AS l
+  JOIN ranges AS r ON r.offsets_partition = l.offsets_partition AND r.log_id = l.log_id
+  LEFT JOIN ends_then AS e ON e.offsets_partition = l.offsets_partition AND e.nth = 1
+), gaps AS (
+  -- A partition whose history does not reach back so far has no rows but these: one, and one for each of its groups.
+  SELECT offsets_partition, history_complete_from AS unknown_before, 'the history is complete from unknown_before on only' AS unknown_reason
+  FROM offsets_partitions WHERE history_complete_from IS NULL OR history_complete_from > :at
+), unknowns AS (
+  SELECT g.offsets_partition, CAST(NULL AS STRING) AS group_id, g.unknown_before, g.unknown_reason FROM gaps AS g
+  UNION ALL
+  SELECT DISTINCT g.offsets_partition, c.group_id, g.unknown_before, g.unknown_reason
+  FROM gaps AS g JOIN offset_commits AS c ON c.offsets_partition = g.offsets_partition
+)

@@ -1,0 +1,87 @@
+-- Reads: end_offsets, topic_partitions
+WITH looks AS (
+  SELECT
+    topic,
+    topic_id,
+    partition,
+    sampled_at,
+    previous_sampled_at,
+    high_watermark,
+    log_start_offset,
+    0 AS source
+  FROM end_offsets
+  WHERE
+    NOT high_watermark IS NULL
+  UNION ALL
+  SELECT
+    topic,
+    topic_id,
+    partition,
+    changed_at,
+    LEAST(changed_at, sampled_at - INTERVAL '70' SECOND),
+    high_watermark,
+    log_start_offset,
+    1
+  FROM topic_partitions
+  WHERE
+    NOT high_watermark IS NULL AND NOT changed_at IS NULL
+  UNION ALL
+  SELECT
+    topic,
+    topic_id,
+    partition,
+    sampled_at,
+    sampled_at,
+    high_watermark,
+    log_start_offset,
+    2
+  FROM topic_partitions
+  WHERE
+    NOT high_watermark IS NULL AND NOT changed_at IS NULL
+), chained AS (
+  SELECT
+    topic,
+    topic_id,
+    partition,
+    sampled_at,
+    high_watermark,
+    log_start_offset,
+    LEAD(sampled_at) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+    ) AS next_sampled_at,
+    LEAD(previous_sampled_at) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+    ) AS seen_until,
+    LEAD(high_watermark) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+    ) AS next_offset,
+    MIN(high_watermark) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+      ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+    ) AS lowest_from,
+    MIN(high_watermark) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+    ) AS next_lowest
+  FROM looks
+)
+SELECT
+  topic,
+  topic_id,
+  partition,
+  sampled_at,
+  GREATEST(sampled_at, COALESCE(seen_until, sampled_at)) AS held_until,
+  high_watermark,
+  log_start_offset,
+  lowest_from,
+  next_sampled_at,
+  next_offset,
+  next_lowest
+FROM chained
+WHERE
+  next_sampled_at IS NULL OR next_sampled_at > sampled_at

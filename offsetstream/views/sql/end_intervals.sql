@@ -1,0 +1,37 @@
+-- Helper: every end that was sampled, how long it held, and what came after it. The newest look (topic_partitions) counts as
+-- two samples: those between the last row of end_offsets and it may still wait to be written, for a minute at most.
+--
+--   topic STRING: Topic
+--   topic_id STRING: Topic id; null where it is not known
+--   partition INT: Partition of the topic
+--   sampled_at TIMESTAMP: First time at which this was seen
+--   held_until TIMESTAMP: Last time at which this was seen
+--   high_watermark BIGINT: End for read_uncommitted
+--   log_start_offset BIGINT: First offset of the log
+--   lowest_from BIGINT: The lowest end from this row on: lower than its own where the log was cut since
+--   next_sampled_at TIMESTAMP: First time at which the next row was seen; null for the newest
+--   next_offset BIGINT: Its end
+--   next_lowest BIGINT: The lowest end from the next row on
+WITH looks AS (
+  SELECT topic, topic_id, partition, sampled_at, previous_sampled_at, high_watermark, log_start_offset, 0 AS source
+  FROM end_offsets WHERE high_watermark IS NOT NULL
+  UNION ALL
+  SELECT topic, topic_id, partition, changed_at, least(changed_at, sampled_at - INTERVAL '70' SECOND), high_watermark, log_start_offset, 1
+  FROM topic_partitions WHERE high_watermark IS NOT NULL AND changed_at IS NOT NULL
+  UNION ALL
+  SELECT topic, topic_id, partition, sampled_at, sampled_at, high_watermark, log_start_offset, 2
+  FROM topic_partitions WHERE high_watermark IS NOT NULL AND changed_at IS NOT NULL
+), chained AS (
+  SELECT topic, topic_id, partition, sampled_at, high_watermark, log_start_offset,
+         lead(sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_sampled_at,
+         lead(previous_sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS seen_until,
+         lead(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_offset,
+         min(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source
+           ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS lowest_from,
+         min(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source
+           ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_lowest
+  FROM looks
+)
+SELECT topic, topic_id, partition, sampled_at, greatest(sampled_at, coalesce(seen_until, sampled_at)) AS held_until, high_watermark,
+       log_start_offset, lowest_from, next_sampled_at, next_offset, next_lowest
+FROM chained WHERE next_sampled_at IS NULL OR next_sampled_at > sampled_at

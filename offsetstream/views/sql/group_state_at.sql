@@ -1,0 +1,59 @@
+-- Every group as it stood at an instant (:at). Groups of offsets only are Empty and simple, as the coordinator holds them.
+-- Where the history does not reach back so far, rows say so in place of groups.
+--
+--   offsets_partition INT: Offsets partition of the group
+--   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown
+--   group_type STRING: Classic, Consumer, Share or Streams
+--   state STRING: State in the Admin API's spelling
+--   is_simple BOOLEAN: Whether the group had offsets only: no member ever joined
+--   protocol_type STRING: Protocol type of a classic group
+--   protocol STRING: Protocol that a classic group chose (an assignor)
+--   generation INT: Generation of a classic group
+--   group_epoch INT: Epoch of a consumer, share or streams group
+--   assignment_epoch INT: Epoch of its target assignment
+--   leader_member_id STRING: Member that led a classic group
+--   member_count INT: Number of members
+--   state_timestamp TIMESTAMP: Time at which a classic group entered its state
+--   record_offset BIGINT: Offset of the record that made the group so
+--   record_timestamp TIMESTAMP: Timestamp of that record
+--   log_id INT: Log of the partition, as in the history
+--   unknown_before TIMESTAMP: Before this instant the history lacks records; null in rows of groups
+--   unknown_reason STRING: Why the groups of then are unknown; null in rows of groups
+WITH
+-- @include cuts
+,
+-- @include decoded_cuts
+, numbered AS (
+  SELECT h.offsets_partition, h.group_id, h.group_type, h.state, h.is_simple, h.protocol_type, h.protocol, h.generation, h.group_epoch,
+         h.assignment_epoch, h.leader_member_id, h.member_count, h.state_timestamp, h.record_offset, h.record_timestamp, h.log_id, h.is_removed,
+         row_number() OVER (PARTITION BY h.offsets_partition, h.group_id ORDER BY h.record_offset DESC) AS nth
+  FROM group_history AS h
+  JOIN cuts AS k ON k.offsets_partition = h.offsets_partition AND k.log_id = h.log_id
+  LEFT JOIN undecoded AS u ON u.offsets_partition = h.offsets_partition
+  WHERE u.offsets_partition IS NULL AND (k.cut_offset IS NULL OR h.record_offset < k.cut_offset)
+), recorded AS (
+  SELECT * FROM numbered WHERE nth = 1
+), committed AS (
+  SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.record_offset, c.record_timestamp, c.log_id, c.is_tombstone,
+         row_number() OVER (PARTITION BY c.offsets_partition, c.group_id, c.topic, c.partition ORDER BY c.record_offset DESC) AS nth
+  FROM offset_commits AS c
+  JOIN cuts AS k ON k.offsets_partition = c.offsets_partition AND k.log_id = c.log_id
+  LEFT JOIN undecoded AS u ON u.offsets_partition = c.offsets_partition
+  WHERE u.offsets_partition IS NULL AND (k.cut_offset IS NULL OR c.record_offset < k.cut_offset)
+), with_offsets AS (
+  SELECT offsets_partition, group_id, log_id, max(record_offset) AS record_offset, max(record_timestamp) AS record_timestamp
+  FROM committed WHERE nth = 1 AND NOT is_tombstone GROUP BY offsets_partition, group_id, log_id
+)
+SELECT offsets_partition, group_id, group_type, state, is_simple, protocol_type, protocol, generation, group_epoch, assignment_epoch,
+       leader_member_id, member_count, state_timestamp, record_offset, record_timestamp, log_id, CAST(NULL AS TIMESTAMP) AS unknown_before,
+       CAST(NULL AS STRING) AS unknown_reason
+FROM recorded WHERE NOT is_removed
+UNION ALL
+SELECT o.offsets_partition, o.group_id, 'Classic', 'Empty', true, NULL, NULL, 0, NULL, NULL, NULL, 0, NULL, o.record_offset, o.record_timestamp,
+       o.log_id, NULL, NULL
+FROM with_offsets AS o LEFT JOIN recorded AS r ON r.offsets_partition = o.offsets_partition AND r.group_id = o.group_id
+WHERE r.group_id IS NULL OR (r.is_removed AND o.record_offset > r.record_offset)
+UNION ALL
+SELECT offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, unknown_before,
+       unknown_reason
+FROM undecoded_groups

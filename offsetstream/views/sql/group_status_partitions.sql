@@ -1,0 +1,76 @@
+-- One row per committed offset: Burrow's status, by its rules, and our own verdict, each with its reason. Thresholds are the user's
+-- (table thresholds): those of the group, else those of the row without a group, else Burrow's own.
+--
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   status STRING: OK, WARN, STOP, STALL or REWIND, as Burrow says
+--   status_reason STRING: What decided that, in words
+--   verdict STRING: ok, catching up, unknown, falling behind, late, stalled, stopped, rewound or dead
+--   verdict_reason STRING: What decided that, in words
+--   current_lag BIGINT: Messages from the newest commit to the newest end; 0 where the end is not known, as Burrow has it
+--   committed_offset BIGINT: Newest commit
+--   commits BIGINT: Commits that were looked at
+--   complete DOUBLE: Their number, as a share of what the window holds
+--   first_commit_at_ms BIGINT: Time of the first of them, in milliseconds since 1970
+--   last_commit_at_ms BIGINT: Time of the last of them
+--   lag_before BIGINT: Lag of window_seconds ago; null where it is not known
+--   sampled_at TIMESTAMP: Time at which the end was asked for
+WITH limits AS (
+  SELECT group_id, max(allowed_lag) AS allowed_lag, max(minimum_complete) AS minimum_complete, max(intervals) AS intervals,
+         max(window_seconds) AS window_seconds, max(max_time_lag_seconds) AS max_time_lag_seconds
+  FROM thresholds GROUP BY group_id
+), limited AS (
+  SELECT k.now_at AS instant, c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset,
+         CASE WHEN e.error IS NULL THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
+         CASE WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
+              WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error) END AS not_known,
+         coalesce(g.member_count, 0) AS member_count,
+         coalesce(own.allowed_lag, std.allowed_lag, 0) AS allowed_lag,
+         coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
+         coalesce(own.intervals, std.intervals, 10) AS intervals,
+         coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
+         coalesce(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
+  FROM committed_offsets AS c CROSS JOIN clock AS k
+  LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
+  LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
+  LEFT JOIN limits AS own ON own.group_id = c.group_id
+  LEFT JOIN limits AS std ON std.group_id IS NULL
+  WHERE c.in_coordinator_partition
+), cells AS (
+  -- Ends are sampled every ten seconds, by Burrow as by the job: so many of them are in its ring.
+  SELECT l.*, instant - window_seconds * INTERVAL '1' SECOND AS window_start,
+         sampled_at - (intervals - 1) * INTERVAL '10' SECOND AS ring_start,
+         instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
+  FROM limited AS l
+), ordered AS (
+  SELECT c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.intervals, c.window_start,
+         h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset, h.commit_timestamp_ms,
+         row_number() OVER (PARTITION BY h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset DESC) AS nth,
+         lag(h.record_timestamp) OVER (
+           PARTITION BY h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset DESC) AS next_at
+  FROM cells AS c
+  JOIN offset_commits AS h
+    ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
+   AND h.log_id = c.log_id
+), looked_at AS (
+  SELECT * FROM ordered WHERE nth <= intervals OR next_at > window_start
+), deletions AS (
+  SELECT instant, offsets_partition, group_id, topic, partition, max(record_offset) AS record_offset
+  FROM looked_at WHERE is_tombstone GROUP BY instant, offsets_partition, group_id, topic, partition
+), commits AS (
+  -- What was deleted is another story: a group that came back begins anew.
+  SELECT w.*, w.nth <= w.intervals AS in_ring
+  FROM looked_at AS w
+  LEFT JOIN deletions AS d
+    ON d.instant = w.instant AND d.offsets_partition = w.offsets_partition AND d.group_id = w.group_id AND d.topic = w.topic AND d.partition = w.partition
+  WHERE NOT w.is_tombstone AND (d.record_offset IS NULL OR w.record_offset > d.record_offset)
+), ends AS (
+  SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.high_watermark, i.lowest_from, i.next_sampled_at, i.next_offset, i.next_lowest
+  FROM end_intervals AS i
+  JOIN partition_ends AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
+),
+-- @include judged
+SELECT group_id, topic, partition, status, status_reason, verdict, verdict_reason, current_lag, committed_offset, commits, complete,
+       first_commit_at_ms, last_commit_at_ms, lag_before, sampled_at
+FROM judged

@@ -1,0 +1,148 @@
+-- Burrow's rules and our verdict, of `cells` at an instant, from their `commits` and the `ends` of the logs.
+-- Of which end was which commit, the start of a window: commits, ends and instants in one order of time; the last end before each.
+moments AS (
+  SELECT topic, partition, record_timestamp AS moment, 1 AS kind, instant, offsets_partition, group_id, record_offset, committed_offset,
+         commit_timestamp_ms, next_at, nth, in_ring, CAST(NULL AS TIMESTAMP) AS end_at
+  FROM commits
+  UNION ALL
+  SELECT topic, partition, window_start, 2, instant, offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
+  UNION ALL
+  SELECT topic, partition, ring_start, 3, instant, offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
+  UNION ALL
+  SELECT topic, partition, late_before, 4, instant, offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
+  WHERE late_before IS NOT NULL
+  UNION ALL
+  SELECT topic, partition, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
+), placed AS (
+  SELECT m.topic, m.partition, m.moment, m.kind, m.instant, m.offsets_partition, m.group_id, m.record_offset, m.committed_offset,
+         m.commit_timestamp_ms, m.next_at, m.nth, m.in_ring,
+         max(m.end_at) OVER (PARTITION BY m.topic, m.partition ORDER BY m.moment, m.kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS end_at
+  FROM moments AS m WHERE m.moment IS NOT NULL
+), seen AS (
+  SELECT p.*, e.high_watermark, e.held_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
+         CASE WHEN p.kind = 1 THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
+  FROM placed AS p LEFT JOIN ends AS e ON e.topic = p.topic AND e.partition = p.partition AND e.sampled_at = p.end_at
+  WHERE p.kind > 0
+), ring AS (
+  SELECT instant, offsets_partition, group_id, topic, partition, record_offset, committed_offset, commit_timestamp_ms, lag_then, nth,
+         lag(committed_offset) OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS previous_offset,
+         last_value(lag_then) IGNORE NULLS OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition ORDER BY record_offset
+           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag,
+         max(nth) OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition) AS commits
+  FROM seen WHERE kind = 1 AND in_ring
+), rewinds AS (
+  SELECT instant, offsets_partition, group_id, topic, partition, min(record_offset) AS record_offset
+  FROM ring WHERE committed_offset < previous_offset GROUP BY instant, offsets_partition, group_id, topic, partition
+), rings AS (
+  SELECT r.instant, r.offsets_partition, r.group_id, r.topic, r.partition, count(*) AS commits,
+         max(CASE WHEN r.nth = r.commits THEN r.commit_timestamp_ms END) AS first_ms, max(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
+         max(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
+         max(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
+         min(r.lag_then) AS lowest_lag, min(r.committed_offset) = max(r.committed_offset) AS is_stalled,
+         coalesce(max(CASE WHEN r.lag_then < r.previous_lag THEN 1 END), 0) AS lag_fell
+  FROM ring AS r
+  LEFT JOIN rewinds AS b
+    ON b.instant = r.instant AND b.offsets_partition = r.offsets_partition AND b.group_id = r.group_id AND b.topic = r.topic AND b.partition = r.partition
+  GROUP BY r.instant, r.offsets_partition, r.group_id, r.topic, r.partition
+), before AS (
+  -- The lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before.
+  SELECT s.instant, s.offsets_partition, s.group_id, s.topic, s.partition,
+         max(CASE WHEN s.kind = 1 AND s.moment <= c.window_start AND (s.next_at IS NULL OR s.next_at > c.window_start) THEN s.committed_offset END) AS committed_before,
+         max(CASE WHEN s.kind = 2 THEN s.high_watermark END) AS end_before,
+         max(CASE WHEN s.kind = 2 THEN CASE WHEN s.held_until > s.moment THEN s.high_watermark ELSE s.next_offset END END) AS end_after_start,
+         min(CASE WHEN s.kind = 1 AND s.moment > c.window_start
+                  THEN CASE WHEN s.held_until >= s.moment THEN s.high_watermark
+                            WHEN s.next_at IS NULL OR s.next_at > s.next_sampled_at THEN s.next_offset END - s.committed_offset END) AS lowest_since,
+         max(CASE WHEN s.kind = 3 THEN CASE WHEN s.end_at IS NULL THEN NULL WHEN s.held_until >= s.moment THEN s.lowest_from ELSE s.next_lowest END END) AS lowest_end,
+         max(CASE WHEN s.kind = 4 THEN
+               CASE WHEN s.held_until >= s.moment OR s.next_sampled_at IS NULL THEN CAST(s.high_watermark AS DOUBLE)
+                    ELSE CAST(s.high_watermark AS DOUBLE) + CAST(s.next_offset - s.high_watermark AS DOUBLE)
+                         * CAST(unix_micros(s.moment) - unix_micros(s.held_until) AS DOUBLE)
+                         / CAST(unix_micros(s.next_sampled_at) - unix_micros(s.held_until) AS DOUBLE) END END) AS late_end
+  FROM seen AS s
+  JOIN cells AS c
+    ON c.instant = s.instant AND c.offsets_partition = s.offsets_partition AND c.group_id = s.group_id AND c.topic = s.topic AND c.partition = s.partition
+  GROUP BY s.instant, s.offsets_partition, s.group_id, s.topic, s.partition
+), lowest_ends AS (
+  SELECT topic, partition, min(high_watermark) AS lowest_end FROM ends GROUP BY topic, partition
+), facts AS (
+  SELECT c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.sampled_at, c.member_count, c.allowed_lag,
+         c.minimum_complete, c.window_seconds, c.max_time_lag_seconds,
+         coalesce(r.commits, 0) AS commits, CAST(coalesce(r.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
+         r.first_ms, r.last_ms, r.before_rewind, r.best_since_rewind, r.lowest_lag, r.is_stalled, r.lag_fell,
+         greatest(0, coalesce(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
+         unix_micros(c.instant) div 1000000 * 1000 AS now_ms,
+         coalesce(b.lowest_end, l.lowest_end) AS lowest_end,
+         greatest(0, b.end_before - b.committed_before) AS lag_before,
+         least(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
+         greatest(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
+  FROM cells AS c
+  LEFT JOIN rings AS r
+    ON r.instant = c.instant AND r.offsets_partition = c.offsets_partition AND r.group_id = c.group_id AND r.topic = c.topic AND r.partition = c.partition
+  LEFT JOIN before AS b
+    ON b.instant = c.instant AND b.offsets_partition = c.offsets_partition AND b.group_id = c.group_id AND b.topic = c.topic AND b.partition = c.partition
+  LEFT JOIN lowest_ends AS l ON l.topic = c.topic AND l.partition = c.partition
+), burrow AS (
+  SELECT f.*, CASE
+      WHEN commits = 0 THEN 'OK'
+      WHEN complete < minimum_complete THEN 'OK'
+      WHEN current_lag <= allowed_lag THEN 'OK'
+      WHEN now_ms - last_ms > last_ms - first_ms AND lowest_end > committed_offset THEN 'STOP'
+      WHEN best_since_rewind < before_rewind THEN 'REWIND'
+      WHEN lowest_lag <= allowed_lag THEN 'OK'
+      WHEN is_stalled THEN 'STALL'
+      WHEN lag_fell = 1 THEN 'OK'
+      ELSE 'WARN' END AS status,
+    CASE
+      WHEN commits = 0 THEN 'the history has no commit'
+      WHEN complete < minimum_complete THEN 'too few commits to tell'
+      WHEN current_lag <= allowed_lag THEN 'nothing waits'
+      WHEN now_ms - last_ms > last_ms - first_ms AND lowest_end > committed_offset THEN
+        CASE WHEN commits = 1 THEN concat('its only commit was ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s ago, and messages wait')
+             ELSE concat('no commit for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s, longer than its last ', CAST(commits AS STRING),
+                         ' commits took together (', CAST((last_ms - first_ms) div 1000 AS STRING), ' s), and messages wait') END
+      WHEN best_since_rewind < before_rewind THEN
+        concat('moved back from ', CAST(before_rewind AS STRING), ', and has come to ', CAST(best_since_rewind AS STRING), ' since')
+      WHEN lowest_lag <= allowed_lag THEN 'had caught up within its last commits'
+      WHEN is_stalled THEN concat('commits, but always the same offset ', CAST(committed_offset AS STRING))
+      WHEN lag_fell = 1 THEN 'its lag fell within its last commits'
+      ELSE concat('moves on, but its lag never fell in its last ', CAST(commits AS STRING), ' commits') END AS status_reason
+  FROM facts AS f
+), verdicts AS (
+  SELECT b.*, CASE
+      WHEN not_known IS NOT NULL THEN 'unknown'
+      WHEN current_lag <= allowed_lag THEN 'ok'
+      WHEN commits = 0 THEN 'unknown'
+      WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000 THEN 'dead'
+      WHEN status = 'REWIND' THEN 'rewound'
+      WHEN status = 'STOP' THEN 'stopped'
+      WHEN status = 'STALL' THEN 'stalled'
+      WHEN is_late THEN 'late'
+      WHEN current_lag > lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'falling behind'
+      WHEN current_lag < lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'catching up'
+      ELSE 'ok' END AS verdict
+  FROM burrow AS b
+), judged AS (
+  SELECT instant, offsets_partition, group_id, topic, partition, status, status_reason, verdict,
+         CASE verdict
+           WHEN 'unknown' THEN coalesce(not_known, 'the history has no commit of it')
+           WHEN 'dead' THEN concat('messages wait, the group has no member, and nothing was committed for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s')
+           WHEN 'rewound' THEN status_reason
+           WHEN 'stopped' THEN status_reason
+           WHEN 'stalled' THEN status_reason
+           WHEN 'late' THEN concat('messages wait that were written more than ', CAST(max_time_lag_seconds AS STRING), ' s ago')
+           WHEN 'falling behind' THEN concat('its lag rose from ', CAST(lag_before AS STRING), ' to ', CAST(current_lag AS STRING), ' in ',
+                                             CAST(window_seconds AS STRING), ' s')
+           WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' to ', CAST(current_lag AS STRING), ' in ',
+                                          CAST(window_seconds AS STRING), ' s')
+           ELSE CASE WHEN current_lag <= allowed_lag THEN 'nothing waits'
+                     WHEN lowest_since <= allowed_lag THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
+                     WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
+                     ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
+         END AS verdict_reason,
+         CASE verdict WHEN 'ok' THEN 0 WHEN 'catching up' THEN 1 WHEN 'unknown' THEN 2 WHEN 'falling behind' THEN 3 WHEN 'late' THEN 4
+              WHEN 'stalled' THEN 5 WHEN 'stopped' THEN 6 WHEN 'rewound' THEN 7 ELSE 8 END AS verdict_level,
+         CASE status WHEN 'OK' THEN 1 WHEN 'WARN' THEN 2 WHEN 'STOP' THEN 4 WHEN 'STALL' THEN 5 ELSE 6 END AS status_level,
+         current_lag, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at
+  FROM verdicts
+)

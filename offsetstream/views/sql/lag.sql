@@ -1,0 +1,73 @@
+-- One row per partition that a group has committed or is assigned: how many messages wait there. Never negative; null with a reason.
+-- Topics count by name, as for Kafka's own tool; a share group's offsets are in another topic (__share_group_state).
+--
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   committed_offset BIGINT: Committed offset; null for none
+--   log_end_offset BIGINT: End of the log for read_uncommitted, as last sampled
+--   lag BIGINT: Messages from the committed offset to the end; as kafka-consumer-groups has it, but never negative
+--   lag_read_committed BIGINT: The same to the last stable offset
+--   lag_readable BIGINT: The same without those that are gone already
+--   messages_lost BIGINT: Messages that were gone before the group read them
+--   retention_used DOUBLE: Share of the log that waits: at 1 the group loses messages
+--   is_truncated BOOLEAN: Whether the log begins behind the committed offset
+--   is_recreated BOOLEAN: Whether the offset is of an earlier topic of this name: by its id, or as it is beyond the end
+--   reason STRING: Why there is no lag
+--   commit_timestamp TIMESTAMP: Time of the commit
+--   sampled_at TIMESTAMP: Time at which the end was asked for
+--   member_id STRING: Member that is assigned the partition
+--   client_id STRING: Its client id
+--   client_host STRING: Its host
+--   group_state STRING: State of the group
+WITH assigned AS (
+  SELECT a.offsets_partition, a.group_id, coalesce(t.topic, a.topic) AS topic, a.partition, min(a.member_id) AS member_id
+  FROM member_assignments AS a LEFT JOIN topics AS t ON t.topic_id = a.topic_id
+  WHERE a.in_coordinator_partition AND a.kind = 'assigned' AND coalesce(t.topic, a.topic) IS NOT NULL
+  GROUP BY a.offsets_partition, a.group_id, coalesce(t.topic, a.topic), a.partition
+), places AS (
+  SELECT offsets_partition, group_id, topic, partition FROM committed_offsets WHERE in_coordinator_partition
+  UNION
+  SELECT offsets_partition, group_id, topic, partition FROM assigned
+), named AS (
+  SELECT topic, CASE WHEN count(*) = count(deleted_at) THEN 1 ELSE 0 END AS is_deleted FROM topics GROUP BY topic
+), told AS (
+  SELECT p.group_id, p.topic, p.partition, c.committed_offset, c.commit_timestamp, c.record_timestamp, c.topic_id, g.group_type, g.state,
+         o.member_id, m.client_id, m.client_host, e.topic_id AS present_id, e.sampled_at,
+         CASE WHEN e.error IS NULL THEN e.high_watermark END AS log_end_offset,
+         CASE WHEN e.error IS NULL THEN e.last_stable_offset END AS last_stable_offset,
+         CASE WHEN e.error IS NULL THEN e.log_start_offset END AS log_start_offset,
+         CASE
+           WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
+           WHEN c.group_id IS NULL THEN concat('no offset: ', coalesce(r.reason, 'never committed'))
+           WHEN n.is_deleted = 1 THEN 'no end: the topic was deleted'
+           WHEN e.topic IS NULL THEN 'no end: not sampled'
+           WHEN e.error IS NOT NULL THEN concat('no end: ', e.error)
+           WHEN e.high_watermark IS NULL THEN 'no end: not sampled'
+         END AS reason
+  FROM places AS p
+  LEFT JOIN committed_offsets AS c
+    ON c.offsets_partition = p.offsets_partition AND c.group_id = p.group_id AND c.topic = p.topic AND c.partition = p.partition
+  LEFT JOIN partition_ends AS e ON e.topic = p.topic AND e.partition = p.partition
+  LEFT JOIN named AS n ON n.topic = p.topic
+  LEFT JOIN groups AS g ON g.offsets_partition = p.offsets_partition AND g.group_id = p.group_id
+  LEFT JOIN assigned AS o
+    ON o.offsets_partition = p.offsets_partition AND o.group_id = p.group_id AND o.topic = p.topic AND o.partition = p.partition
+  LEFT JOIN group_members AS m ON m.offsets_partition = o.offsets_partition AND m.group_id = o.group_id AND m.member_id = o.member_id
+  LEFT JOIN last_deletions AS r
+    ON r.offsets_partition = p.offsets_partition AND r.group_id = p.group_id AND r.topic = p.topic AND r.partition = p.partition
+)
+SELECT group_id, topic, partition, committed_offset, log_end_offset,
+       CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - committed_offset) END AS lag,
+       CASE WHEN reason IS NULL THEN greatest(0, last_stable_offset - committed_offset) END AS lag_read_committed,
+       CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - greatest(committed_offset, log_start_offset)) END AS lag_readable,
+       CASE WHEN reason IS NULL THEN greatest(0, log_start_offset - committed_offset) END AS messages_lost,
+       CASE WHEN reason IS NULL
+            THEN CAST(greatest(0, log_end_offset - committed_offset) AS DOUBLE)
+                 / CAST(nullif(log_end_offset - log_start_offset, 0) AS DOUBLE) END AS retention_used,
+       coalesce(reason IS NULL AND committed_offset < log_start_offset, false) AS is_truncated,
+       coalesce(topic_id <> present_id, false)
+         OR coalesce(reason IS NULL AND committed_offset > log_end_offset AND record_timestamp < sampled_at - INTERVAL '1' MINUTE, false)
+         AS is_recreated,
+       reason, commit_timestamp, sampled_at, member_id, client_id, client_host, state AS group_state
+FROM told

@@ -1,0 +1,165 @@
+-- Reads: end_offsets, group_records, offset_commits, offsets_partitions, undecodable_records
+WITH records AS (
+  SELECT
+    offsets_partition,
+    log_id,
+    record_offset,
+    record_timestamp
+  FROM offset_commits
+  UNION ALL
+  SELECT
+    offsets_partition,
+    log_id,
+    record_offset,
+    record_timestamp
+  FROM group_records
+  UNION ALL
+  SELECT
+    offsets_partition,
+    log_id,
+    record_offset,
+    record_timestamp
+  FROM undecodable_records
+), ranges AS (
+  SELECT
+    offsets_partition,
+    log_id,
+    MIN(record_timestamp) AS first_at,
+    MIN(CASE WHEN record_timestamp >= $at THEN record_offset END) AS cut_offset
+  FROM records
+  GROUP BY
+    offsets_partition,
+    log_id
+), logs_then AS (
+  SELECT
+    offsets_partition,
+    MAX(log_id) AS log_id
+  FROM ranges
+  WHERE
+    first_at < $at
+  GROUP BY
+    offsets_partition
+), ends_then AS (
+  SELECT
+    partition AS offsets_partition,
+    last_stable_offset,
+    high_watermark,
+    ROW_NUMBER() OVER (
+      PARTITION BY partition
+      ORDER BY sampled_at DESC, COALESCE(topic_id, '') NULLS FIRST
+    ) AS nth
+  FROM end_offsets
+  WHERE
+    topic = '__consumer_offsets' AND sampled_at <= $at
+), cuts AS (
+  SELECT
+    l.offsets_partition,
+    l.log_id,
+    LEAST(
+      r.cut_offset,
+      CASE WHEN e.last_stable_offset < e.high_watermark THEN e.last_stable_offset END
+    ) AS cut_offset
+  FROM logs_then AS l
+  JOIN ranges AS r
+    ON r.offsets_partition = l.offsets_partition AND r.log_id = l.log_id
+  LEFT JOIN ends_then AS e
+    ON e.offsets_partition = l.offsets_partition AND e.nth = 1
+), gaps AS (
+  /* A partition whose history does not reach back so far has no rows but these: one, and one for each of its groups. */
+  SELECT
+    offsets_partition,
+    history_complete_from AS unknown_before,
+    'the history is complete from unknown_before on only' AS unknown_reason
+  FROM offsets_partitions
+  WHERE
+    history_complete_from IS NULL OR history_complete_from > $at
+), unknowns AS (
+  SELECT
+    g.offsets_partition,
+    TRY_CAST(NULL AS TEXT) AS group_id,
+    g.unknown_before,
+    g.unknown_reason
+  FROM gaps AS g
+  UNION ALL
+  SELECT DISTINCT
+    g.offsets_partition,
+    c.group_id,
+    g.unknown_before,
+    g.unknown_reason
+  FROM gaps AS g
+  JOIN offset_commits AS c
+    ON c.offsets_partition = g.offsets_partition
+), numbered AS (
+  SELECT
+    c.offsets_partition,
+    c.group_id,
+    c.topic,
+    c.partition,
+    c.committed_offset,
+    c.leader_epoch,
+    c.metadata,
+    c.commit_timestamp,
+    c.commit_timestamp_ms,
+    c.expire_timestamp,
+    c.expire_timestamp_ms,
+    c.topic_id,
+    c.record_offset,
+    c.record_timestamp,
+    c.log_id,
+    c.is_tombstone,
+    ROW_NUMBER() OVER (
+      PARTITION BY c.offsets_partition, c.group_id, c.topic, c.partition
+      ORDER BY c.record_offset DESC
+    ) AS nth
+  FROM offset_commits AS c
+  JOIN cuts AS k
+    ON k.offsets_partition = c.offsets_partition AND k.log_id = c.log_id
+  LEFT JOIN gaps AS g
+    ON g.offsets_partition = c.offsets_partition
+  WHERE
+    g.offsets_partition IS NULL
+    AND (
+      k.cut_offset IS NULL OR c.record_offset < k.cut_offset
+    )
+)
+SELECT
+  offsets_partition,
+  group_id,
+  topic,
+  partition,
+  committed_offset,
+  leader_epoch,
+  metadata,
+  commit_timestamp,
+  commit_timestamp_ms,
+  expire_timestamp,
+  expire_timestamp_ms,
+  topic_id,
+  record_offset,
+  record_timestamp,
+  log_id,
+  TRY_CAST(NULL AS TIMESTAMPTZ) AS unknown_before,
+  TRY_CAST(NULL AS TEXT) AS unknown_reason
+FROM numbered
+WHERE
+  nth = 1 AND NOT is_tombstone
+UNION ALL
+SELECT
+  offsets_partition,
+  group_id,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  NULL,
+  unknown_before,
+  unknown_reason
+FROM unknowns

@@ -1,0 +1,38 @@
+-- Every committed offset as it stood at an instant (:at), for readers of committed records.
+-- Where the history does not reach back so far, rows say so in place of offsets.
+--
+--   offsets_partition INT: Offsets partition of the group
+--   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   committed_offset BIGINT: Committed offset
+--   leader_epoch INT: Leader epoch that the client sent with it
+--   metadata STRING: Text that the client committed with it
+--   commit_timestamp TIMESTAMP: Time of the commit
+--   commit_timestamp_ms BIGINT: The same in milliseconds since 1970
+--   expire_timestamp TIMESTAMP: Time at which it expires, where the client set one
+--   expire_timestamp_ms BIGINT: The same in milliseconds since 1970
+--   topic_id STRING: Topic id; null for none
+--   record_offset BIGINT: Offset of the record in its offsets partition
+--   record_timestamp TIMESTAMP: Timestamp that the broker gave the record
+--   log_id INT: Log of the partition, as in the history
+--   unknown_before TIMESTAMP: Before this instant the history lacks records; null in rows of offsets
+--   unknown_reason STRING: Why the offsets of then are unknown; null in rows of offsets
+WITH
+-- @include cuts
+, numbered AS (
+  SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.leader_epoch, c.metadata, c.commit_timestamp,
+         c.commit_timestamp_ms, c.expire_timestamp, c.expire_timestamp_ms, c.topic_id, c.record_offset, c.record_timestamp, c.log_id, c.is_tombstone,
+         row_number() OVER (PARTITION BY c.offsets_partition, c.group_id, c.topic, c.partition ORDER BY c.record_offset DESC) AS nth
+  FROM offset_commits AS c
+  JOIN cuts AS k ON k.offsets_partition = c.offsets_partition AND k.log_id = c.log_id
+  LEFT JOIN gaps AS g ON g.offsets_partition = c.offsets_partition
+  WHERE g.offsets_partition IS NULL AND (k.cut_offset IS NULL OR c.record_offset < k.cut_offset)
+)
+SELECT offsets_partition, group_id, topic, partition, committed_offset, leader_epoch, metadata, commit_timestamp, commit_timestamp_ms,
+       expire_timestamp, expire_timestamp_ms, topic_id, record_offset, record_timestamp, log_id, CAST(NULL AS TIMESTAMP) AS unknown_before,
+       CAST(NULL AS STRING) AS unknown_reason
+FROM numbered WHERE nth = 1 AND NOT is_tombstone
+UNION ALL
+SELECT offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, unknown_before, unknown_reason
+FROM unknowns

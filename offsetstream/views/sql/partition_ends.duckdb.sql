@@ -1,0 +1,34 @@
+-- Reads: topic_partitions, topics
+WITH ranked AS (
+  SELECT
+    p.topic,
+    p.topic_id,
+    p.partition,
+    p.log_start_offset,
+    p.high_watermark,
+    p.last_stable_offset,
+    p.sampled_at,
+    p.changed_at,
+    p.error,
+    t.deleted_at,
+    ROW_NUMBER() OVER (
+      PARTITION BY p.topic, p.partition
+      ORDER BY CASE WHEN t.deleted_at IS NULL THEN 0 ELSE 1 END NULLS FIRST, CASE WHEN p.error IS NULL THEN 0 ELSE 1 END NULLS FIRST, COALESCE(EPOCH_US(p.sampled_at), 0) DESC, COALESCE(p.topic_id, '') NULLS FIRST
+    ) AS nth
+  FROM topic_partitions AS p
+  LEFT JOIN topics AS t
+    ON t.topic_id = p.topic_id
+)
+SELECT
+  topic,
+  topic_id,
+  partition,
+  log_start_offset,
+  high_watermark,
+  last_stable_offset,
+  sampled_at,
+  changed_at,
+  error
+FROM ranked
+WHERE
+  nth = 1 AND deleted_at IS NULL

@@ -1,0 +1,23 @@
+-- Helper: the partitions of the topics that are there, by name: the newest look at each. Of a topic that was recreated,
+-- the one that is there now.
+--
+--   topic STRING: Topic
+--   topic_id STRING: Topic id; null where it is not known
+--   partition INT: Partition of the topic
+--   log_start_offset BIGINT: First offset of the log
+--   high_watermark BIGINT: End for read_uncommitted
+--   last_stable_offset BIGINT: End for read_committed
+--   sampled_at TIMESTAMP: Time of the look
+--   changed_at TIMESTAMP: Time of the look that first had these values
+--   error STRING: Why the last look failed
+WITH ranked AS (
+  SELECT p.topic, p.topic_id, p.partition, p.log_start_offset, p.high_watermark, p.last_stable_offset, p.sampled_at, p.changed_at, p.error,
+         t.deleted_at,
+         row_number() OVER (
+           PARTITION BY p.topic, p.partition
+           ORDER BY CASE WHEN t.deleted_at IS NULL THEN 0 ELSE 1 END, CASE WHEN p.error IS NULL THEN 0 ELSE 1 END,
+                    coalesce(unix_micros(p.sampled_at), 0) DESC, coalesce(p.topic_id, '')) AS nth
+  FROM topic_partitions AS p LEFT JOIN topics AS t ON t.topic_id = p.topic_id
+)
+SELECT topic, topic_id, partition, log_start_offset, high_watermark, last_stable_offset, sampled_at, changed_at, error
+FROM ranked WHERE nth = 1 AND deleted_at IS NULL

@@ -1,0 +1,155 @@
+-- Reads: clock, committed_offsets, end_intervals, partition_ends
+WITH kept AS (
+  /* What was cut off is no more: a sample counts where no later one is lower. */
+  SELECT
+    i.topic,
+    i.partition,
+    i.sampled_at,
+    i.held_until,
+    i.high_watermark
+  FROM end_intervals AS i
+  JOIN partition_ends AS e
+    ON e.topic = i.topic
+    AND e.topic_id IS NOT DISTINCT FROM i.topic_id
+    AND e.partition = i.partition
+  WHERE
+    i.high_watermark <= i.lowest_from
+), rises AS (
+  SELECT
+    topic,
+    partition,
+    high_watermark AS from_offset,
+    held_until AS from_at,
+    sampled_at,
+    LEAD(high_watermark) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_offset,
+    LEAD(sampled_at) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_at
+  FROM kept
+), first_looks AS (
+  SELECT
+    topic,
+    partition,
+    MIN(sampled_at) AS first_at
+  FROM kept
+  GROUP BY
+    topic,
+    partition
+), committed AS (
+  SELECT
+    c.offsets_partition,
+    c.group_id,
+    c.topic,
+    c.partition,
+    c.committed_offset,
+    GREATEST(c.committed_offset, e.log_start_offset) AS next_to_read,
+    e.high_watermark,
+    e.sampled_at,
+    COALESCE(c.topic_id <> e.topic_id, FALSE) AS is_other_topic
+  FROM committed_offsets AS c
+  LEFT JOIN partition_ends AS e
+    ON e.topic = c.topic AND e.partition = c.partition
+  WHERE
+    c.in_coordinator_partition
+), ordered AS (
+  /* Both in one order of offsets: the last rise that begins at an offset or before is the one that it lies in. */
+  SELECT
+    topic,
+    partition,
+    next_to_read AS place,
+    1 AS kind,
+    offsets_partition,
+    group_id,
+    committed_offset,
+    high_watermark,
+    sampled_at,
+    is_other_topic,
+    TRY_CAST(NULL AS TIMESTAMPTZ) AS rise_at
+  FROM committed
+  UNION ALL
+  SELECT
+    topic,
+    partition,
+    from_offset,
+    0,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    sampled_at,
+    NULL,
+    sampled_at
+  FROM rises
+  WHERE
+    to_offset > from_offset
+), found AS (
+  SELECT
+    topic,
+    partition,
+    place,
+    kind,
+    offsets_partition,
+    group_id,
+    committed_offset,
+    high_watermark,
+    sampled_at,
+    is_other_topic,
+    MAX(rise_at) OVER (
+      PARTITION BY topic, partition
+      ORDER BY place NULLS FIRST, kind NULLS FIRST
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS rise_at
+  FROM ordered
+  WHERE
+    NOT place IS NULL
+), told AS (
+  SELECT
+    f.*,
+    r.to_offset,
+    r.to_at,
+    r.from_offset,
+    r.from_at,
+    b.first_at,
+    CASE
+      WHEN f.high_watermark IS NULL
+      THEN 'no sample'
+      WHEN f.is_other_topic
+      THEN 'topic recreated'
+      WHEN f.place >= f.high_watermark
+      THEN 'caught up'
+      WHEN r.to_offset > f.place
+      THEN 'interpolated'
+      ELSE 'at least'
+    END AS method
+  FROM found AS f
+  LEFT JOIN rises AS r
+    ON r.topic = f.topic AND r.partition = f.partition AND r.sampled_at = f.rise_at
+  LEFT JOIN first_looks AS b
+    ON b.topic = f.topic AND b.partition = f.partition
+  WHERE
+    f.kind = 1
+)
+SELECT
+  group_id,
+  topic,
+  partition,
+  committed_offset,
+  high_watermark AS log_end_offset,
+  CASE method
+    WHEN 'caught up'
+    THEN TRY_CAST(0 AS DOUBLE)
+    WHEN 'interpolated'
+    THEN GREATEST(
+      TRY_CAST(0 AS DOUBLE),
+      (
+        TRY_CAST(EPOCH_US(now_at) - EPOCH_US(to_at) AS DOUBLE) + TRY_CAST(to_offset - place AS DOUBLE) * TRY_CAST(EPOCH_US(to_at) - EPOCH_US(from_at) AS DOUBLE) / NULLIF(TRY_CAST(to_offset - from_offset AS DOUBLE), 0)
+      ) / NULLIF(TRY_CAST(1000000 AS DOUBLE), 0)
+    )
+    WHEN 'at least'
+    THEN GREATEST(
+      TRY_CAST(0 AS DOUBLE),
+      TRY_CAST(EPOCH_US(now_at) - EPOCH_US(first_at) AS DOUBLE) / NULLIF(TRY_CAST(1000000 AS DOUBLE), 0)
+    )
+  END AS time_lag_seconds,
+  method,
+  sampled_at
+FROM told
+CROSS JOIN clock

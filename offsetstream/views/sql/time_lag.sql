@@ -1,0 +1,66 @@
+-- One row per committed offset: how long ago the message at it was written, by interpolation between the samples of the log's
+-- end. Where the samples do not reach back so far it says "at least"; nothing is extrapolated.
+--
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   committed_offset BIGINT: Committed offset
+--   log_end_offset BIGINT: End of the log, as last sampled
+--   time_lag_seconds DOUBLE: Age of the next message to read; 0 where there is none, null where nothing tells
+--   method STRING: caught up, interpolated, at least (older than the first sample), topic recreated or no sample
+--   sampled_at TIMESTAMP: Time at which the end was asked for
+WITH kept AS (
+  -- What was cut off is no more: a sample counts where no later one is lower.
+  SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.high_watermark
+  FROM end_intervals AS i
+  JOIN partition_ends AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
+  WHERE i.high_watermark <= i.lowest_from
+), rises AS (
+  SELECT topic, partition, high_watermark AS from_offset, held_until AS from_at, sampled_at,
+         lead(high_watermark) OVER (PARTITION BY topic, partition ORDER BY sampled_at) AS to_offset,
+         lead(sampled_at) OVER (PARTITION BY topic, partition ORDER BY sampled_at) AS to_at
+  FROM kept
+), first_looks AS (
+  SELECT topic, partition, min(sampled_at) AS first_at FROM kept GROUP BY topic, partition
+), committed AS (
+  SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset,
+         greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.high_watermark, e.sampled_at,
+         coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic
+  FROM committed_offsets AS c LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
+  WHERE c.in_coordinator_partition
+), ordered AS (
+  -- Both in one order of offsets: the last rise that begins at an offset or before is the one that it lies in.
+  SELECT topic, partition, next_to_read AS place, 1 AS kind, offsets_partition, group_id, committed_offset, high_watermark, sampled_at,
+         is_other_topic, CAST(NULL AS TIMESTAMP) AS rise_at
+  FROM committed
+  UNION ALL
+  SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, NULL, sampled_at, NULL, sampled_at FROM rises WHERE to_offset > from_offset
+), found AS (
+  SELECT topic, partition, place, kind, offsets_partition, group_id, committed_offset, high_watermark, sampled_at, is_other_topic,
+         max(rise_at) OVER (PARTITION BY topic, partition ORDER BY place, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS rise_at
+  FROM ordered WHERE place IS NOT NULL
+), told AS (
+  SELECT f.*, r.to_offset, r.to_at, r.from_offset, r.from_at, b.first_at,
+         CASE
+           WHEN f.high_watermark IS NULL THEN 'no sample'
+           WHEN f.is_other_topic THEN 'topic recreated'
+           WHEN f.place >= f.high_watermark THEN 'caught up'
+           WHEN r.to_offset > f.place THEN 'interpolated'
+           ELSE 'at least'
+         END AS method
+  FROM found AS f
+  LEFT JOIN rises AS r ON r.topic = f.topic AND r.partition = f.partition AND r.sampled_at = f.rise_at
+  LEFT JOIN first_looks AS b ON b.topic = f.topic AND b.partition = f.partition
+  WHERE f.kind = 1
+)
+SELECT group_id, topic, partition, committed_offset, high_watermark AS log_end_offset,
+       CASE method
+         WHEN 'caught up' THEN CAST(0 AS DOUBLE)
+         WHEN 'interpolated' THEN greatest(CAST(0 AS DOUBLE), (
+           CAST(unix_micros(now_at) - unix_micros(to_at) AS DOUBLE)
+           + CAST(to_offset - place AS DOUBLE) * CAST(unix_micros(to_at) - unix_micros(from_at) AS DOUBLE)
+             / CAST(to_offset - from_offset AS DOUBLE)) / CAST(1000000 AS DOUBLE))
+         WHEN 'at least' THEN greatest(CAST(0 AS DOUBLE), CAST(unix_micros(now_at) - unix_micros(first_at) AS DOUBLE) / CAST(1000000 AS DOUBLE))
+       END AS time_lag_seconds,
+       method, sampled_at
+FROM told CROSS JOIN clock

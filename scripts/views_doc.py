@@ -1,0 +1,88 @@
+"""Write docs/views.md anew from the views' files (`make docs`); the example rows are of a made-up cluster (testkit)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from offsetstream.tables.schema import TableSchema  # noqa: E402 - the package may be installed without its tests' kit
+from offsetstream.views.files import View, all_views  # noqa: E402
+from offsetstream.views.reader import ViewReader  # noqa: E402
+from offsetstream.views.thresholds import THRESHOLDS  # noqa: E402
+from testkit.group_world import GroupWorld  # noqa: E402
+from testkit.sampled_logs import instant  # noqa: E402
+from testkit.view_tables import reader_of, write_tables  # noqa: E402
+
+PAGE = ROOT / "docs" / "views.md"
+_SEED = 1
+_HEAD = """# Views
+
+Made from `offsetstream/views/sql/` by `make docs`. Answers over the tables (`docs/tables.md`), in SQL: from Python by
+`offsetstream.open_tables(…).view("lag")`, in Spark by `offsetstream views create`. Each speaks of now; those with `:at`
+of any instant. Only groups in their coordinator's offsets partition count. Example rows are of a made-up cluster.
+"""
+
+
+def views_page() -> str:
+    """Return the page: the views in one list, then the columns of each, then the user's table."""
+    views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
+    world = GroupWorld(_SEED)
+    with TemporaryDirectory() as folder:
+        reader = reader_of(write_tables(Path(folder), world.rows), instant(world.now_ms))
+        told = [line for view in views for line in _view(view, reader, world.now_ms)]
+    return "\n".join([_HEAD, *_overview(views), *told, *_thresholds(THRESHOLDS)]) + "\n"
+
+
+def _overview(views: list[View]) -> Iterator[str]:
+    yield from ("| view | what |", "|---|---|")
+    for view in views:
+        name = f"[`{view.name}`](#{view.name})" + (" at an instant" if view.is_at else "")
+        yield f"| {name} | {_cell(view.comment.split('. ')[0].removesuffix('.'))} |"
+
+
+def _view(view: View, reader: ViewReader, now_ms: int) -> Iterator[str]:
+    example = _example(reader.rows(view.name, at=instant(now_ms - 15 * 60_000) if view.is_at else None))
+    yield from ("", f"## {view.name}", "", view.comment)
+    yield from ("", "| column | type | what | for example |", "|---|---|---|---|")
+    for column in view.columns:
+        shown = _cell(_told(example.get(column.name)))
+        yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} | {shown} |"
+
+
+def _example(rows: list[dict[str, object]]) -> dict[str, object]:
+    """Return the row that says most."""
+    return min(rows, key=lambda row: (sum(value is None for value in row.values()), str(row)), default={})
+
+
+def _thresholds(schema: TableSchema) -> Iterator[str]:
+    yield from (
+        "",
+        f"## The table {schema.name}",
+        "",
+        f"{schema.comment}. A column that it lacks is null, as is a table that is not there.",
+    )
+    yield from ("", "| column | type | what |", "|---|---|---|")
+    for column in schema.columns:
+        yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} |"
+
+
+def _told(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(views_page(), encoding="utf-8")

@@ -1,0 +1,123 @@
+"""Write the views for DuckDB from those for Spark (`make docs`), and refuse what means something else to DuckDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlglot
+from sqlglot import exp
+
+from offsetstream.views.files import NEEDS, spark_sql
+
+FOLDER = Path(__file__).parents[1] / "offsetstream" / "views" / "sql"
+
+# What sqlglot translates, and both engines run, with other results; or what one of the engines does not know.
+_FORBIDDEN = {
+    exp.ApproxQuantile: "percentile_approx: DuckDB estimates otherwise",
+    exp.ArgMax: "max_by: DuckDB skips rows whose value is null",
+    exp.ArgMin: "min_by: DuckDB skips rows whose value is null",
+    exp.DateDiff: "timestampdiff: DuckDB counts boundaries, not whole units",
+    exp.TimestampDiff: "timestampdiff: DuckDB counts boundaries, not whole units",
+    exp.UnixMillis: "unix_millis: DuckDB rounds where Spark floors; write unix_micros(x) div 1000",
+    exp.Format: "format_string: DuckDB has other formats",
+    exp.Explode: "explode: no arrays",
+    exp.Posexplode: "posexplode: no arrays",
+    exp.Lateral: "LATERAL: no arrays",
+    exp.Array: "no arrays",
+    exp.Struct: "no structs",
+    exp.Map: "no maps",
+    exp.Lambda: "no arrays",
+    exp.FromJson: "no JSON",
+    exp.JSONFormat: "no JSON",
+    exp.MakeInterval: "make_interval: DuckDB has none",
+    exp.JSONExtract: "no JSON",
+    exp.JSONExtractScalar: "no JSON",
+    exp.Qualify: "QUALIFY: Spark 4.0 has none",
+    exp.PercentileCont: "percentile_cont: the engines round otherwise; count rows",
+}
+_FORBIDDEN_NAMES = {
+    **dict.fromkeys(("pmod", "window", "make_dt_interval", "timestamp_millis"), "DuckDB has none"),
+    **dict.fromkeys(("array_union", "sequence"), "no arrays"),
+    "get_json_object": "no JSON",
+    "format_string": "DuckDB has other formats",
+}
+
+
+def translated(sql: str) -> str:
+    """Return the query for DuckDB; ValueError with every objection of the lint."""
+    if objections := list(lint(sql)):
+        raise ValueError("; ".join(objections))
+    return sqlglot.transpile(sql, read="spark", write="duckdb", pretty=True)[0]
+
+
+def lint(sql: str) -> Iterator[str]:
+    """Yield what in the query means something else to DuckDB, or nothing."""
+    tree = sqlglot.parse_one(sql, read="spark")
+    for node in tree.walk():
+        if type(node) in _FORBIDDEN:
+            yield _FORBIDDEN[type(node)]
+        elif isinstance(node, exp.Anonymous) and node.name.lower() in _FORBIDDEN_NAMES:
+            yield f"{node.name.lower()}: {_FORBIDDEN_NAMES[node.name.lower()]}"
+        elif isinstance(node, exp.Cast):
+            yield from _lint_cast(node)
+        elif isinstance(node, exp.Window) and node.args.get("alias"):
+            yield "a named window: nulls are ordered otherwise than in one that stands where it is used"
+        elif isinstance(node, exp.Alias | exp.TableAlias) and "at" in (node.alias.lower(), node.name.lower()):
+            yield "the alias at, which is a word of DuckDB's"
+    yield from _hidden_tables(tree)
+
+
+def reads(sql: str) -> list[str]:
+    """Return the names of the tables and views that a query reads."""
+    tree = sqlglot.parse_one(sql, read="spark")
+    named = {cte.alias for cte in tree.find_all(exp.CTE)}
+    return sorted({table.name for table in tree.find_all(exp.Table)} - named)
+
+
+def _lint_cast(cast: exp.Cast) -> Iterator[str]:
+    to = cast.to.this
+    inner = cast.this
+    if to in (exp.DataType.Type.BIGINT, exp.DataType.Type.INT) and _may_be_double(inner):
+        yield "a cast of a DOUBLE to an integer: DuckDB rounds where Spark truncates; write div"
+    if (
+        to == exp.DataType.Type.DOUBLE
+        and isinstance(inner, exp.Column)
+        and re.search(r"(_at|timestamp|^at)$", inner.name)
+    ):
+        yield "a cast of a TIMESTAMP to DOUBLE: null in DuckDB; write unix_micros"
+
+
+def _may_be_double(node: exp.Expression) -> bool:
+    return any(
+        isinstance(each, exp.Div) or (isinstance(each, exp.Cast) and each.to.this == exp.DataType.Type.DOUBLE)
+        for each in node.walk()
+    )
+
+
+def _hidden_tables(tree: exp.Expression) -> Iterator[str]:
+    """Yield each WITH that hides a view by its name."""
+    files = {file.name.removesuffix(".sql") for file in FOLDER.glob("*.sql")}
+    for cte in tree.find_all(exp.CTE):
+        if cte.alias in files:
+            yield f"WITH {cte.alias} hides the view of this name"
+
+
+def duckdb_files() -> dict[Path, str]:
+    """Return what each file for DuckDB is to be."""
+    made = {}
+    for file in sorted(FOLDER.glob("*.sql")):
+        name = file.name.removesuffix(".sql")
+        if "." not in name:
+            sql = spark_sql(name)
+            try:
+                made[FOLDER / f"{name}.duckdb.sql"] = f"{NEEDS}{', '.join(reads(sql))}\n{translated(sql)}\n"
+            except (ValueError, sqlglot.ParseError) as error:
+                raise ValueError(f"{file.name}: {error}") from error
+    return made
+
+
+if __name__ == "__main__":
+    for path, text in duckdb_files().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,97 @@
+"""The views over Delta tables, as Python programs and commands ask for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, TableFeatures, write_deltalake
+
+import offsetstream
+from offsetstream.errors import TablesError, UsageError
+from offsetstream.views.files import all_views
+from testkit.tables import append_rows, new_tables
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+PLACE = {"offsets_partition": 1, "log_id": 0, "group_id": "billing", "topic": "orders", "partition": 0}
+
+
+def tables_with_a_commit(folder: Path) -> offsetstream.Tables:
+    new_tables(folder)
+    at = {"commit_timestamp": NOW, "commit_timestamp_ms": int(NOW.timestamp() * 1000), "record_timestamp": NOW}
+    commit = {**PLACE, **at, "record_offset": 7, "committed_offset": 41}
+    append_rows(folder, "committed_offsets", [commit | {"in_coordinator_partition": True}])
+    append_rows(folder, "offset_commits", [commit | {"is_tombstone": False, "written_day": NOW.date()}])
+    end = {"topic": "orders", "partition": 0, "log_start_offset": 0, "high_watermark": 50, "last_stable_offset": 49}
+    append_rows(folder, "topic_partitions", [end | {"sampled_at": NOW, "changed_at": NOW}])
+    return offsetstream.open_tables(folder)
+
+
+def test_every_view_of_empty_tables_has_its_columns(tmp_path: Path) -> None:
+    new_tables(tmp_path)
+    tables = offsetstream.open_tables(tmp_path)
+    for view in all_views().values():
+        found = tables.view(view.name, at=NOW if view.is_at else None)
+        assert found.column_names == list(view.column_names)
+        assert found.num_rows == (1 if view.name == "clock" else 0)
+
+
+def test_lag_of_a_group(tmp_path: Path) -> None:
+    tables = tables_with_a_commit(tmp_path)
+    (row,) = tables.view("lag", group_id="billing").to_pylist()
+    assert (row["lag"], row["lag_read_committed"], row["reason"], row["sampled_at"]) == (9, 8, None, NOW)
+    assert tables.view("lag", group_id=["search"]).num_rows == 0
+    assert tables.view("lag", topic="orders", partition=[0]).num_rows == 1
+
+
+def test_offsets_at_an_instant(tmp_path: Path) -> None:
+    tables = tables_with_a_commit(tmp_path)
+    book = {"offsets_partition": 1, "log_id": 0, "history_complete_from": NOW - timedelta(minutes=1)}
+    append_rows(tmp_path, "offsets_partitions", [book])
+    assert tables.view("offsets_at", at=NOW, group_id="billing").num_rows == 0
+    (row,) = tables.view("offsets_at", at=NOW + timedelta(seconds=1), group_id="billing").to_pylist()
+    assert (row["committed_offset"], row["unknown_reason"]) == (41, None)
+    early = tables.view("offsets_at", at=NOW - timedelta(minutes=2)).to_pylist()
+    assert {(each["group_id"], each["committed_offset"], each["unknown_before"]) for each in early} == {
+        (None, None, book["history_complete_from"]),
+        ("billing", None, book["history_complete_from"]),
+    }
+
+
+def test_thresholds_are_the_users(tmp_path: Path) -> None:
+    tables_with_a_commit(tmp_path)
+    assert not (tmp_path / "thresholds").exists()
+    (before,) = offsetstream.open_tables(tmp_path).view("group_status").to_pylist()
+    write_deltalake(tmp_path / "thresholds", pa.table({"group_id": ["billing"], "allowed_lag": [20]}))
+    (after,) = offsetstream.open_tables(tmp_path).view("group_status").to_pylist()
+    assert "messages wait" in before["verdict_reason"]
+    assert (after["verdict"], after["verdict_reason"]) == ("ok", "nothing waits")
+
+
+def test_a_table_that_is_read_by_a_query_may_be_read_twice(tmp_path: Path) -> None:
+    tables_with_a_commit(tmp_path)
+    ends = DeltaTable(tmp_path / "topic_partitions")
+    expected = offsetstream.open_tables(tmp_path).view("lag").to_pylist()
+    ends.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    assert offsetstream.open_tables(tmp_path).view("lag").to_pylist() == expected
+    assert offsetstream.open_tables(tmp_path).view("time_lag").num_rows == 1
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    tables = offsetstream.open_tables(tmp_path)
+    with pytest.raises(TablesError, match="there is no table"):
+        tables.view("lag")
+    with pytest.raises(KeyError, match="no_view"):
+        tables.view("no_view")
+    new_tables(tmp_path)
+    tables = offsetstream.open_tables(tmp_path)
+    with pytest.raises(KeyError, match="lag has no column group"):
+        tables.view("lag", group="billing")
+    with pytest.raises(UsageError, match="offsets_at is of an instant"):
+        tables.view("offsets_at")
+    with pytest.raises(UsageError, match="offsets_at is of an instant"):
+        tables.view("offsets_at", at=datetime(2026, 1, 1))
+    with pytest.raises(UsageError, match="lag is of no other instant"):
+        tables.view("lag", at=NOW)
