@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import is_
 
 from offsetstream.coordinator.cells import Cell, latest
@@ -43,7 +44,7 @@ class ModernType:
     target_rows: Callable[[str, str, Cell], list[Row]]
     current_rows: Callable[[str, str, Cell], list[Row]]
 
-    @property
+    @cached_property
     def key_types(self) -> frozenset[int]:
         """Every key type of which a live record makes a group of this type exist."""
         return self.others | {self.group, self.member, self.target_epoch, self.target, self.current}

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes
-from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Spans, within
-from offsetstream.tables.arrow_rows import from_rows, read_groups
+from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes, unsigned
+from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
+from offsetstream.tables.arrow_rows import append_rows, from_rows, partition_numbers, read_groups
 from offsetstream.tables.derived import Rows
 from offsetstream.tables.engines import Size
+from offsetstream.tables.matching import keys_of
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
-from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema, load_schema
+from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.record_rows import is_of
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
 
 _GROUP = ("offsets_partition", "group_id")
+_LOG_ORDER = [(name, "ascending") for name in ("offsets_partition", "log_id", "record_offset")]
 _STORED = tuple(name for name in COLUMNS if name != "is_final")
 _SCHEMA = pa.schema(
     [pa.field(name, pa.bool_()) if name == "is_final" else load_schema(RECORDS).arrow.field(name) for name in COLUMNS]
@@ -29,73 +35,86 @@ _AT_ONCE = 64  # records that are Python's at a time: each may be a megabyte of 
 _ROWS = 10_000
 
 
-def records_in(tables: Store, spans: Spans) -> pa.Table:
-    """Return the group records of the spans that the history has."""
-    return _read(tables, f"SELECT {', '.join(_STORED)} FROM rows WHERE {within(spans, IN_SPAN)}", spans)  # noqa: S608 - our own SQL
+class DriverChangeWriter:
+    """A `ChangeWriter` of Arrow tables."""
+
+    def __init__(self, tables: Store, topic_names: Mapping[str, str]) -> None:
+        self._tables = tables
+        self._topic_names = topic_names
+
+    def append_batch(self, records: pa.Table, decoding: Decoding) -> None:
+        """Append what the records of a batch changed; see `ChangeWriter`."""
+        new = _placed(records, decoding.of(is_stored=False))
+        groups = set(zip(*(new[name].to_pylist() for name in _GROUP), strict=True))
+        present = read_groups(self._tables, GROUP_CELLS, groups, _STORED)
+        stored = self._stored(decoding.of(is_stored=True))
+        self._append([_rows(new), _rows(present), *stored], decoding)
+
+    def append_load(self, records: pa.Table, cells: pa.Table, decoding: Decoding) -> None:
+        """Append what the records of loaded partitions changed; see `ChangeWriter`."""
+        stored = decoding.of(is_stored=True)
+        new = _placed(records, decoding.of(is_stored=False))
+        left = _placed(cells.filter(pc.invert(cells["is_tombstone"])), stored)
+        self._append([_rows(new), _rows(left, is_final=True), *self._stored(stored, of_all=True)], decoding)
+
+    def size_of(self, spans: Spans) -> Size:
+        """Return how much the history of records has of the spans."""
+        if not spans:
+            return Size(0, 0)
+        # A short value may be a long JSON.
+        bytes_ = "coalesce(sum(octet_length(key_json) + coalesce(octet_length(value_json), 0)), 0)"
+        query = f"SELECT count(*) AS n, {bytes_} AS b FROM rows WHERE {within(spans, IN_SPAN)}"  # noqa: S608 - our own SQL
+        (row,) = self._tables.open(RECORDS).query(query).read_all().to_pylist()
+        return Size(row["n"], row["b"])
+
+    def _stored(self, spans: Spans, *, of_all: bool = False) -> list[pa.Table]:
+        """Return the records of the spans, and the last of each cell before them: of their groups, or of all."""
+        if not spans:
+            return []
+        columns = ", ".join(_STORED)
+        recorded = self._read(f"SELECT {columns} FROM rows WHERE {within(spans, IN_SPAN)}")  # noqa: S608 - our own SQL
+        before = self._read(_LAST.format(columns=columns, where=within(spans, BEFORE_SPAN)))
+        is_wanted = pc.is_in(keys_of(before, _GROUP), keys_of(recorded, _GROUP))
+        return [recorded, before if of_all else before.filter(is_wanted)]
+
+    def _read(self, query: str) -> pa.Table:
+        return _rows(self._tables.open(RECORDS).query(query).read_all())
+
+    def _append(self, rows: list[pa.Table], decoding: Decoding) -> None:
+        found = changes_on_driver(pa.concat_tables(rows), decoding, self._topic_names)
+        in_parallel([partial(_append_to, self._tables, table, changes, decoding) for table, changes in found.items()])
 
 
-def cells_before(tables: Store, spans: Spans) -> pa.Table:
-    """Return the last record of each cell before the spans, as the history has it."""
-    return _read(tables, _LAST.format(columns=", ".join(_STORED), where=within(spans, BEFORE_SPAN)), spans)
+def _append_to(tables: Store, table: str, changes: pa.Table, decoding: Decoding) -> None:
+    append_rows(tables, table, changes, decoding.batch)
 
 
-def cells_of(tables: Store, groups: Collection[tuple[int, str]]) -> pa.Table:
-    """Return the cells that the groups have in the state tables."""
-    return with_finality(read_groups(tables, GROUP_CELLS, groups, _STORED), is_final=False)
+def _placed(decoded: pa.Table, spans: Spans) -> pa.Table:
+    """Return the group records of the spans, with their log's id."""
+    logs, ends = dict(spans.keys()), {log[0]: span.end for log, span in spans.items()}
+    is_within = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))
+    own = decoded.filter(pc.and_(is_of(RECORDS, decoded), is_within))
+    return own.append_column("log_id", partition_numbers(own, logs, 0))
 
 
-def size_of(tables: Store, spans: Spans) -> Size:
-    """Return how much the history of records has of the spans."""
-    if not spans:
-        return Size(0, 0)
-    # A short value may be a long JSON.
-    bytes_ = "coalesce(sum(octet_length(key_json) + coalesce(octet_length(value_json), 0)), 0)"
-    query = f"SELECT count(*) AS n, {bytes_} AS b FROM rows WHERE {within(spans, IN_SPAN)}"  # noqa: S608 - our own SQL
-    (row,) = tables.open(RECORDS).query(query).read_all().to_pylist()
-    return Size(row["n"], row["b"])
-
-
-def _read(tables: Store, query: str, spans: Spans) -> pa.Table:
-    found = tables.open(RECORDS).query(query).read_all() if spans else _SCHEMA.empty_table().drop("is_final")
-    return with_finality(found, is_final=False)
-
-
-def with_finality(rows: pa.Table, *, is_final: bool) -> pa.Table:
-    """Return rows of records or cells with `COLUMNS`; `is_final`: they are what is at the end of a span."""
-    of_all = rows.append_column("is_final", pa.repeat(pa.scalar(is_final), rows.num_rows))
+def _rows(records: pa.Table, *, is_final: bool = False) -> pa.Table:
+    """Return records or cells with `COLUMNS`; `is_final`: they are what is at the end of a span."""
+    of_all = records.append_column("is_final", pa.repeat(pa.scalar(is_final), records.num_rows))
     return of_all.select(COLUMNS).cast(_SCHEMA)
 
 
-def changes_on_driver(
-    rows: pa.Table, spans: Spans, topic_names: Mapping[str, str], written: Mapping[str, Mapping[int, int]]
-) -> dict[str, pa.Table]:
+def changes_on_driver(rows: pa.Table, decoding: Decoding, topic_names: Mapping[str, str]) -> dict[str, pa.Table]:
     """Return what `decoding.decoded_changes` makes of rows in any order, as rows of the `DECODED_TABLES`."""
     pieces = {name: [unsigned(name).arrow.empty_table()] for name in DECODED_TABLES}
     waiting: dict[str, Rows] = {name: [] for name in DECODED_TABLES}
-    ordered = rows.sort_by([(name, "ascending") for name in ORDER])
-    for found in decoded_changes(_as_python(ordered), spans, topic_names, written):
+    ordered = _as_python(rows.sort_by([(name, "ascending") for name in ORDER]))
+    for found in decoded_changes(ordered, decoding.spans, topic_names, decoding.written):
         for name, own in found.items():
             waiting[name] += own
         if sum(map(len, waiting.values())) >= _ROWS:
             _put_away(waiting, pieces)
     _put_away(waiting, pieces)
-    tables = {name: pa.concat_tables(of_table) for name, of_table in pieces.items()}
-    return {name: table.sort_by([(each, "ascending") for each in _LOG_ORDER]) for name, table in tables.items()}
-
-
-_LOG_ORDER = ("offsets_partition", "log_id", "record_offset")
-
-
-def unsigned(name: str) -> TableSchema:
-    """Return the schema of a decoded table without the columns that say who wrote a row."""
-    schema = load_schema(name)
-    return TableSchema(
-        name, schema.kind, schema.comment, schema.key, tuple(column for column in schema.columns if _is_ours(column))
-    )
-
-
-def _is_ours(column: ColumnSchema) -> bool:
-    return column.name not in ("checkpoint_id", "batch_id", HISTORY_DAY)
+    return {name: pa.concat_tables(of_table).sort_by(_LOG_ORDER) for name, of_table in pieces.items()}
 
 
 def _as_python(rows: pa.Table) -> Iterator[dict[str, Any]]:

@@ -4,30 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark import StorageLevel
+from pyspark import StorageLevel, inheritable_thread_target
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes
-from offsetstream.group_history.driver_changes import unsigned
-from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Spans, within
+from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes, unsigned
+from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
-from offsetstream.tables.names import DECODED_TABLES
+from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
+from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.write import TableWriter
 
 _LOG = ("offsets_partition", "log_id")
+_GROUP = ["offsets_partition", "group_id"]
 _CELL = (*_LOG, "group_id", "key_type", "key_json")
 _ROWS = 10_000  # changes that are Python's at a time
 _Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+class SparkChangeWriter:
+    """A `ChangeWriter` of DataFrames, which reads the records where they were just written."""
+
+    def __init__(self, writer: TableWriter, topic_names: Mapping[str, str]) -> None:
+        self._writer = writer
+        self._topic_names = topic_names
+
+    def append_batch(self, records: DataFrame, decoding: Decoding) -> None:  # noqa: ARG002 - they are in the history
+        """Append what the records of a batch changed; see `ChangeWriter`."""
+        history = self._writer.rows(RECORDS)
+        rows = recorded(history, decoding.spans)
+        groups = rows.where(within(decoding.of(is_stored=False), IN_SPAN)).select(*_GROUP).distinct()
+        present = self._writer.rows(GROUP_CELLS).join(groups, _GROUP, "left_semi")
+        self._append([rows, _rows(present), last_before(history, decoding.of(is_stored=True))], decoding)
+
+    def append_load(self, records: DataFrame, cells: DataFrame, decoding: Decoding) -> None:  # noqa: ARG002 - likewise
+        """Append what the records of loaded partitions changed; see `ChangeWriter`."""
+        history, stored = self._writer.rows(RECORDS), decoding.of(is_stored=True)
+        rows = [recorded(history, decoding.spans), last_before(history, stored)]
+        if stored:
+            log_id = F.create_map(*(F.lit(number) for log in stored for number in log))[F.col("offsets_partition")]
+            is_group_record = F.col("error").isNull() & F.col("key_json").isNotNull()
+            left = cells.withColumn("log_id", log_id).where(is_group_record & ~F.col("is_tombstone"))
+            rows.append(_rows(left.where(F.col("log_id").isNotNull()), is_final=True))
+        self._append(rows, decoding)
+
+    def _append(self, rows: list[DataFrame], decoding: Decoding) -> None:
+        with changes_in_spark(rows, decoding, self._topic_names) as found:
+            steps = [partial(self._writer.append, table, changes, decoding.batch) for table, changes in found.items()]
+            in_parallel(steps, inheritable_thread_target(self._writer.spark))
+
+
 def recorded(records: DataFrame, spans: Spans) -> DataFrame:
-    """Return the rows of `group_records` that are in the spans."""
-    return with_finality(records.where(within(spans, IN_SPAN)), is_final=False)
+    """Return the rows of `group_records` that are in the spans, with `COLUMNS`."""
+    return _rows(records.where(within(spans, IN_SPAN)))
 
 
 def last_before(records: DataFrame, spans: Spans) -> DataFrame:
@@ -35,32 +70,33 @@ def last_before(records: DataFrame, spans: Spans) -> DataFrame:
     rest = [name for name in (*COLUMNS, "is_tombstone") if name not in (*_CELL, "is_final")]
     found = records.where(within(spans, BEFORE_SPAN)).groupBy(*_CELL)
     last = found.agg(F.max_by(F.struct(*rest), F.col("record_offset")).alias("last")).select(*_CELL, "last.*")
-    return with_finality(last.where(~F.col("is_tombstone")), is_final=False)
+    return _rows(last.where(~F.col("is_tombstone")))
 
 
-def with_finality(rows: DataFrame, *, is_final: bool) -> DataFrame:
-    """Return rows of records or cells with `COLUMNS`; `is_final`: they are what is at the end of a span."""
-    return rows.withColumn("is_final", F.lit(is_final)).select(*COLUMNS)
+def _rows(records: DataFrame, *, is_final: bool = False) -> DataFrame:
+    """Return records or cells with `COLUMNS`; `is_final`: they are what is at the end of a span."""
+    return records.withColumn("is_final", F.lit(is_final)).select(*COLUMNS)
 
 
 @contextmanager
 def changes_in_spark(
-    rows: DataFrame, spans: Spans, topic_names: Mapping[str, str], written: Mapping[str, Mapping[int, int]]
+    rows: Iterable[DataFrame], decoding: Decoding, topic_names: Mapping[str, str]
 ) -> Iterator[dict[str, DataFrame]]:
     """Give what `decoding.decoded_changes` makes of rows, as rows of the `DECODED_TABLES`, while the context lasts."""
     result = StructType.fromDDL(", ".join(f"{table} ARRAY<STRUCT<{_row_type(table)}>>" for table in DECODED_TABLES))
     assert isinstance(result, StructType)  # noqa: S101 - as the columns above make it
-    work = _deriver(to_arrow_schema(result), spans, dict(topic_names), written)
+    work = _deriver(to_arrow_schema(result), decoding, dict(topic_names))
+    whole = reduce(DataFrame.unionByName, rows)
     # Whole groups in one task, and each in the order of its log.
-    ordered = rows.repartition(*_LOG, "group_id").sortWithinPartitions(*ORDER)
+    ordered = whole.repartition(*_LOG, "group_id").sortWithinPartitions(*ORDER)
     found = ordered.mapInArrow(work, result).persist(StorageLevel.DISK_ONLY)
     try:
-        yield {table: _rows(found, table) for table in DECODED_TABLES}
+        yield {table: _changes(found, table) for table in DECODED_TABLES}
     finally:
         found.unpersist()
 
 
-def _rows(found: DataFrame, table: str) -> DataFrame:
+def _changes(found: DataFrame, table: str) -> DataFrame:
     rows = found.select(F.explode(table).alias("row")).select("row.*")
     for column in unsigned(table).columns:
         if column.type == "TIMESTAMP":
@@ -77,12 +113,10 @@ def _row_type(table: str) -> str:
     )
 
 
-def _deriver(
-    schema: pa.Schema, spans: Spans, topic_names: Mapping[str, str], written: Mapping[str, Mapping[int, int]]
-) -> _Deriver:
+def _deriver(schema: pa.Schema, decoding: Decoding, topic_names: Mapping[str, str]) -> _Deriver:
     def derive(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting, size = list[dict[str, Any]](), 0
-        for found in decoded_changes(_one_by_one(batches), spans, topic_names, written):
+        for found in decoded_changes(_one_by_one(batches), decoding.spans, topic_names, decoding.written):
             waiting.append(found)
             size += sum(map(len, found.values()))
             if size >= _ROWS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from offsetstream.group_history.spans import IN_SPAN, Span, Spans, within
+from offsetstream.group_history.spans import IN_SPAN, Decoding, Span, Spans, within
 from offsetstream.group_history.spark_changes import changes_in_spark, recorded
 from offsetstream.maintenance.maintain import require_whole
 from offsetstream.tables.arrow_rows import with_constants
@@ -65,8 +65,8 @@ def fill_history(spark: SparkSession, tables: Store, say: Callable[[str], None],
 def _fill(spark: SparkSession, tables: Store, undecoded: Undecoded, names: dict[str, str]) -> None:
     partition, log_id = undecoded.log
     in_spark, spans = tables.in_spark(spark), {undecoded.log: Span(0, undecoded.end)}
-    records = recorded(in_spark.frame(RECORDS), spans)
-    with changes_in_spark(records, spans, names, {table: {} for table in DECODED_TABLES}) as found:
+    decoding = Decoding(spans, {table: {} for table in DECODED_TABLES}, _NOBODY)
+    with changes_in_spark([recorded(in_spark.frame(RECORDS), spans)], decoding, names) as found:
         for table, changes in found.items():
             once = Transaction(f"offsetstream/{table}/fill/{partition}/{log_id}", 1)
             rows = signed(changes, _NOBODY).select(*load_schema(table).column_names)

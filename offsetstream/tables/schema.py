@@ -13,6 +13,7 @@ import pyarrow as pa
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 
 HISTORY_DAY = "written_day"
+SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # who wrote a row of a history
 # State is written anew with each batch; a history must outlast those who read it as a stream once a day.
 _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"}
 # Columns of a history's files of which Delta keeps the ranges.

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from offsetstream.group_history import driver_changes
 from offsetstream.maintenance.fill_history import Undecoded, fill_history, undecoded_logs
-from offsetstream.stream.apply import decoded_history
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import pass_over
@@ -122,7 +122,7 @@ def die_at(place: str, dies_before: str | None) -> None:
 def dying_before(table: str | None) -> Iterator[None]:
     """Have a job die before it writes a table of the decoded history, or where it says itself."""
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((decoded_history, "append_rows"), (TableWriter, "append"), (PathSpark, "append")):
+        for owner, name in ((driver_changes, "append_rows"), (TableWriter, "append"), (PathSpark, "append")):
             patch.setattr(owner, name, _dying(getattr(owner, name), table))
         if table is None:
             yield

@@ -96,7 +96,7 @@ def test_what_was_written_before_is_not_written_again(history: History, data: st
     left = {
         table: [row for row in whole[table] if row["record_offset"] > written[table][0]] for table in DECODED_TABLES
     }
-    assert counted(decoded(records, Span(0, 10**9, ends), written)) == counted(left)
+    assert counted(decoded(records, Span(0, 10**9, steps_end_at=ends), written)) == counted(left)
 
 
 @random_logs

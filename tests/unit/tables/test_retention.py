@@ -21,7 +21,7 @@ from testkit.small_writes import Between
 Row = dict[str, Any]
 TODAY = date(2030, 6, 10)
 HORIZON = TODAY - timedelta(days=3)
-CELLS = {
+CELLS: dict[str, list[Row]] = {
     "offset_commits": [{"group_id": group, "topic": "orders", "partition": n} for group in ("a", "b'") for n in (0, 1)],
     "group_records": [
         {"key_type": kind, "key_json": f'{{"k":{n}}}', "group_id": "g"} for kind in (2, 3) for n in (0, 1)
@@ -30,11 +30,11 @@ CELLS = {
     "member_history": [{"group_id": group, "member_id": member} for group in "ab" for member in "cd"],
 }
 # Of each history what a row says whose cell is gone, and what one says whose cell is there.
-GONE = {
+GONE: dict[str, list[Row]] = {
     "group_history": [{"is_removed": True}, {"is_removed": False}],
     "member_history": [{"change": "left"}, {"change": "changed"}],
 }
-TOMBSTONE = [{"is_tombstone": True}, {"is_tombstone": False}]
+TOMBSTONE: list[Row] = [{"is_tombstone": True}, {"is_tombstone": False}]
 
 
 def append(tables: PathStore, name: str, rows: Iterable[Row]) -> None:
