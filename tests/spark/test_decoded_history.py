@@ -181,6 +181,16 @@ def test_batches_that_end_within_steps_and_die_write_each_change_once(
     assert {row.next_decoded_offset == row.next_offset for row in job.book.rows.values()} == {True}
 
 
+def test_what_two_appends_of_one_instant_were_taken_for_stays(writer: TableWriter, tables: PathStore) -> None:
+    """A batch ended between them, and its job died; the next one is given both together."""
+    rng, log = Random(4), random_log(4, 60)
+    Job(writer, "small", 1).load([], dict.fromkeys(range(PARTITIONS), 0))
+    for number, ends in enumerate(parts_of(rng, log, len(WRITES))):
+        Job(writer, "small", number + 2).apply(below(log, ends), ends, WRITES[number])
+    Job(writer, "small", 99).apply(log, ends_of(log))
+    assert difference(tables, {}, steps_may_be_split=True) == {}
+
+
 @both_ways
 def test_a_load_writes_what_happened(writer: TableWriter, tables: PathStore, way: Way) -> None:
     log = random_log(5, 50)
