@@ -14,7 +14,6 @@ Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 Place = tuple[str, int]
 RETENTION_MS = 10 * MINUTE
-DURATION_MS = 40 * MINUTE
 _MEMBER_KEY, _ASSIGNMENT_KEY = ("member_id",), ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 _HABITS = ("healthy", "slow", "stopped", "stalled", "rewound", "emptied", "deleted", "idle")
 
@@ -45,16 +44,19 @@ class _Group:
     member_rows: dict[Any, Row] = field(default_factory=dict)
     assignments: dict[Any, Row] = field(default_factory=dict)
     joined: int = 0
+    place: Row = field(default_factory=dict)
 
 
 class GroupWorld:
     """Groups of all types and habits, over logs that are sampled."""
 
-    def __init__(self, seed: int, groups: int = 12) -> None:
+    def __init__(self, seed: int, groups: int = 12, minutes: int = 40) -> None:
         self._rng = Random(seed)
-        self.logs = SampledLogs(self._rng, DURATION_MS)
+        self._duration_ms = minutes * MINUTE
+        self._logs_made: dict[int, _Log] = {}
+        self.logs = SampledLogs(self._rng, self._duration_ms)
         self.rows: Rows = defaultdict(list)
-        self.now_ms = START_MS + DURATION_MS
+        self.now_ms = START_MS + self._duration_ms
         self._groups = [self._new_group(number) for number in range(groups)]
         for at_ms, act in sorted(self._plan(), key=lambda each: each[0]):
             act(at_ms)
@@ -64,33 +66,32 @@ class GroupWorld:
         kind = self._rng.choice(["Classic", "Classic", "Consumer", "Consumer", "Share", "Simple"])
         topics = self._rng.sample(self.logs.topics, self._rng.randint(1, 3))
         # The second group shares an offsets partition with the first.
-        log = self._groups_log(number)
+        log = self._logs_made.setdefault(max(number, 1), _Log(max(number, 1)))
         return _Group(f"group-{number}", kind, _HABITS[number % len(_HABITS)], log, topics)
-
-    def _groups_log(self, number: int) -> _Log:
-        self._logs_made: dict[int, _Log] = getattr(self, "_logs_made", {})
-        return self._logs_made.setdefault(max(number, 1), _Log(max(number, 1)))
 
     def _plan(self) -> Iterator[tuple[int, Callable[[int], None]]]:
         for group in self._groups:
             start = START_MS + self._rng.randrange(MINUTE)
             if group.kind != "Simple":
                 for _ in range(self._rng.randint(1, 6)):
-                    yield start + self._rng.randrange(DURATION_MS - 2 * MINUTE), self._rebalancing(group)
+                    yield start + self._rng.randrange(self._duration_ms - 2 * MINUTE), self._rebalancing(group)
                 yield start, self._rebalancing(group)
             if group.kind != "Share":
                 every = self._rng.choice([5, 5, 10, 45]) * SECOND
                 for at_ms in range(start + SECOND, self.now_ms, every):
                     yield at_ms + self._rng.randrange(SECOND), self._committing(group)
             if self._rng.random() < 0.3:
-                yield start + self._rng.randrange(DURATION_MS // 2, DURATION_MS - 2 * MINUTE), self._forgetting(group)
+                yield (
+                    start + self._rng.randrange(self._duration_ms // 2, self._duration_ms - 2 * MINUTE),
+                    self._forgetting(group),
+                )
             if group.habit == "deleted":
-                yield start + DURATION_MS // 2, self._deleting(group)
+                yield start + self._duration_ms // 2, self._deleting(group)
         for topic in self.logs.topics:
             if topic.deleted_ms is not None:
                 yield topic.deleted_ms + 40, self._losing(topic)
         recreated = self._groups[3].log
-        yield START_MS + DURATION_MS // 3, lambda _: self._new_log(recreated)
+        yield START_MS + self._duration_ms // 3, lambda _: self._new_log(recreated)
 
     # What happens.
 
@@ -130,7 +131,7 @@ class GroupWorld:
         log.log_id, log.next_offset = log.log_id + 1, 0
 
     def _commit(self, group: _Group, at_ms: int) -> None:
-        done = (at_ms - START_MS) / DURATION_MS
+        done = (at_ms - START_MS) / self._duration_ms
         if (group.habit in ("deleted", "emptied") and done > 0.5) or (group.habit == "stopped" and done > 0.8):
             return
         if group.habit == "idle" and 0.2 < done < 0.95:
@@ -145,7 +146,7 @@ class GroupWorld:
         end = topic.end(number, at_ms)
         before = group.offsets.get((topic.name, number))
         offset = 0 if before is None else before["committed_offset"]
-        done = (at_ms - START_MS) / DURATION_MS
+        done = (at_ms - START_MS) / self._duration_ms
         if group.habit == "slow":
             offset += int((end - offset) * self._rng.choice([0, 0.01, 0.1]))
         elif group.habit == "stalled" and done > 0.7:
@@ -197,7 +198,7 @@ class GroupWorld:
             self._write_states(group, at_ms, later[self._rng.randrange(2) :] if members else [("Empty", 0)])
 
     def _next_members(self, group: _Group, at_ms: int) -> list[str]:
-        done = (at_ms - START_MS) / DURATION_MS
+        done = (at_ms - START_MS) / self._duration_ms
         if group.habit in ("deleted", "emptied") and done > 0.4:
             return []
         kept = [member for member in group.members if self._rng.random() < 0.7]
@@ -279,7 +280,7 @@ class GroupWorld:
             "assignment_history", group.assignments, assignments, place | {"epoch": epoch}, ("assigned", "revoked")
         )
         group.group, group.member_rows, group.assignments = own, members, assignments
-        group.log_place = place  # type: ignore[attr-defined]
+        group.place = place
 
     def _diff(self, table: str, old: dict[Any, Row], new: dict[Any, Row], place: Row, words: tuple[str, str]) -> None:
         for key in sorted(old.keys() | new.keys(), key=str):
@@ -311,7 +312,7 @@ class GroupWorld:
                 if group.offsets:
                     self.rows["groups"].append(_simple_row(group) | inside)
                 continue
-            place = group.log_place | inside  # type: ignore[attr-defined]
+            place = group.place | inside
             self.rows["groups"].append(group.group | place)
             for row in group.member_rows.values():
                 topics = row["subscribed_topics"].split(",")

@@ -34,5 +34,12 @@ def reader_of(folder: Path, now: datetime) -> ViewReader:
     """The views over such files, of a moment."""
     relations = {name: f"FROM read_parquet('{folder}/{name}.parquet')" for name in table_schemas()}
     return ViewReader(
-        PathStore(str(folder)), relations | {"clock": f"SELECT TIMESTAMPTZ '{now.isoformat()}' AS now_at"}
+        PathStore(str(folder)), relations | {"clock": clock_sql(now).replace("TIMESTAMP ", "TIMESTAMPTZ ")}
+    )
+
+
+def clock_sql(now: datetime) -> str:
+    """The view `clock` of another moment, for either engine."""
+    return (
+        f"SELECT TIMESTAMP '{now.isoformat()}' AS now_at, TIMESTAMP '{now.isoformat()}' - INTERVAL '1' DAY AS since_at"
     )

@@ -62,6 +62,10 @@ class Store(ABC):
         """Return the table as it is now for a quick look, without what only writers need; NoTableError likewise."""
 
     @abstractmethod
+    def sql_name(self, name: str) -> str:
+        """Return what a table is called in Spark's SQL, in whichever session reaches it."""
+
+    @abstractmethod
     def in_spark(self, spark: SparkSession) -> SparkTables:
         """Return the tables for what Spark itself reads and writes."""
 

@@ -72,6 +72,10 @@ class CatalogStore(Store):
         """Return the table's name as SQL has it."""
         return ".".join(map(quoted, (self.catalog, self.schema, name)))
 
+    def sql_name(self, name: str) -> str:
+        """Return the table's name."""
+        return self.table(name)
+
     def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
         """Create a table, and the schema of the catalog where it is missing."""
         from offsetstream.tables.catalog_store.create import create_table  # noqa: PLC0415 - of PySpark

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.path_store.errors import told
+from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Source, Store
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ class PathStore(Store):
 
         with told(self.table(name)):
             return PathSnapshot(DeltaTable(self.table(name)), name)
+
+    def sql_name(self, name: str) -> str:
+        """Return the table's path, as Delta reads it."""
+        from offsetstream.tables.location import in_hadoop  # noqa: PLC0415 - which imports this
+
+        return f"delta.{quoted(in_hadoop(self.table(name)))}"
 
     def in_spark(self, spark: SparkSession) -> PathSpark:
         """Return the tables for Spark."""

@@ -360,7 +360,12 @@ WITH limits AS (
     MAX(
       CASE
         WHEN s.kind = 2
-        THEN CASE WHEN s.held_until > s.moment THEN s.high_watermark ELSE s.next_offset END
+        THEN CASE
+          WHEN s.held_until > s.moment
+          THEN s.high_watermark
+          WHEN s.next_sampled_at <= s.instant
+          THEN s.next_offset
+        END
       END
     ) AS end_after_start,
     MIN(
@@ -369,7 +374,10 @@ WITH limits AS (
         THEN CASE
           WHEN s.held_until >= s.moment
           THEN s.high_watermark
-          WHEN s.next_at IS NULL OR s.next_at > s.next_sampled_at
+          WHEN s.next_sampled_at <= s.instant
+          AND (
+            s.next_at IS NULL OR s.next_at > s.next_sampled_at
+          )
           THEN s.next_offset
         END - s.committed_offset
       END
@@ -390,7 +398,9 @@ WITH limits AS (
       CASE
         WHEN s.kind = 4
         THEN CASE
-          WHEN s.held_until >= s.moment OR s.next_sampled_at IS NULL
+          WHEN s.held_until >= s.moment
+          OR s.next_sampled_at IS NULL
+          OR s.next_sampled_at > s.instant
           THEN TRY_CAST(s.high_watermark AS DOUBLE)
           ELSE TRY_CAST(s.high_watermark AS DOUBLE) + TRY_CAST(s.next_offset - s.high_watermark AS DOUBLE) * TRY_CAST(EPOCH_US(s.moment) - EPOCH_US(s.held_until) AS DOUBLE) / NULLIF(TRY_CAST(EPOCH_US(s.next_sampled_at) - EPOCH_US(s.held_until) AS DOUBLE), 0)
         END

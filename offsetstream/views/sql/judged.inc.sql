@@ -49,13 +49,15 @@ moments AS (
   SELECT s.instant, s.offsets_partition, s.group_id, s.topic, s.partition,
          max(CASE WHEN s.kind = 1 AND s.moment <= c.window_start AND (s.next_at IS NULL OR s.next_at > c.window_start) THEN s.committed_offset END) AS committed_before,
          max(CASE WHEN s.kind = 2 THEN s.high_watermark END) AS end_before,
-         max(CASE WHEN s.kind = 2 THEN CASE WHEN s.held_until > s.moment THEN s.high_watermark ELSE s.next_offset END END) AS end_after_start,
+         max(CASE WHEN s.kind = 2 THEN CASE WHEN s.held_until > s.moment THEN s.high_watermark
+                                         WHEN s.next_sampled_at <= s.instant THEN s.next_offset END END) AS end_after_start,
          min(CASE WHEN s.kind = 1 AND s.moment > c.window_start
                   THEN CASE WHEN s.held_until >= s.moment THEN s.high_watermark
-                            WHEN s.next_at IS NULL OR s.next_at > s.next_sampled_at THEN s.next_offset END - s.committed_offset END) AS lowest_since,
+                            WHEN s.next_sampled_at <= s.instant AND (s.next_at IS NULL OR s.next_at > s.next_sampled_at)
+                              THEN s.next_offset END - s.committed_offset END) AS lowest_since,
          max(CASE WHEN s.kind = 3 THEN CASE WHEN s.end_at IS NULL THEN NULL WHEN s.held_until >= s.moment THEN s.lowest_from ELSE s.next_lowest END END) AS lowest_end,
          max(CASE WHEN s.kind = 4 THEN
-               CASE WHEN s.held_until >= s.moment OR s.next_sampled_at IS NULL THEN CAST(s.high_watermark AS DOUBLE)
+               CASE WHEN s.held_until >= s.moment OR s.next_sampled_at IS NULL OR s.next_sampled_at > s.instant THEN CAST(s.high_watermark AS DOUBLE)
                     ELSE CAST(s.high_watermark AS DOUBLE) + CAST(s.next_offset - s.high_watermark AS DOUBLE)
                          * CAST(unix_micros(s.moment) - unix_micros(s.held_until) AS DOUBLE)
                          / CAST(unix_micros(s.next_sampled_at) - unix_micros(s.held_until) AS DOUBLE) END END) AS late_end

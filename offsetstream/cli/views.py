@@ -1,0 +1,93 @@
+"""`offsetstream views`: answers in SQL, for a catalog of Spark's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Column, tell
+from offsetstream.cli.own_spark import own_spark, spark_options
+from offsetstream.errors import OffsetstreamError, UsageError, first_line
+from offsetstream.tables.location import store_at
+from offsetstream.tables.store import Store
+
+_LIST = (Column("view", "VIEW", 24), Column("at", "AT"), Column("what", "WHAT"))
+_DATABASE = re.compile(r"[\w-]+(\.[\w-]+)?")
+
+
+@click.group()
+def views() -> None:
+    """List the views, or create them in a catalog."""
+
+
+@views.command("list", cls=OneLineErrors, epilog="Example:\n\n  offsetstream views list --output json")
+@output_options
+def list_views(**options: Any) -> None:
+    """List the views: what one row of each is, and which are of an instant (:at).
+
+    docs/views.md has their columns. Python gives their rows by offsetstream.open_tables("tables").view("lag").
+    """
+    from offsetstream.views.files import all_views  # noqa: PLC0415 - --help needs none
+
+    found = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
+    rows = [
+        {"view": view.name, "at": ":at" if view.is_at else "", "what": view.comment.split(". ")[0]} for view in found
+    ]
+    output_of(options).table(_LIST, rows)
+
+
+@views.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream views create --tables tables --database kafka --dry-run
+  offsetstream views create --tables s3a://lake/kafka --database kafka --conf spark.sql.catalogImplementation=hive
+  offsetstream views create --tables lake.kafka_offsets
+
+Only a catalog that lasts keeps views, as Hive's metastore or Unity Catalog; run it again after an upgrade.""",
+)
+@config_option("views.create")
+@tables_option
+@click.option(
+    "--database",
+    metavar="[CATALOG.]SCHEMA",
+    help="Where the views go; it is made if it is missing. [default: the tables' own, where these are a catalog's]",
+)
+@click.option("--dry-run", is_flag=True, help="Print the SQL; nothing is made, and no Spark is started.")
+@spark_options
+def create(tables: str, database: str | None, dry_run: bool, master: str | None, conf: dict[str, str]) -> None:
+    """Create the views in a catalog, or replace those that are there."""
+    from offsetstream.views.spark import statements  # noqa: PLC0415 - of Arrow, which --help does not need
+
+    store = store_at(tables)
+    place = _place(store, database)
+    if dry_run:
+        click.echo("".join(f"{statement};\n\n" for statement in statements(store, place)), nl=False)
+        return
+    _create(store, place, master, conf)
+
+
+def _place(store: Store, database: str | None) -> str:
+    place = database or (store.name if store.needs_spark else None)
+    if place is None:
+        raise UsageError("the tables are in a folder: say by --database in which schema of the catalog the views go")
+    if not _DATABASE.fullmatch(place):
+        raise UsageError(f"--database {place} is no schema of a catalog: name it as kafka, or as lake.kafka")
+    return place
+
+
+def _create(store: Store, database: str, master: str | None, conf: dict[str, str]) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - it takes a second
+
+    from offsetstream.views.spark import create_views  # noqa: PLC0415 - likewise
+
+    with own_spark(master, conf) as spark:
+        try:
+            made = create_views(store.read_by(spark), database, spark)
+        except PySparkException as error:
+            raise OffsetstreamError(f"cannot create the views in {database}: {first_line(error)}") from error
+    tell(f"{len(made)} views in {database}: {', '.join(made)}")

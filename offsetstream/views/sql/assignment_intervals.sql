@@ -1,0 +1,55 @@
+-- One row per stretch of time in which a member had a partition, was to get it or was to give it up.
+--
+--   log_id INT: Log of the offsets partition
+--   offsets_partition INT: Offsets partition of the group
+--   group_id STRING: Group id
+--   topic_id STRING: Topic id; null where the record names the topic
+--   topic STRING: Topic, by the name that its id has now
+--   partition INT: Partition of the topic, or number of a streams task
+--   kind STRING: assigned, target, pending_revocation, active, standby or warmup
+--   subtopology_id STRING: Subtopology of a streams task
+--   member_id STRING: Member id
+--   client_id STRING: Its client id
+--   client_host STRING: Its host
+--   group_instance_id STRING: Its instance id, if it is static
+--   assigned_at TIMESTAMP: From when on
+--   revoked_at TIMESTAMP: Until when; null if it still is, or nothing tells
+--   is_current BOOLEAN: Whether it still is
+--   milliseconds BIGINT: How long it was, or is so far
+--   assigned_in_epoch INT: Generation or group epoch that began it
+--   revoked_in_epoch INT: Generation or group epoch that ended it
+--   from_record_offset BIGINT: Record that began it
+--   to_record_offset BIGINT: Record that ended it
+WITH named AS (
+  SELECT h.log_id, h.offsets_partition, h.group_id, h.member_id, h.kind, h.subtopology_id, h.topic_id, coalesce(t.topic, h.topic) AS topic,
+         coalesce(h.topic_id, h.topic) AS topic_key, h.partition, h.change, h.epoch, h.record_offset, h.record_timestamp
+  FROM assignment_history AS h LEFT JOIN topics AS t ON t.topic_id = h.topic_id
+), stretched AS (
+  SELECT n.*, sum(CASE WHEN change = 'assigned' THEN 1 ELSE 0 END) OVER (
+           PARTITION BY log_id, offsets_partition, group_id, member_id, kind, subtopology_id, topic_key, partition
+           ORDER BY record_offset, CASE WHEN change = 'revoked' THEN 0 ELSE 1 END ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stretch
+  FROM named AS n
+), folded AS (
+  SELECT log_id, offsets_partition, group_id, member_id, kind, subtopology_id, max(topic_id) AS topic_id, max(topic) AS topic, topic_key, partition,
+         stretch,
+         min(CASE WHEN change <> 'revoked' THEN record_offset END) AS from_record_offset,
+         min(CASE WHEN change <> 'revoked' THEN record_timestamp END) AS assigned_at,
+         max(CASE WHEN change = 'revoked' THEN record_offset END) AS to_record_offset,
+         max(CASE WHEN change = 'revoked' THEN record_timestamp END) AS revoked_at,
+         min(CASE WHEN change <> 'revoked' THEN epoch END) AS assigned_in_epoch,
+         max(CASE WHEN change = 'revoked' THEN epoch END) AS revoked_in_epoch
+  FROM stretched
+  GROUP BY log_id, offsets_partition, group_id, member_id, kind, subtopology_id, topic_key, partition, stretch
+), known AS (
+  SELECT log_id, offsets_partition, group_id, member_id, min(client_id) AS client_id, min(client_host) AS client_host,
+         min(group_instance_id) AS group_instance_id
+  FROM member_history GROUP BY log_id, offsets_partition, group_id, member_id
+)
+SELECT f.log_id, f.offsets_partition, f.group_id, f.topic_id, f.topic, f.partition, f.kind, f.subtopology_id, f.member_id, w.client_id, w.client_host,
+       w.group_instance_id, f.assigned_at, f.revoked_at, f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) AS is_current,
+       (unix_micros(CASE WHEN f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) THEN now_at ELSE f.revoked_at END)
+        - unix_micros(f.assigned_at)) div 1000 AS milliseconds,
+       f.assigned_in_epoch, f.revoked_in_epoch, f.from_record_offset, f.to_record_offset
+FROM folded AS f CROSS JOIN clock
+LEFT JOIN known AS w ON w.log_id = f.log_id AND w.offsets_partition = f.offsets_partition AND w.group_id = f.group_id AND w.member_id = f.member_id
+LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition

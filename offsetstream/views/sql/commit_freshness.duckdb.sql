@@ -1,0 +1,84 @@
+-- Reads: clock, committed_offsets, groups, offset_commits
+WITH told AS (
+  SELECT
+    h.offsets_partition,
+    h.group_id,
+    h.topic,
+    h.partition,
+    h.commit_timestamp_ms,
+    h.commit_timestamp,
+    since_at,
+    h.commit_timestamp_ms - LAG(h.commit_timestamp_ms) OVER (
+      PARTITION BY h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition
+      ORDER BY h.record_offset NULLS FIRST
+    ) AS gap_ms
+  FROM offset_commits AS h
+  CROSS JOIN clock
+  WHERE
+    NOT h.is_tombstone
+    AND NOT h.commit_timestamp IS NULL
+    AND h.commit_timestamp >= since_at
+), ranked AS (
+  SELECT
+    offsets_partition,
+    group_id,
+    topic,
+    partition,
+    gap_ms,
+    ROW_NUMBER() OVER (
+      PARTITION BY offsets_partition, group_id, topic, partition
+      ORDER BY COALESCE(gap_ms, -1) NULLS FIRST
+    ) AS nth,
+    COUNT(*) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS commits,
+    COUNT(gap_ms) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS gaps
+  FROM told
+), habits AS (
+  /* Commits without a gap come first. */
+  SELECT
+    offsets_partition,
+    group_id,
+    topic,
+    partition,
+    MAX(commits) AS commits,
+    MAX(CASE WHEN nth = commits - gaps + (
+      95 * gaps + 99
+    ) // 100 THEN gap_ms END) AS usual_gap_ms
+  FROM ranked
+  GROUP BY
+    offsets_partition,
+    group_id,
+    topic,
+    partition
+)
+SELECT
+  c.offsets_partition,
+  c.group_id,
+  c.topic,
+  c.partition,
+  c.committed_offset,
+  c.commit_timestamp,
+  (
+    EPOCH_US(now_at) - EPOCH_US(c.commit_timestamp)
+  ) // 1000 AS age_ms,
+  COALESCE(h.commits, 0) AS commits,
+  h.usual_gap_ms,
+  COALESCE(
+    (
+      EPOCH_US(now_at) - EPOCH_US(c.commit_timestamp)
+    ) // 1000 > h.usual_gap_ms,
+    FALSE
+  ) AS is_overdue,
+  COALESCE(c.commit_timestamp > now_at, FALSE) AS is_in_future,
+  g.state AS group_state,
+  COALESCE(g.member_count, 0) AS member_count
+FROM committed_offsets AS c
+CROSS JOIN clock
+LEFT JOIN habits AS h
+  ON h.offsets_partition = c.offsets_partition
+  AND h.group_id = c.group_id
+  AND h.topic = c.topic
+  AND h.partition = c.partition
+LEFT JOIN groups AS g
+  ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
+WHERE
+  c.in_coordinator_partition

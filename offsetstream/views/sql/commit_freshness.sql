@@ -1,0 +1,42 @@
+-- One row per committed offset: how old it is, measured against the group's own habit.
+--
+--   offsets_partition INT: Offsets partition of the group
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   committed_offset BIGINT: Committed offset
+--   commit_timestamp TIMESTAMP: Time of the commit
+--   age_ms BIGINT: How long ago that is, in milliseconds
+--   commits BIGINT: Commits of the last day
+--   usual_gap_ms BIGINT: 95 of 100 gaps between them were no longer, in milliseconds
+--   is_overdue BOOLEAN: Whether the commit is older than that
+--   is_in_future BOOLEAN: Whether its time is still to come: a client set it, or clocks differ
+--   group_state STRING: State of the group
+--   member_count INT: Number of its members
+WITH told AS (
+  SELECT h.offsets_partition, h.group_id, h.topic, h.partition, h.commit_timestamp_ms, h.commit_timestamp, since_at,
+         h.commit_timestamp_ms - lag(h.commit_timestamp_ms) OVER (
+           PARTITION BY h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset) AS gap_ms
+  FROM offset_commits AS h CROSS JOIN clock
+  WHERE NOT h.is_tombstone AND h.commit_timestamp IS NOT NULL AND h.commit_timestamp >= since_at
+), ranked AS (
+  SELECT offsets_partition, group_id, topic, partition, gap_ms,
+         row_number() OVER (PARTITION BY offsets_partition, group_id, topic, partition ORDER BY coalesce(gap_ms, -1)) AS nth,
+         count(*) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS commits,
+         count(gap_ms) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS gaps
+  FROM told
+), habits AS (
+  -- Commits without a gap come first.
+  SELECT offsets_partition, group_id, topic, partition, max(commits) AS commits,
+         max(CASE WHEN nth = commits - gaps + (95 * gaps + 99) div 100 THEN gap_ms END) AS usual_gap_ms
+  FROM ranked GROUP BY offsets_partition, group_id, topic, partition
+)
+SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.commit_timestamp,
+       (unix_micros(now_at) - unix_micros(c.commit_timestamp)) div 1000 AS age_ms,
+       coalesce(h.commits, 0) AS commits, h.usual_gap_ms,
+       coalesce((unix_micros(now_at) - unix_micros(c.commit_timestamp)) div 1000 > h.usual_gap_ms, false) AS is_overdue,
+       coalesce(c.commit_timestamp > now_at, false) AS is_in_future, g.state AS group_state, coalesce(g.member_count, 0) AS member_count
+FROM committed_offsets AS c CROSS JOIN clock
+LEFT JOIN habits AS h ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
+LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
+WHERE c.in_coordinator_partition

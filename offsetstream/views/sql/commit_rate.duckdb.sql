@@ -1,0 +1,33 @@
+-- Reads: clock, offset_commits
+WITH steps AS (
+  SELECT
+    group_id,
+    topic,
+    partition,
+    commit_timestamp,
+    value_bytes,
+    is_tombstone,
+    committed_offset - LAG(committed_offset) OVER (
+      PARTITION BY log_id, offsets_partition, group_id, topic, partition
+      ORDER BY record_offset NULLS FIRST
+    ) AS moved
+  FROM offset_commits
+)
+SELECT
+  s.group_id,
+  s.topic,
+  DATE_TRUNC('MINUTE', s.commit_timestamp) AS minute,
+  COUNT(*) AS commits,
+  COUNT(DISTINCT s.partition) AS partitions,
+  TRY_CAST(SUM(GREATEST(COALESCE(s.moved, 0), 0)) AS BIGINT) AS messages,
+  COUNT(CASE WHEN s.moved = 0 THEN 1 END) AS commits_without_progress,
+  COUNT(CASE WHEN s.moved < 0 THEN 1 END) AS commits_back,
+  TRY_CAST(SUM(s.value_bytes) AS BIGINT) AS value_bytes
+FROM steps AS s
+CROSS JOIN clock
+WHERE
+  NOT s.is_tombstone AND s.commit_timestamp >= since_at
+GROUP BY
+  s.group_id,
+  s.topic,
+  DATE_TRUNC('MINUTE', s.commit_timestamp)

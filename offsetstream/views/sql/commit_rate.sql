@@ -1,0 +1,23 @@
+-- One row per group, topic and minute of the last day with a commit: commits, and how many messages they passed.
+--
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   minute TIMESTAMP: Begin of the minute
+--   commits BIGINT: Commits
+--   partitions BIGINT: Partitions that were committed
+--   messages BIGINT: Messages that they passed; those that went back count as none
+--   commits_without_progress BIGINT: Commits of the same offset again
+--   commits_back BIGINT: Commits of a lower offset
+--   value_bytes BIGINT: Bytes of the records' values
+WITH steps AS (
+  SELECT group_id, topic, partition, commit_timestamp, value_bytes, is_tombstone,
+         committed_offset - lag(committed_offset) OVER (
+           PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS moved
+  FROM offset_commits
+)
+SELECT s.group_id, s.topic, date_trunc('MINUTE', s.commit_timestamp) AS minute, count(*) AS commits, count(DISTINCT s.partition) AS partitions,
+       CAST(sum(greatest(coalesce(s.moved, 0), 0)) AS BIGINT) AS messages, count(CASE WHEN s.moved = 0 THEN 1 END) AS commits_without_progress,
+       count(CASE WHEN s.moved < 0 THEN 1 END) AS commits_back, CAST(sum(s.value_bytes) AS BIGINT) AS value_bytes
+FROM steps AS s CROSS JOIN clock
+WHERE NOT s.is_tombstone AND s.commit_timestamp >= since_at
+GROUP BY s.group_id, s.topic, date_trunc('MINUTE', s.commit_timestamp)

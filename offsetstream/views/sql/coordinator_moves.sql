@@ -1,0 +1,21 @@
+-- One row per observed move of a group coordinator.
+--
+--   event_at TIMESTAMP: Time at which the move was observed
+--   event STRING: coordinator moved or leader epoch changed
+--   offsets_partition INT: Offsets partition
+--   previous_coordinator_id INT: Broker before
+--   coordinator_id INT: Broker after
+--   previous_coordinator_epoch INT: Leader epoch before
+--   coordinator_epoch INT: Leader epoch after
+--   groups_count BIGINT: Groups in the partition, at its last load or unload
+--   offsets_count BIGINT: Committed offsets in it, likewise
+--   milliseconds_until_next BIGINT: How long it stayed so; null if it still does
+--   moves_of_partition BIGINT: Moves of this partition
+SELECT e.event_at, e.event, e.offsets_partition, e.previous_coordinator_id, e.coordinator_id, e.previous_coordinator_epoch, e.coordinator_epoch,
+       p.groups_count, p.offsets_count,
+       (unix_micros(lead(e.event_at) OVER (PARTITION BY e.offsets_partition ORDER BY e.event_at, coalesce(e.coordinator_epoch, -1)))
+        - unix_micros(e.event_at)) div 1000 AS milliseconds_until_next,
+       count(*) OVER (PARTITION BY e.offsets_partition) AS moves_of_partition
+FROM partition_events AS e
+LEFT JOIN offsets_partitions AS p ON p.offsets_partition = e.offsets_partition
+WHERE e.event IN ('coordinator moved', 'leader epoch changed')

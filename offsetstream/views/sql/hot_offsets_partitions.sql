@@ -1,0 +1,36 @@
+-- One row per offsets partition: records and bytes of the last day, and whose they are.
+--
+--   offsets_partition INT: Offsets partition
+--   coordinator_id INT: Broker that coordinates its groups
+--   records BIGINT: Records of the last day
+--   commits BIGINT: Commits and offset tombstones among them
+--   value_bytes BIGINT: Bytes of their values
+--   active_groups BIGINT: Groups that they are of
+--   busiest_group STRING: The group with the most records
+--   busiest_records BIGINT: How many these are
+--   share DOUBLE: Share of all records
+--   log_offsets BIGINT: Offsets from the log's start to what is applied
+--   held_back BIGINT: Offsets that an open transaction holds back
+--   last_stable_offset_since TIMESTAMP: Since when it does
+WITH recent AS (
+  SELECT h.offsets_partition, h.group_id, 1 AS is_commit, coalesce(h.value_bytes, 0) AS value_bytes
+  FROM offset_commits AS h CROSS JOIN clock WHERE h.record_timestamp >= since_at
+  UNION ALL
+  SELECT h.offsets_partition, h.group_id, 0, coalesce(h.value_bytes, 0)
+  FROM group_records AS h CROSS JOIN clock WHERE h.record_timestamp >= since_at
+), by_group AS (
+  SELECT offsets_partition, group_id, count(*) AS records, sum(is_commit) AS commits, sum(value_bytes) AS value_bytes
+  FROM recent GROUP BY offsets_partition, group_id
+), ranked AS (
+  SELECT b.*, row_number() OVER (PARTITION BY offsets_partition ORDER BY records DESC, group_id) AS place FROM by_group AS b
+), summed AS (
+  SELECT offsets_partition, CAST(sum(records) AS BIGINT) AS records, CAST(sum(commits) AS BIGINT) AS commits,
+         CAST(sum(value_bytes) AS BIGINT) AS value_bytes, count(*) AS active_groups,
+         max(CASE WHEN place = 1 THEN group_id END) AS busiest_group, max(CASE WHEN place = 1 THEN records END) AS busiest_records
+  FROM ranked GROUP BY offsets_partition
+)
+SELECT p.offsets_partition, p.coordinator_id, coalesce(s.records, 0) AS records, coalesce(s.commits, 0) AS commits,
+       coalesce(s.value_bytes, 0) AS value_bytes, coalesce(s.active_groups, 0) AS active_groups, s.busiest_group, s.busiest_records,
+       CAST(coalesce(s.records, 0) AS DOUBLE) / CAST(nullif(CAST(sum(s.records) OVER () AS BIGINT), 0) AS DOUBLE) AS share,
+       p.next_offset - p.log_start_offset AS log_offsets, p.high_watermark - p.last_stable_offset AS held_back, p.last_stable_offset_since
+FROM offsets_partitions AS p LEFT JOIN summed AS s ON s.offsets_partition = p.offsets_partition

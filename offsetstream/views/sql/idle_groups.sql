@@ -1,0 +1,32 @@
+-- One row per group: since when nothing was committed, since when it has no member, and how many offsets go with it.
+--
+--   group_id STRING: Group id
+--   group_type STRING: Classic, Consumer, Share or Streams
+--   group_state STRING: State of the group
+--   member_count INT: Number of members
+--   offsets BIGINT: Committed offsets
+--   topics BIGINT: Topics of these
+--   last_commit_at TIMESTAMP: Time of the last commit
+--   idle_ms BIGINT: How long ago that is, in milliseconds
+--   empty_since TIMESTAMP: Since when the group has no member; null where it has, or nothing tells
+--   what STRING: never committed, has members or no members; of a share group that its offsets are elsewhere
+--   offsets_partition INT: Offsets partition of the group
+WITH folded AS (
+  SELECT offsets_partition, group_id, count(*) AS offsets, count(DISTINCT topic) AS topics, max(commit_timestamp) AS last_commit_at
+  FROM committed_offsets WHERE in_coordinator_partition GROUP BY offsets_partition, group_id
+), left_last AS (
+  SELECT log_id, offsets_partition, group_id, max(record_timestamp) AS last_left_at
+  FROM member_history WHERE change = 'left' GROUP BY log_id, offsets_partition, group_id
+)
+SELECT g.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count, coalesce(o.offsets, 0) AS offsets,
+       coalesce(o.topics, 0) AS topics, o.last_commit_at,
+       (unix_micros(now_at) - unix_micros(o.last_commit_at)) div 1000 AS idle_ms,
+       CASE WHEN g.member_count = 0 THEN coalesce(l.last_left_at, g.state_timestamp) END AS empty_since,
+       CASE WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
+            WHEN o.group_id IS NULL THEN 'never committed'
+            WHEN g.member_count > 0 THEN 'has members' ELSE 'no members' END AS what,
+       g.offsets_partition
+FROM groups AS g CROSS JOIN clock
+LEFT JOIN folded AS o ON o.offsets_partition = g.offsets_partition AND o.group_id = g.group_id
+LEFT JOIN left_last AS l ON l.log_id = g.log_id AND l.offsets_partition = g.offsets_partition AND l.group_id = g.group_id
+WHERE g.in_coordinator_partition

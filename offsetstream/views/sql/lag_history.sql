@@ -1,0 +1,20 @@
+-- One row per group, topic, partition and minute of the last day in which it was committed or sampled anew: the lag when that minute ended. In
+-- between nothing changed. A partition without a sample has no row.
+--
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   minute TIMESTAMP: Begin of the minute
+--   committed_offset BIGINT: Committed offset at its end
+--   log_end_offset BIGINT: End of the log, as last sampled then
+--   lag BIGINT: Messages between them; never negative
+--   is_committed BOOLEAN: Whether the group committed in that minute
+WITH
+-- @include minutes
+, points AS (
+  SELECT offsets_partition, group_id, topic, partition, minute FROM busy
+),
+-- @include standing
+SELECT group_id, topic, partition, minute, committed_offset, high_watermark AS log_end_offset, greatest(0, high_watermark - committed_offset) AS lag,
+       is_committed
+FROM standing WHERE NOT is_tombstone AND high_watermark IS NOT NULL

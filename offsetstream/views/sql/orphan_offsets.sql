@@ -1,0 +1,39 @@
+-- One row per committed offset that no consumer can use as it is, and why.
+--
+--   offsets_partition INT: Offsets partition that has the offset
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   committed_offset BIGINT: Committed offset
+--   commit_timestamp TIMESTAMP: Time of the commit
+--   reason STRING: Why it is of no use
+--   messages_lost BIGINT: Messages that were gone before the group read them; null where that is not the reason
+--   deleted_at TIMESTAMP: When the job first missed a topic of this name
+--   topic_id STRING: Topic id of the commit; null for none
+--   present_topic_id STRING: Topic id of the topic that has the name now
+WITH named AS (
+  SELECT topic, max(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id, max(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
+         max(deleted_at) AS deleted_at, count(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
+  FROM topics GROUP BY topic
+), told AS (
+  SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.commit_timestamp, c.topic_id, n.deleted_at,
+         coalesce(n.topic_id, e.topic_id) AS present_topic_id,
+         CASE
+           WHEN NOT c.in_coordinator_partition THEN 'not in the partition of its coordinator: no broker serves it'
+           WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'the topic was deleted'
+           WHEN n.topic IS NULL AND e.error = 'UNKNOWN_TOPIC_OR_PARTITION' THEN 'the topic is unknown to the cluster'
+           WHEN c.topic_id <> coalesce(n.topic_id, e.topic_id) THEN 'the topic was recreated'
+           WHEN c.partition >= n.partitions THEN 'the topic has fewer partitions'
+           WHEN e.error IS NULL AND c.committed_offset > e.high_watermark AND c.record_timestamp < e.sampled_at - INTERVAL '1' MINUTE
+             THEN 'beyond the end of the log'
+           WHEN e.error IS NULL AND c.committed_offset < e.log_start_offset THEN 'before the start of the log: messages are gone unread'
+         END AS reason,
+         e.log_start_offset
+  FROM committed_offsets AS c
+  LEFT JOIN named AS n ON n.topic = c.topic
+  LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
+)
+SELECT offsets_partition, group_id, topic, partition, committed_offset, commit_timestamp, reason,
+       CASE WHEN reason = 'before the start of the log: messages are gone unread' THEN log_start_offset - committed_offset END AS messages_lost,
+       deleted_at, topic_id, present_topic_id
+FROM told WHERE reason IS NOT NULL

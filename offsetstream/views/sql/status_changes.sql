@@ -1,0 +1,149 @@
+-- One row per change of a group's status or verdict in the last day, so that an alert is raised once: both are taken when each minute ended that
+-- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of an hour at most.
+--
+--   changed_at TIMESTAMP: End of the minute
+--   group_id STRING: Group id
+--   status STRING: OK, WARN, ERR or NOTFOUND, as Burrow says
+--   previous_status STRING: Status before; null for the first
+--   verdict STRING: Our verdict
+--   previous_verdict STRING: Verdict before; null for the first
+--   reason STRING: What decided the verdict, in words
+--   topic STRING: Topic of the partition that decided it
+--   partition INT: The partition
+--   total_lag BIGINT: Sum of the lags
+WITH
+-- @include minutes
+, group_minutes AS (
+  SELECT DISTINCT offsets_partition, group_id, minute FROM busy
+), points AS (
+  SELECT f.offsets_partition, f.group_id, f.topic, f.partition, g.minute
+  FROM first_commits AS f
+  JOIN group_minutes AS g ON g.offsets_partition = f.offsets_partition AND g.group_id = f.group_id AND g.minute >= f.minute
+),
+-- @include standing
+, limits AS (
+  SELECT group_id, max(allowed_lag) AS allowed_lag, max(minimum_complete) AS minimum_complete, max(intervals) AS intervals,
+         max(window_seconds) AS window_seconds, max(max_time_lag_seconds) AS max_time_lag_seconds
+  FROM thresholds GROUP BY group_id
+), member_counts AS (
+  SELECT offsets_partition, group_id, record_timestamp AS moment, 0 AS kind, log_id, record_offset FROM group_history
+  UNION ALL
+  SELECT offsets_partition, group_id, minute + INTERVAL '1' MINUTE, 1, NULL, NULL FROM group_minutes
+), counted AS (
+  SELECT offsets_partition, group_id, moment, kind,
+         last_value(log_id) IGNORE NULLS OVER (PARTITION BY offsets_partition, group_id ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS log_id,
+         last_value(record_offset) IGNORE NULLS OVER (PARTITION BY offsets_partition, group_id ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS record_offset
+  FROM member_counts
+), sizes AS (
+  SELECT c.offsets_partition, c.group_id, c.moment AS instant, CASE WHEN h.is_removed THEN 0 ELSE coalesce(h.member_count, 0) END AS member_count
+  FROM counted AS c
+  LEFT JOIN group_history AS h
+    ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.log_id = c.log_id AND h.record_offset = c.record_offset
+  WHERE c.kind = 1
+), limited AS (
+  SELECT s.minute + INTERVAL '1' MINUTE AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
+         s.high_watermark AS end_offset, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
+         CASE WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
+         coalesce(z.member_count, 0) AS member_count,
+         coalesce(own.allowed_lag, std.allowed_lag, 0) AS allowed_lag,
+         coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
+         coalesce(own.intervals, std.intervals, 10) AS intervals,
+         coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
+         coalesce(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
+  FROM standing AS s
+  LEFT JOIN sizes AS z ON z.offsets_partition = s.offsets_partition AND z.group_id = s.group_id AND z.instant = s.minute + INTERVAL '1' MINUTE
+  LEFT JOIN limits AS own ON own.group_id = s.group_id
+  LEFT JOIN limits AS std ON std.group_id IS NULL
+  WHERE NOT s.is_tombstone
+), cells AS (
+  SELECT l.*, instant - window_seconds * INTERVAL '1' SECOND AS window_start,
+         sampled_at - (intervals - 1) * INTERVAL '10' SECOND AS ring_start,
+         instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
+  FROM limited AS l
+), numbered AS (
+  SELECT log_id, offsets_partition, group_id, topic, partition, record_offset, record_timestamp, is_tombstone, committed_offset, commit_timestamp_ms,
+         row_number() OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS seq,
+         lead(record_timestamp) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS next_at,
+         max(CASE WHEN is_tombstone THEN record_offset ELSE -1 END) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition
+           ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS deleted_offset
+  FROM offset_commits
+), latest AS (
+  SELECT c.*, n.seq AS last_seq, n.deleted_offset
+  FROM cells AS c
+  JOIN numbered AS n
+    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
+   AND n.record_offset = c.record_offset
+), chosen AS (
+  -- The ring, by blocks of 64 commits; then what else stood in the window, by hours.
+  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
+         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
+  FROM latest AS c
+  JOIN numbered AS n
+    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
+   AND n.seq div 64 = c.last_seq div 64
+  WHERE n.seq <= c.last_seq AND (n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start)
+  UNION
+  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
+         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
+  FROM latest AS c
+  JOIN numbered AS n
+    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
+   AND n.seq div 64 = c.last_seq div 64 - 1
+  WHERE n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start
+  UNION
+  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
+         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
+  FROM latest AS c
+  JOIN numbered AS n
+    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
+   AND unix_micros(n.next_at) div 3600000000 = unix_micros(c.instant) div 3600000000
+  WHERE n.seq <= c.last_seq AND n.next_at > c.window_start
+  UNION
+  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
+         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
+  FROM latest AS c
+  JOIN numbered AS n
+    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
+   AND unix_micros(n.next_at) div 3600000000 = unix_micros(c.instant) div 3600000000 - 1
+  WHERE n.seq <= c.last_seq AND n.next_at > c.window_start
+), alive AS (
+  SELECT * FROM chosen WHERE record_offset > deleted_offset
+), commits AS (
+  SELECT instant, offsets_partition, group_id, topic, partition, record_offset, record_timestamp, committed_offset, commit_timestamp_ms,
+         CASE WHEN next_at > instant THEN NULL ELSE next_at END AS next_at, last_seq - seq + 1 AS nth, last_seq - seq < intervals AS in_ring
+  FROM alive
+), looked AS (
+  -- Of topics of one name, that which was looked at last.
+  SELECT i.*, row_number() OVER (PARTITION BY i.topic, i.partition, i.sampled_at ORDER BY coalesce(i.topic_id, '')) AS same
+  FROM end_intervals AS i
+), ends AS (
+  SELECT topic, partition, sampled_at, held_until, high_watermark, high_watermark AS lowest_from, next_sampled_at, next_offset,
+         next_offset AS next_lowest
+  FROM looked WHERE same = 1
+),
+-- @include judged
+, ranked AS (
+  SELECT j.*, row_number() OVER (PARTITION BY instant, offsets_partition, group_id ORDER BY verdict_level DESC, current_lag DESC, topic, partition) AS verdict_nth
+  FROM judged AS j
+), folded AS (
+  SELECT instant, offsets_partition, group_id, max(status_level) AS level, max(last_commit_at_ms) AS last_ms, CAST(sum(current_lag) AS BIGINT) AS total_lag,
+         max(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict, max(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS reason,
+         max(CASE WHEN verdict_nth = 1 THEN topic END) AS topic, max(CASE WHEN verdict_nth = 1 THEN partition END) AS partition
+  FROM ranked GROUP BY instant, offsets_partition, group_id
+), told AS (
+  SELECT g.offsets_partition, g.group_id, g.minute + INTERVAL '1' MINUTE AS instant,
+         CASE WHEN f.group_id IS NULL OR f.last_ms < unix_micros(f.instant) div 1000 - 604800000 THEN 'NOTFOUND'
+              WHEN f.level > 2 THEN 'ERR' WHEN f.level = 2 THEN 'WARN' ELSE 'OK' END AS status,
+         coalesce(f.verdict, 'unknown') AS verdict, coalesce(f.reason, 'no committed offset') AS reason, f.topic, f.partition, f.total_lag
+  FROM group_minutes AS g
+  LEFT JOIN folded AS f
+    ON f.offsets_partition = g.offsets_partition AND f.group_id = g.group_id AND f.instant = g.minute + INTERVAL '1' MINUTE
+), compared AS (
+  SELECT t.*, lag(status) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_status,
+         lag(verdict) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_verdict
+  FROM told AS t
+)
+SELECT instant AS changed_at, group_id, status, previous_status, verdict, previous_verdict, reason, topic, partition, total_lag
+FROM compared WHERE previous_status IS NULL OR previous_status <> status OR previous_verdict <> verdict
