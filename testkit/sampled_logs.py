@@ -11,7 +11,7 @@ from typing import Any
 
 SECOND, MINUTE = 1000, 60_000
 START_MS = 1_767_607_200_000
-_EVERY = 10 * SECOND
+EVERY = 10 * SECOND
 _ROW_AT_LEAST = 10 * MINUTE
 
 
@@ -83,9 +83,9 @@ class SampledLogs:
                 rows["topics"].append(self._topic_row(topic, now_ms))
             for number in range(topic.partitions):
                 samples = list(self._samples(topic, number, now_ms))
-                rows["end_offsets"] += [row for row in _changes(samples) if row["ms"] <= written_until]
+                rows["end_offsets"] += [row for row in changes(samples) if row["ms"] <= written_until]
                 if topic.deleted_ms is None:
-                    rows["topic_partitions"].append(_newest(samples))
+                    rows["topic_partitions"].append(newest(samples))
         for row in (*rows["end_offsets"], *rows["topic_partitions"]):
             del row["ms"]
         if self._rng.random() < 0.5:
@@ -117,12 +117,12 @@ class SampledLogs:
                 "last_stable_offset": max(topic.end(number, at_ms) - (number and self._rng.choice([0, 0, 1])), 0),
                 "sampled_at": instant(at_ms),
             }
-            for at_ms in range(topic.created_ms + 3 * SECOND, end_ms, _EVERY)
+            for at_ms in range(topic.created_ms + 3 * SECOND, end_ms, EVERY)
         ]
 
 
-def _changes(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that changed, or are the first for ten minutes, with the last time at which the one before still held."""
+def changes(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those that changed, or the first for ten minutes, and when the one before was last seen to hold."""
     rows: list[dict[str, Any]] = []
     for before, sample in zip([None, *samples], samples, strict=False):
         if before is None or _values(before) != _values(sample) or sample["ms"] - rows[-1]["ms"] >= _ROW_AT_LEAST:
@@ -131,7 +131,8 @@ def _changes(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _newest(samples: list[dict[str, Any]]) -> dict[str, Any]:
+def newest(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of topic_partitions."""
     last = samples[-1]
     first = next(at for at in range(len(samples) - 1, -1, -1) if at == 0 or _values(samples[at - 1]) != _values(last))
     return last | {"changed_at": samples[first]["sampled_at"], "error": None}

@@ -41,7 +41,7 @@ class ViewReader:
         self._relations = dict(relations or {})
         self._defined: set[str] = set()
         for name, query in self._relations.items():
-            self._define(name, query)
+            self.define(name, query)
 
     def rows(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:
         """Return the rows whose columns in `where` have one of the given values; instants are Python's, in UTC."""
@@ -78,9 +78,10 @@ class ViewReader:
         for table in view.reads:
             self._open(table)
         literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
-        self._define(view.name, view.duckdb_sql.replace("$at", literal))
+        self.define(view.name, view.duckdb_sql.replace("$at", literal))
 
-    def _define(self, name: str, query: str) -> None:
+    def define(self, name: str, query: str) -> None:
+        """Have a query of DuckDB stand for a table or view from now on."""
         self._connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {query}')
         self._defined.add(name)
 
@@ -97,14 +98,14 @@ class ViewReader:
             if schema is not THRESHOLDS:
                 raise
         if relation is None:
-            self._define(table, f"SELECT {_columns(schema, ())} WHERE false")
+            self.define(table, f"SELECT {_columns(schema, ())} WHERE false")
             return
         rows, columns = f"{table} as it is stored", relation.columns
         if source.is_read_once:
             relation.to_table(rows)
         else:
             relation.to_view(rows)
-        self._define(table, f'SELECT {_columns(schema, columns)} FROM "{rows}"')  # noqa: S608 - likewise
+        self.define(table, f'SELECT {_columns(schema, columns)} FROM "{rows}"')  # noqa: S608 - likewise
 
 
 def _columns(schema: TableSchema, existing: list[str] | tuple[()]) -> str:

@@ -262,7 +262,10 @@ WITH limits AS (
     e.next_offset,
     e.next_lowest,
     e.next_sampled_at,
-    CASE WHEN p.kind = 1 THEN GREATEST(0, e.high_watermark - p.committed_offset) END AS lag_then
+    CASE
+      WHEN p.kind = 1 AND NOT e.high_watermark IS NULL
+      THEN GREATEST(0, e.high_watermark - p.committed_offset)
+    END AS lag_then
   FROM placed AS p
   LEFT JOIN ends AS e
     ON e.topic = p.topic AND e.partition = p.partition AND e.sampled_at = p.end_at
@@ -455,7 +458,10 @@ WITH limits AS (
     GREATEST(0, COALESCE(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
     EPOCH_US(c.instant) // 1000000 * 1000 AS now_ms,
     COALESCE(b.lowest_end, l.lowest_end) AS lowest_end,
-    GREATEST(0, b.end_before - b.committed_before) AS lag_before,
+    CASE
+      WHEN NOT b.end_before IS NULL AND NOT b.committed_before IS NULL
+      THEN GREATEST(0, b.end_before - b.committed_before)
+    END AS lag_before,
     LEAST(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c

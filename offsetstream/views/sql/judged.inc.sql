@@ -20,7 +20,7 @@ moments AS (
   FROM moments AS m WHERE m.moment IS NOT NULL
 ), seen AS (
   SELECT p.*, e.high_watermark, e.held_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
-         CASE WHEN p.kind = 1 THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
+         CASE WHEN p.kind = 1 AND e.high_watermark IS NOT NULL THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
   FROM placed AS p LEFT JOIN ends AS e ON e.topic = p.topic AND e.partition = p.partition AND e.sampled_at = p.end_at
   WHERE p.kind > 0
 ), ring AS (
@@ -75,7 +75,7 @@ moments AS (
          greatest(0, coalesce(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
          unix_micros(c.instant) div 1000000 * 1000 AS now_ms,
          coalesce(b.lowest_end, l.lowest_end) AS lowest_end,
-         greatest(0, b.end_before - b.committed_before) AS lag_before,
+         CASE WHEN b.end_before IS NOT NULL AND b.committed_before IS NOT NULL THEN greatest(0, b.end_before - b.committed_before) END AS lag_before,
          least(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
          greatest(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c

@@ -109,14 +109,17 @@ SELECT
   log_end_offset,
   CASE WHEN reason IS NULL THEN GREATEST(0, log_end_offset - committed_offset) END AS lag,
   CASE
-    WHEN reason IS NULL
+    WHEN reason IS NULL AND NOT last_stable_offset IS NULL
     THEN GREATEST(0, last_stable_offset - committed_offset)
   END AS lag_read_committed,
   CASE
     WHEN reason IS NULL
     THEN GREATEST(0, log_end_offset - GREATEST(committed_offset, log_start_offset))
   END AS lag_readable,
-  CASE WHEN reason IS NULL THEN GREATEST(0, log_start_offset - committed_offset) END AS messages_lost,
+  CASE
+    WHEN reason IS NULL AND NOT log_start_offset IS NULL
+    THEN GREATEST(0, log_start_offset - committed_offset)
+  END AS messages_lost,
   CASE
     WHEN reason IS NULL
     THEN TRY_CAST(GREATEST(0, log_end_offset - committed_offset) AS DOUBLE) / NULLIF(TRY_CAST(NULLIF(log_end_offset - log_start_offset, 0) AS DOUBLE), 0)

@@ -59,9 +59,9 @@ WITH assigned AS (
 )
 SELECT group_id, topic, partition, committed_offset, log_end_offset,
        CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - committed_offset) END AS lag,
-       CASE WHEN reason IS NULL THEN greatest(0, last_stable_offset - committed_offset) END AS lag_read_committed,
+       CASE WHEN reason IS NULL AND last_stable_offset IS NOT NULL THEN greatest(0, last_stable_offset - committed_offset) END AS lag_read_committed,
        CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - greatest(committed_offset, log_start_offset)) END AS lag_readable,
-       CASE WHEN reason IS NULL THEN greatest(0, log_start_offset - committed_offset) END AS messages_lost,
+       CASE WHEN reason IS NULL AND log_start_offset IS NOT NULL THEN greatest(0, log_start_offset - committed_offset) END AS messages_lost,
        CASE WHEN reason IS NULL
             THEN CAST(greatest(0, log_end_offset - committed_offset) AS DOUBLE)
                  / CAST(nullif(log_end_offset - log_start_offset, 0) AS DOUBLE) END AS retention_used,

@@ -1,0 +1,140 @@
+"""Burrow's rules and our verdict, in SQL, against plain Python, of thousands of windows at once."""
+
+from __future__ import annotations
+
+import runpy
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from offsetstream.views.files import spark_sql
+from offsetstream.views.reader import ViewReader
+from testkit.field_rules import burrow_status
+from testkit.sampled_logs import instant
+from testkit.view_tables import reader_of, write_tables
+from tests.unit.views.windows import NOW_MS, Window, random_window, tables_of
+
+WINDOWS = 5000
+VIEW = "group_status_partitions"
+SCRIPT = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "views_duckdb.py"))
+Judged = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def windows() -> list[Window]:
+    rng = Random(20260101)
+    return [random_window(rng, number) for number in range(WINDOWS)]
+
+
+@pytest.fixture(scope="module")
+def reader(windows: list[Window], tmp_path_factory: pytest.TempPathFactory) -> ViewReader:
+    return reader_of(write_tables(tmp_path_factory.mktemp("windows"), tables_of(windows)), instant(NOW_MS))
+
+
+def judged(reader: ViewReader) -> Judged:
+    return {row["group_id"]: row for row in reader.rows(VIEW)}
+
+
+def burrows(window: Window) -> tuple[str, str]:
+    return burrow_status(window.ring, window.ends, NOW_MS, window.limits)
+
+
+def test_status_is_burrows(reader: ViewReader, windows: list[Window]) -> None:
+    found = judged(reader)
+    others = [
+        (window, found[window.group_id], burrows(window))
+        for window in windows
+        if found[window.group_id]["status"] != burrows(window)[0]
+    ]
+    assert (len(others), others[:1]) == (0, [])
+
+
+def test_every_rule_decides_often(windows: list[Window]) -> None:
+    decided = Counter(burrows(window)[1] for window in windows)
+    assert {rule: count for rule, count in decided.items() if count < WINDOWS * 0.05} == {}, decided
+    assert set(decided) == {"incomplete", *"0123456"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "negated"),
+    [
+        ("WHEN complete < minimum_complete THEN 'OK'", "WHEN complete >= minimum_complete THEN 'OK'"),
+        ("WHEN current_lag <= allowed_lag THEN 'OK'", "WHEN current_lag > allowed_lag THEN 'OK'"),
+        (
+            "WHEN now_ms - last_ms > last_ms - first_ms AND lowest",
+            "WHEN now_ms - last_ms <= last_ms - first_ms AND lowest",
+        ),
+        ("AND lowest_end > committed_offset THEN 'STOP'", "AND lowest_end <= committed_offset THEN 'STOP'"),
+        (
+            "WHEN best_since_rewind < before_rewind THEN 'REWIND'",
+            "WHEN best_since_rewind >= before_rewind THEN 'REWIND'",
+        ),
+        ("WHEN lowest_lag <= allowed_lag THEN 'OK'", "WHEN lowest_lag > allowed_lag THEN 'OK'"),
+        ("WHEN is_stalled THEN 'STALL'", "WHEN NOT is_stalled THEN 'STALL'"),
+        ("WHEN lag_fell = 1 THEN 'OK'", "WHEN lag_fell <> 1 THEN 'OK'"),
+    ],
+)
+def test_no_rule_can_be_negated(reader: ViewReader, windows: list[Window], rule: str, negated: str) -> None:
+    sql = spark_sql(VIEW)
+    assert rule in sql
+    judged(reader)  # so that what it reads is there
+    try:
+        reader.define(VIEW, SCRIPT["translated"](sql.replace(rule, negated, 1)))
+        with pytest.raises(AssertionError):
+            test_status_is_burrows(reader, windows)
+    finally:
+        reader.define(VIEW, SCRIPT["translated"](sql))
+
+
+def verdict(window: Window) -> str:  # noqa: PLR0911 - a word each
+    """The issue's words, over the samples themselves."""
+    ring, status = window.ring, burrows(window)[0]
+    now_lag = window.samples[-1][0] - ring[-1].offset
+    start_ms = NOW_MS - window.window_seconds * 1000
+    if now_lag <= window.limits.allowed_lag:
+        return "ok"
+    if window.members == 0 and NOW_MS // 1000 * 1000 - ring[-1].timestamp_ms > window.window_seconds * 1000:
+        return "dead"
+    if status in ("REWIND", "STOP", "STALL"):
+        return {"REWIND": "rewound", "STOP": "stopped", "STALL": "stalled"}[status]
+    if is_late(window):
+        return "late"
+    end, offset = window.end_at(start_ms), window.committed_at(start_ms)
+    if end is None or offset is None:
+        return "ok"
+    between = [(end, at_ms) for end, at_ms in window.samples if at_ms > start_ms]
+    if any(
+        end - committed <= window.limits.allowed_lag
+        for end, at_ms in between
+        if (committed := window.committed_at(at_ms)) is not None
+    ):
+        return "ok"
+    before = max(0, end - offset)
+    return "falling behind" if now_lag > before else "catching up" if now_lag < before else "ok"
+
+
+def is_late(window: Window) -> bool:
+    """Whether the log had grown beyond the committed offset so long ago, on the line between two samples."""
+    if window.max_time_lag_seconds is None:
+        return False
+    at_ms, offset = NOW_MS - window.max_time_lag_seconds * 1000, window.commits[-1][0]
+    for (left, left_ms), (right, right_ms) in zip(window.samples, window.samples[1:], strict=False):
+        if left_ms <= at_ms < right_ms:
+            return offset < left + (right - left) * (at_ms - left_ms) / (right_ms - left_ms)
+    return window.samples[-1][1] <= at_ms and offset < window.samples[-1][0]
+
+
+def test_verdict_is_as_the_words_say(reader: ViewReader, windows: list[Window]) -> None:
+    found = judged(reader)
+    others = [
+        (window, found[window.group_id], verdict(window))
+        for window in windows
+        if found[window.group_id]["verdict"] != verdict(window)
+    ]
+    assert (len(others), others[:1]) == (0, [])
+    counted = Counter(row["verdict"] for row in found.values())
+    assert set(counted) == {"ok", "catching up", "falling behind", "late", "stalled", "stopped", "rewound", "dead"}
+    assert min(counted.values()) >= WINDOWS // 200, counted
