@@ -24,7 +24,14 @@ def views() -> None:
     """List the views, or create them in a catalog."""
 
 
-@views.command("list", cls=OneLineErrors, epilog="Example:\n\n  offsetstream views list --output json")
+@views.command(
+    "list",
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream views list
+  offsetstream views list --output json""",
+)
 @output_options
 def list_views(**options: Any) -> None:
     """List the views: what one row of each is, and which are of an instant (:at).

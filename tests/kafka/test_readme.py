@@ -48,7 +48,7 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
         assert says.get(command.split()[1], "billing") in shown.stdout + shown.stderr, command
 
 
-@pytest.mark.parametrize("example", PYTHON, ids=["notebook", "SQL", "Arrow"])
+@pytest.mark.parametrize("example", PYTHON, ids=["notebook", "SQL", "Arrow", "views", "thresholds"])
 def test_the_python_examples_work(own_kafka: EmbeddedKafka, folder: Path, example: str) -> None:
     own = example.replace("localhost:9092", own_kafka.bootstrap_server)
     shown = subprocess.run([sys.executable, "-c", own], cwd=folder, capture_output=True, text=True, check=False)
