@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -32,7 +32,7 @@ class DataFile:
     _file: Any = None
     _writer: pq.ParquetWriter | None = None
     _rows: int = 0
-    _ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _ranges: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     _nulls: Counter[str] = field(default_factory=Counter)
 
     def write(self, rows: pa.Table) -> None:
@@ -69,7 +69,15 @@ class DataFile:
         self._file.close()
         statistics: dict[str, Any] = {"numRecords": self._rows}
         if self.day is not None:
-            statistics["minValues"] = {name: least for name, (least, _) in self._ranges.items()}
-            statistics["maxValues"] = {name: most for name, (_, most) in self._ranges.items()}
+            statistics["minValues"] = {name: _bound(least) for name, (least, _) in self._ranges.items()}
+            statistics["maxValues"] = {name: _bound(most, up=True) for name, (_, most) in self._ranges.items()}
             statistics["nullCount"] = self._nulls
         return NewFile(self._path, None if self.day is None else str(self.day), size, json.dumps(statistics))
+
+
+def _bound(value: int | datetime, *, up: bool = False) -> int | str:
+    """Return the end of a range as Delta writes it: times in milliseconds, so that none in between is left out."""
+    if not isinstance(value, datetime):
+        return value
+    beyond = timedelta(microseconds=-value.microsecond % 1000 if up else -(value.microsecond % 1000))
+    return f"{value + beyond:%Y-%m-%dT%H:%M:%S}.{(value + beyond).microsecond // 1000:03d}Z"

@@ -9,6 +9,7 @@ from time import sleep
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -16,8 +17,10 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, Stored
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.names import END_OFFSETS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId, app_id
 from testkit.tables import append_rows as append_any
 
@@ -141,3 +144,23 @@ def test_files_that_cannot_be_asked_for_are_told_as_of_the_tables(tables: PathSt
     for question in (files.clear, files.removable, files.stored, files.lost):
         with pytest.raises(TablesError):
             question()
+
+
+def test_samples_are_found_by_their_times_after_compaction(tables: PathStore) -> None:
+    """Delta has the ranges of times in milliseconds; the first and the last sample are between two of these."""
+    times = [datetime(2030, 1, 1, 1, 2, second, 345_678, UTC) for second in range(3)]
+    for at in times:
+        append_any(Path(tables.root), END_OFFSETS, [{"topic": "t", "sampled_at": at, "written_day": at.date()}])
+    (crowd,) = found(tables, END_OFFSETS)
+    tables.open(END_OFFSETS).files.compact(crowd)
+    (file,) = pa.table(tables.open(END_OFFSETS).delta.get_add_actions(flatten=True)).to_pylist()
+    least, most = file["min.sampled_at"], file["max.sampled_at"]
+    assert (least.isoformat(), most.isoformat()) == (
+        "2030-01-01T01:02:00.345000+00:00",
+        "2030-01-01T01:02:02.346000+00:00",
+    )
+    rows = tables.open(END_OFFSETS).delta.to_pyarrow_dataset()
+    for at in times:
+        assert rows.count_rows(pc.field("sampled_at") == pa.scalar(at)) == 1
+        where = f"sampled_at = CAST('{at.isoformat()}' AS TIMESTAMP)"
+        assert [row["sampled_at"] for row in read_rows(tables.open(END_OFFSETS), where)] == [at]
