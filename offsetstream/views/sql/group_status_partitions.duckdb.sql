@@ -10,15 +10,23 @@ WITH limits AS (
   FROM thresholds
   GROUP BY
     group_id
+), places AS (
+  SELECT
+    p.*,
+    ROW_NUMBER() OVER (ORDER BY topic NULLS FIRST, partition NULLS FIRST) AS place
+  FROM partition_ends AS p
 ), limited AS (
+  /* A cell is named by its newest record. */
   SELECT
     k.now_at AS instant,
+    c.offsets_partition * 281474976710656 + c.record_offset AS cell,
     c.log_id,
     c.offsets_partition,
     c.group_id,
     c.topic,
     c.partition,
     c.committed_offset,
+    COALESCE(e.place, -1) AS place,
     CASE WHEN e.error IS NULL THEN e.high_watermark END AS end_offset,
     e.log_start_offset,
     e.sampled_at,
@@ -38,7 +46,7 @@ WITH limits AS (
     COALESCE(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM committed_offsets AS c
   CROSS JOIN clock AS k
-  LEFT JOIN partition_ends AS e
+  LEFT JOIN places AS e
     ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g
     ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
@@ -58,28 +66,18 @@ WITH limits AS (
     ) * INTERVAL '10' SECOND AS ring_start,
     instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
   FROM limited AS l
-), ordered AS (
+), told AS (
   SELECT
+    c.cell,
+    c.place,
     c.instant,
-    c.offsets_partition,
-    c.group_id,
-    c.topic,
-    c.partition,
     c.intervals,
     c.window_start,
     h.record_offset,
     h.record_timestamp,
     h.is_tombstone,
     h.committed_offset,
-    h.commit_timestamp_ms,
-    ROW_NUMBER() OVER (
-      PARTITION BY h.offsets_partition, h.group_id, h.topic, h.partition
-      ORDER BY h.record_offset DESC
-    ) AS nth,
-    LAG(h.record_timestamp) OVER (
-      PARTITION BY h.offsets_partition, h.group_id, h.topic, h.partition
-      ORDER BY h.record_offset DESC
-    ) AS next_at
+    h.commit_timestamp_ms
   FROM cells AS c
   JOIN offset_commits AS h
     ON h.offsets_partition = c.offsets_partition
@@ -87,6 +85,14 @@ WITH limits AS (
     AND h.topic = c.topic
     AND h.partition = c.partition
     AND h.log_id = c.log_id
+), ordered AS (
+  SELECT
+    t.*,
+    ROW_NUMBER() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
+    LAG(record_timestamp) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS next_at,
+    LEAD(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset,
+    LEAD(record_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_record
+  FROM told AS t
 ), looked_at AS (
   SELECT
     *
@@ -95,33 +101,42 @@ WITH limits AS (
     nth <= intervals OR next_at > window_start
 ), deletions AS (
   SELECT
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition,
+    cell,
     MAX(record_offset) AS record_offset
   FROM looked_at
   WHERE
     is_tombstone
   GROUP BY
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition
+    cell
 ), commits AS (
   /* What was deleted is another story: a group that came back begins anew. */
   SELECT
-    w.*,
-    w.nth <= w.intervals AS in_ring
+    w.cell,
+    w.place,
+    w.instant,
+    w.record_offset,
+    w.record_timestamp,
+    w.committed_offset,
+    w.commit_timestamp_ms,
+    w.next_at,
+    w.nth,
+    w.nth <= w.intervals AS in_ring,
+    CASE
+      WHEN w.nth < w.intervals
+      AND (
+        d.record_offset IS NULL OR w.previous_record > d.record_offset
+      )
+      THEN w.previous_offset
+    END AS previous_offset,
+    CASE
+      WHEN w.record_timestamp > w.window_start
+      THEN 1
+      WHEN w.next_at IS NULL OR w.next_at > w.window_start
+      THEN 0
+    END AS since_start
   FROM looked_at AS w
   LEFT JOIN deletions AS d
-    ON d.instant = w.instant
-    AND d.offsets_partition = w.offsets_partition
-    AND d.group_id = w.group_id
-    AND d.topic = w.topic
-    AND d.partition = w.partition
+    ON d.cell = w.cell
   WHERE
     NOT w.is_tombstone
     AND (
@@ -129,8 +144,7 @@ WITH limits AS (
     )
 ), ends AS (
   SELECT
-    i.topic,
-    i.partition,
+    e.place,
     i.sampled_at,
     i.held_until,
     i.high_watermark,
@@ -139,36 +153,36 @@ WITH limits AS (
     i.next_offset,
     i.next_lowest
   FROM end_intervals AS i
-  JOIN partition_ends AS e
+  JOIN places AS e
     ON e.topic = i.topic
     AND e.topic_id IS NOT DISTINCT FROM i.topic_id
     AND e.partition = i.partition
 ), moments AS (
   SELECT
-    topic,
-    partition,
+    place,
     record_timestamp AS moment,
     1 AS kind,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
     record_offset,
     committed_offset,
+    previous_offset,
     commit_timestamp_ms,
     next_at,
     nth,
     in_ring,
+    since_start,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS end_at
   FROM commits
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     window_start,
     2,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -179,13 +193,13 @@ WITH limits AS (
   FROM cells
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     ring_start,
     3,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -196,13 +210,13 @@ WITH limits AS (
   FROM cells
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     late_before,
     4,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -215,10 +229,10 @@ WITH limits AS (
     NOT late_before IS NULL
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     sampled_at,
     0,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -232,30 +246,42 @@ WITH limits AS (
   FROM ends
 ), placed AS (
   SELECT
-    m.topic,
-    m.partition,
-    m.moment,
-    m.kind,
-    m.instant,
-    m.offsets_partition,
-    m.group_id,
-    m.record_offset,
-    m.committed_offset,
-    m.commit_timestamp_ms,
-    m.next_at,
-    m.nth,
-    m.in_ring,
-    MAX(m.end_at) OVER (
-      PARTITION BY m.topic, m.partition
-      ORDER BY m.moment NULLS FIRST, m.kind NULLS FIRST
+    place,
+    moment,
+    kind,
+    cell,
+    instant,
+    record_offset,
+    committed_offset,
+    previous_offset,
+    commit_timestamp_ms,
+    next_at,
+    nth,
+    in_ring,
+    since_start,
+    MAX(end_at) OVER (
+      PARTITION BY place
+      ORDER BY moment NULLS FIRST, kind NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS end_at
-  FROM moments AS m
+  FROM moments
   WHERE
-    NOT m.moment IS NULL
+    NOT moment IS NULL AND NOT place IS NULL
 ), seen AS (
   SELECT
-    p.*,
+    p.cell,
+    p.moment,
+    p.kind,
+    p.instant,
+    p.record_offset,
+    p.committed_offset,
+    p.previous_offset,
+    p.commit_timestamp_ms,
+    p.next_at,
+    p.nth,
+    p.in_ring,
+    p.since_start,
+    p.end_at,
     e.high_watermark,
     e.held_until,
     e.lowest_from,
@@ -268,60 +294,40 @@ WITH limits AS (
     END AS lag_then
   FROM placed AS p
   LEFT JOIN ends AS e
-    ON e.topic = p.topic AND e.partition = p.partition AND e.sampled_at = p.end_at
+    ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE
     p.kind > 0
 ), ring AS (
   SELECT
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition,
+    cell,
     record_offset,
     committed_offset,
+    previous_offset,
     commit_timestamp_ms,
     lag_then,
     nth,
-    LAG(committed_offset) OVER (
-      PARTITION BY instant, offsets_partition, group_id, topic, partition
-      ORDER BY record_offset NULLS FIRST
-    ) AS previous_offset,
     LAST_VALUE(lag_then IGNORE NULLS) OVER (
-      PARTITION BY instant, offsets_partition, group_id, topic, partition
+      PARTITION BY cell
       ORDER BY record_offset NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_lag,
-    MAX(nth) OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition) AS commits
+    ) AS previous_lag
   FROM seen
   WHERE
     kind = 1 AND in_ring
 ), rewinds AS (
   SELECT
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition,
+    cell,
     MIN(record_offset) AS record_offset
   FROM ring
   WHERE
     committed_offset < previous_offset
   GROUP BY
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition
+    cell
 ), rings AS (
   SELECT
-    r.instant,
-    r.offsets_partition,
-    r.group_id,
-    r.topic,
-    r.partition,
+    r.cell,
     COUNT(*) AS commits,
-    MAX(CASE WHEN r.nth = r.commits THEN r.commit_timestamp_ms END) AS first_ms,
+    MAX(CASE WHEN r.previous_offset IS NULL THEN r.commit_timestamp_ms END) AS first_ms,
     MAX(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
     MAX(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
     MAX(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
@@ -330,109 +336,68 @@ WITH limits AS (
     COALESCE(MAX(CASE WHEN r.lag_then < r.previous_lag THEN 1 END), 0) AS lag_fell
   FROM ring AS r
   LEFT JOIN rewinds AS b
-    ON b.instant = r.instant
-    AND b.offsets_partition = r.offsets_partition
-    AND b.group_id = r.group_id
-    AND b.topic = r.topic
-    AND b.partition = r.partition
+    ON b.cell = r.cell
   GROUP BY
-    r.instant,
-    r.offsets_partition,
-    r.group_id,
-    r.topic,
-    r.partition
+    r.cell
 ), before AS (
   /* The lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
   SELECT
-    s.instant,
-    s.offsets_partition,
-    s.group_id,
-    s.topic,
-    s.partition,
+    cell,
+    MAX(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
+    MAX(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
     MAX(
       CASE
-        WHEN s.kind = 1
-        AND s.moment <= c.window_start
-        AND (
-          s.next_at IS NULL OR s.next_at > c.window_start
-        )
-        THEN s.committed_offset
-      END
-    ) AS committed_before,
-    MAX(CASE WHEN s.kind = 2 THEN s.high_watermark END) AS end_before,
-    MAX(
-      CASE
-        WHEN s.kind = 2
+        WHEN kind = 2
         THEN CASE
-          WHEN s.held_until > s.moment
-          THEN s.high_watermark
-          WHEN s.next_sampled_at <= s.instant
-          THEN s.next_offset
+          WHEN held_until > moment
+          THEN high_watermark
+          WHEN next_sampled_at <= instant
+          THEN next_offset
         END
       END
     ) AS end_after_start,
     MIN(
       CASE
-        WHEN s.kind = 1 AND s.moment > c.window_start
+        WHEN since_start = 1
         THEN CASE
-          WHEN s.held_until >= s.moment
-          THEN s.high_watermark
-          WHEN s.next_sampled_at <= s.instant
-          AND (
-            s.next_at IS NULL OR s.next_at > s.next_sampled_at
+          WHEN held_until >= moment
+          THEN high_watermark
+          WHEN next_sampled_at <= instant AND (
+            next_at IS NULL OR next_at > next_sampled_at
           )
-          THEN s.next_offset
-        END - s.committed_offset
+          THEN next_offset
+        END - committed_offset
       END
     ) AS lowest_since,
     MAX(
       CASE
-        WHEN s.kind = 3
-        THEN CASE
-          WHEN s.end_at IS NULL
-          THEN NULL
-          WHEN s.held_until >= s.moment
-          THEN s.lowest_from
-          ELSE s.next_lowest
-        END
+        WHEN kind = 3 AND NOT end_at IS NULL
+        THEN CASE WHEN held_until >= moment THEN lowest_from ELSE next_lowest END
       END
     ) AS lowest_end,
     MAX(
       CASE
-        WHEN s.kind = 4
+        WHEN kind = 4
         THEN CASE
-          WHEN s.held_until >= s.moment
-          OR s.next_sampled_at IS NULL
-          OR s.next_sampled_at > s.instant
-          THEN TRY_CAST(s.high_watermark AS DOUBLE)
-          ELSE TRY_CAST(s.high_watermark AS DOUBLE) + TRY_CAST(s.next_offset - s.high_watermark AS DOUBLE) * TRY_CAST(EPOCH_US(s.moment) - EPOCH_US(s.held_until) AS DOUBLE) / NULLIF(TRY_CAST(EPOCH_US(s.next_sampled_at) - EPOCH_US(s.held_until) AS DOUBLE), 0)
+          WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > instant
+          THEN TRY_CAST(high_watermark AS DOUBLE)
+          ELSE TRY_CAST(high_watermark AS DOUBLE) + TRY_CAST(next_offset - high_watermark AS DOUBLE) * TRY_CAST(EPOCH_US(moment) - EPOCH_US(held_until) AS DOUBLE) / NULLIF(TRY_CAST(EPOCH_US(next_sampled_at) - EPOCH_US(held_until) AS DOUBLE), 0)
         END
       END
     ) AS late_end
-  FROM seen AS s
-  JOIN cells AS c
-    ON c.instant = s.instant
-    AND c.offsets_partition = s.offsets_partition
-    AND c.group_id = s.group_id
-    AND c.topic = s.topic
-    AND c.partition = s.partition
+  FROM seen
   GROUP BY
-    s.instant,
-    s.offsets_partition,
-    s.group_id,
-    s.topic,
-    s.partition
+    cell
 ), lowest_ends AS (
   SELECT
-    topic,
-    partition,
+    place,
     MIN(high_watermark) AS lowest_end
   FROM ends
   GROUP BY
-    topic,
-    partition
+    place
 ), facts AS (
   SELECT
+    c.cell,
     c.instant,
     c.offsets_partition,
     c.group_id,
@@ -466,19 +431,11 @@ WITH limits AS (
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
   LEFT JOIN rings AS r
-    ON r.instant = c.instant
-    AND r.offsets_partition = c.offsets_partition
-    AND r.group_id = c.group_id
-    AND r.topic = c.topic
-    AND r.partition = c.partition
+    ON r.cell = c.cell
   LEFT JOIN before AS b
-    ON b.instant = c.instant
-    AND b.offsets_partition = c.offsets_partition
-    AND b.group_id = c.group_id
-    AND b.topic = c.topic
-    AND b.partition = c.partition
+    ON b.cell = c.cell
   LEFT JOIN lowest_ends AS l
-    ON l.topic = c.topic AND l.partition = c.partition
+    ON l.place = c.place
 ), burrow AS (
   SELECT
     f.*,

@@ -20,8 +20,12 @@ WITH limits AS (
   SELECT group_id, max(allowed_lag) AS allowed_lag, max(minimum_complete) AS minimum_complete, max(intervals) AS intervals,
          max(window_seconds) AS window_seconds, max(max_time_lag_seconds) AS max_time_lag_seconds
   FROM thresholds GROUP BY group_id
+), places AS (
+  SELECT p.*, row_number() OVER (ORDER BY topic, partition) AS place FROM partition_ends AS p
 ), limited AS (
-  SELECT k.now_at AS instant, c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset,
+  -- A cell is named by its newest record.
+  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.log_id, c.offsets_partition, c.group_id, c.topic,
+         c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
          CASE WHEN e.error IS NULL THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
          CASE WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
               WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error) END AS not_known,
@@ -32,7 +36,7 @@ WITH limits AS (
          coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
          coalesce(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM committed_offsets AS c CROSS JOIN clock AS k
-  LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
+  LEFT JOIN places AS e ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN limits AS own ON own.group_id = c.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL
@@ -43,32 +47,35 @@ WITH limits AS (
          sampled_at - (intervals - 1) * INTERVAL '10' SECOND AS ring_start,
          instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
   FROM limited AS l
-), ordered AS (
-  SELECT c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.intervals, c.window_start,
-         h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset, h.commit_timestamp_ms,
-         row_number() OVER (PARTITION BY h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset DESC) AS nth,
-         lag(h.record_timestamp) OVER (
-           PARTITION BY h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset DESC) AS next_at
+), told AS (
+  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset,
+         h.commit_timestamp_ms
   FROM cells AS c
   JOIN offset_commits AS h
     ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
    AND h.log_id = c.log_id
+), ordered AS (
+  SELECT t.*, row_number() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
+         lag(record_timestamp) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS next_at,
+         lead(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset,
+         lead(record_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_record
+  FROM told AS t
 ), looked_at AS (
   SELECT * FROM ordered WHERE nth <= intervals OR next_at > window_start
 ), deletions AS (
-  SELECT instant, offsets_partition, group_id, topic, partition, max(record_offset) AS record_offset
-  FROM looked_at WHERE is_tombstone GROUP BY instant, offsets_partition, group_id, topic, partition
+  SELECT cell, max(record_offset) AS record_offset FROM looked_at WHERE is_tombstone GROUP BY cell
 ), commits AS (
   -- What was deleted is another story: a group that came back begins anew.
-  SELECT w.*, w.nth <= w.intervals AS in_ring
-  FROM looked_at AS w
-  LEFT JOIN deletions AS d
-    ON d.instant = w.instant AND d.offsets_partition = w.offsets_partition AND d.group_id = w.group_id AND d.topic = w.topic AND d.partition = w.partition
+  SELECT w.cell, w.place, w.instant, w.record_offset, w.record_timestamp, w.committed_offset, w.commit_timestamp_ms, w.next_at, w.nth,
+         w.nth <= w.intervals AS in_ring,
+         CASE WHEN w.nth < w.intervals AND (d.record_offset IS NULL OR w.previous_record > d.record_offset) THEN w.previous_offset END AS previous_offset,
+         CASE WHEN w.record_timestamp > w.window_start THEN 1 WHEN w.next_at IS NULL OR w.next_at > w.window_start THEN 0 END AS since_start
+  FROM looked_at AS w LEFT JOIN deletions AS d ON d.cell = w.cell
   WHERE NOT w.is_tombstone AND (d.record_offset IS NULL OR w.record_offset > d.record_offset)
 ), ends AS (
-  SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.high_watermark, i.lowest_from, i.next_sampled_at, i.next_offset, i.next_lowest
+  SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.lowest_from, i.next_sampled_at, i.next_offset, i.next_lowest
   FROM end_intervals AS i
-  JOIN partition_ends AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
+  JOIN places AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
 ),
 -- @include judged
 SELECT group_id, topic, partition, status, status_reason, verdict, verdict_reason, current_lag, committed_offset, commits, complete,

@@ -1,74 +1,62 @@
--- Burrow's rules and our verdict, of `cells` at an instant, from their `commits` and the `ends` of the logs.
--- Of which end was which commit, the start of a window: commits, ends and instants in one order of time; the last end before each.
+-- Burrow's rules and our verdict, of `cells` (a committed offset at an instant, by number) from their `commits`, and the `ends` of the logs, whose
+-- partitions are numbered as places. Commits, ends and instants stand in one order of time: the last end before each is that of then.
 moments AS (
-  SELECT topic, partition, record_timestamp AS moment, 1 AS kind, instant, offsets_partition, group_id, record_offset, committed_offset,
-         commit_timestamp_ms, next_at, nth, in_ring, CAST(NULL AS TIMESTAMP) AS end_at
+  SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, commit_timestamp_ms, next_at, nth,
+         in_ring, since_start, CAST(NULL AS TIMESTAMP) AS end_at
   FROM commits
   UNION ALL
-  SELECT topic, partition, window_start, 2, instant, offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
+  SELECT place, window_start, 2, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
   UNION ALL
-  SELECT topic, partition, ring_start, 3, instant, offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
+  SELECT place, ring_start, 3, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
   UNION ALL
-  SELECT topic, partition, late_before, 4, instant, offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
-  WHERE late_before IS NOT NULL
+  SELECT place, late_before, 4, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE late_before IS NOT NULL
   UNION ALL
-  SELECT topic, partition, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
+  SELECT place, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
 ), placed AS (
-  SELECT m.topic, m.partition, m.moment, m.kind, m.instant, m.offsets_partition, m.group_id, m.record_offset, m.committed_offset,
-         m.commit_timestamp_ms, m.next_at, m.nth, m.in_ring,
-         max(m.end_at) OVER (PARTITION BY m.topic, m.partition ORDER BY m.moment, m.kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS end_at
-  FROM moments AS m WHERE m.moment IS NOT NULL
+  SELECT place, moment, kind, cell, instant, record_offset, committed_offset, previous_offset, commit_timestamp_ms, next_at, nth, in_ring, since_start,
+         max(end_at) OVER (PARTITION BY place ORDER BY moment, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS end_at
+  FROM moments WHERE moment IS NOT NULL AND place IS NOT NULL
 ), seen AS (
-  SELECT p.*, e.high_watermark, e.held_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
+  SELECT p.cell, p.moment, p.kind, p.instant, p.record_offset, p.committed_offset, p.previous_offset, p.commit_timestamp_ms, p.next_at, p.nth, p.in_ring,
+         p.since_start, p.end_at, e.high_watermark, e.held_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
          CASE WHEN p.kind = 1 AND e.high_watermark IS NOT NULL THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
-  FROM placed AS p LEFT JOIN ends AS e ON e.topic = p.topic AND e.partition = p.partition AND e.sampled_at = p.end_at
+  FROM placed AS p LEFT JOIN ends AS e ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE p.kind > 0
 ), ring AS (
-  SELECT instant, offsets_partition, group_id, topic, partition, record_offset, committed_offset, commit_timestamp_ms, lag_then, nth,
-         lag(committed_offset) OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS previous_offset,
-         last_value(lag_then) IGNORE NULLS OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition ORDER BY record_offset
-           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag,
-         max(nth) OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition) AS commits
+  SELECT cell, record_offset, committed_offset, previous_offset, commit_timestamp_ms, lag_then, nth,
+         last_value(lag_then) IGNORE NULLS OVER (PARTITION BY cell ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag
   FROM seen WHERE kind = 1 AND in_ring
 ), rewinds AS (
-  SELECT instant, offsets_partition, group_id, topic, partition, min(record_offset) AS record_offset
-  FROM ring WHERE committed_offset < previous_offset GROUP BY instant, offsets_partition, group_id, topic, partition
+  SELECT cell, min(record_offset) AS record_offset FROM ring WHERE committed_offset < previous_offset GROUP BY cell
 ), rings AS (
-  SELECT r.instant, r.offsets_partition, r.group_id, r.topic, r.partition, count(*) AS commits,
-         max(CASE WHEN r.nth = r.commits THEN r.commit_timestamp_ms END) AS first_ms, max(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
+  SELECT r.cell, count(*) AS commits,
+         max(CASE WHEN r.previous_offset IS NULL THEN r.commit_timestamp_ms END) AS first_ms, max(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
          max(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
          max(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
          min(r.lag_then) AS lowest_lag, min(r.committed_offset) = max(r.committed_offset) AS is_stalled,
          coalesce(max(CASE WHEN r.lag_then < r.previous_lag THEN 1 END), 0) AS lag_fell
-  FROM ring AS r
-  LEFT JOIN rewinds AS b
-    ON b.instant = r.instant AND b.offsets_partition = r.offsets_partition AND b.group_id = r.group_id AND b.topic = r.topic AND b.partition = r.partition
-  GROUP BY r.instant, r.offsets_partition, r.group_id, r.topic, r.partition
+  FROM ring AS r LEFT JOIN rewinds AS b ON b.cell = r.cell
+  GROUP BY r.cell
 ), before AS (
   -- The lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before.
-  SELECT s.instant, s.offsets_partition, s.group_id, s.topic, s.partition,
-         max(CASE WHEN s.kind = 1 AND s.moment <= c.window_start AND (s.next_at IS NULL OR s.next_at > c.window_start) THEN s.committed_offset END) AS committed_before,
-         max(CASE WHEN s.kind = 2 THEN s.high_watermark END) AS end_before,
-         max(CASE WHEN s.kind = 2 THEN CASE WHEN s.held_until > s.moment THEN s.high_watermark
-                                         WHEN s.next_sampled_at <= s.instant THEN s.next_offset END END) AS end_after_start,
-         min(CASE WHEN s.kind = 1 AND s.moment > c.window_start
-                  THEN CASE WHEN s.held_until >= s.moment THEN s.high_watermark
-                            WHEN s.next_sampled_at <= s.instant AND (s.next_at IS NULL OR s.next_at > s.next_sampled_at)
-                              THEN s.next_offset END - s.committed_offset END) AS lowest_since,
-         max(CASE WHEN s.kind = 3 THEN CASE WHEN s.end_at IS NULL THEN NULL WHEN s.held_until >= s.moment THEN s.lowest_from ELSE s.next_lowest END END) AS lowest_end,
-         max(CASE WHEN s.kind = 4 THEN
-               CASE WHEN s.held_until >= s.moment OR s.next_sampled_at IS NULL OR s.next_sampled_at > s.instant THEN CAST(s.high_watermark AS DOUBLE)
-                    ELSE CAST(s.high_watermark AS DOUBLE) + CAST(s.next_offset - s.high_watermark AS DOUBLE)
-                         * CAST(unix_micros(s.moment) - unix_micros(s.held_until) AS DOUBLE)
-                         / CAST(unix_micros(s.next_sampled_at) - unix_micros(s.held_until) AS DOUBLE) END END) AS late_end
-  FROM seen AS s
-  JOIN cells AS c
-    ON c.instant = s.instant AND c.offsets_partition = s.offsets_partition AND c.group_id = s.group_id AND c.topic = s.topic AND c.partition = s.partition
-  GROUP BY s.instant, s.offsets_partition, s.group_id, s.topic, s.partition
+  SELECT cell,
+         max(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
+         max(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
+         max(CASE WHEN kind = 2 THEN CASE WHEN held_until > moment THEN high_watermark WHEN next_sampled_at <= instant THEN next_offset END END) AS end_after_start,
+         min(CASE WHEN since_start = 1 THEN
+               CASE WHEN held_until >= moment THEN high_watermark
+                    WHEN next_sampled_at <= instant AND (next_at IS NULL OR next_at > next_sampled_at) THEN next_offset END - committed_offset END) AS lowest_since,
+         max(CASE WHEN kind = 3 AND end_at IS NOT NULL THEN CASE WHEN held_until >= moment THEN lowest_from ELSE next_lowest END END) AS lowest_end,
+         max(CASE WHEN kind = 4 THEN
+               CASE WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > instant THEN CAST(high_watermark AS DOUBLE)
+                    ELSE CAST(high_watermark AS DOUBLE) + CAST(next_offset - high_watermark AS DOUBLE)
+                         * CAST(unix_micros(moment) - unix_micros(held_until) AS DOUBLE)
+                         / CAST(unix_micros(next_sampled_at) - unix_micros(held_until) AS DOUBLE) END END) AS late_end
+  FROM seen GROUP BY cell
 ), lowest_ends AS (
-  SELECT topic, partition, min(high_watermark) AS lowest_end FROM ends GROUP BY topic, partition
+  SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
-  SELECT c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.sampled_at, c.member_count, c.allowed_lag,
+  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.sampled_at, c.member_count, c.allowed_lag,
          c.minimum_complete, c.window_seconds, c.max_time_lag_seconds,
          coalesce(r.commits, 0) AS commits, CAST(coalesce(r.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          r.first_ms, r.last_ms, r.before_rewind, r.best_since_rewind, r.lowest_lag, r.is_stalled, r.lag_fell,
@@ -79,11 +67,9 @@ moments AS (
          least(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
          greatest(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
-  LEFT JOIN rings AS r
-    ON r.instant = c.instant AND r.offsets_partition = c.offsets_partition AND r.group_id = c.group_id AND r.topic = c.topic AND r.partition = c.partition
-  LEFT JOIN before AS b
-    ON b.instant = c.instant AND b.offsets_partition = c.offsets_partition AND b.group_id = c.group_id AND b.topic = c.topic AND b.partition = c.partition
-  LEFT JOIN lowest_ends AS l ON l.topic = c.topic AND l.partition = c.partition
+  LEFT JOIN rings AS r ON r.cell = c.cell
+  LEFT JOIN before AS b ON b.cell = c.cell
+  LEFT JOIN lowest_ends AS l ON l.place = c.place
 ), burrow AS (
   SELECT f.*, CASE
       WHEN commits = 0 THEN 'OK'

@@ -249,8 +249,23 @@ WITH steps AS (
     AND h.record_offset = c.record_offset
   WHERE
     c.kind = 1
+), places AS (
+  SELECT
+    topic,
+    partition,
+    ROW_NUMBER() OVER (ORDER BY topic NULLS FIRST, partition NULLS FIRST) AS place
+  FROM (
+    SELECT DISTINCT
+      topic,
+      partition
+    FROM end_intervals
+  ) AS p
 ), limited AS (
   SELECT
+    ROW_NUMBER() OVER (
+      ORDER BY s.offsets_partition NULLS FIRST, s.group_id NULLS FIRST, s.topic NULLS FIRST, s.partition NULLS FIRST, s.minute NULLS FIRST
+    ) AS cell,
+    COALESCE(e.place, -1) AS place,
     s.minute + INTERVAL '1' MINUTE AS instant,
     s.log_id,
     s.offsets_partition,
@@ -270,6 +285,8 @@ WITH steps AS (
     COALESCE(own.window_seconds, std.window_seconds, 300) AS window_seconds,
     COALESCE(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM standing AS s
+  LEFT JOIN places AS e
+    ON e.topic = s.topic AND e.partition = s.partition
   LEFT JOIN sizes AS z
     ON z.offsets_partition = s.offsets_partition
     AND z.group_id = s.group_id
@@ -289,174 +306,139 @@ WITH steps AS (
     ) * INTERVAL '10' SECOND AS ring_start,
     instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
   FROM limited AS l
-), numbered AS (
+), stories AS (
+  /* A cell's records of one log, under one number. */
   SELECT
     log_id,
     offsets_partition,
     group_id,
     topic,
     partition,
-    record_offset,
-    record_timestamp,
-    is_tombstone,
-    committed_offset,
-    commit_timestamp_ms,
     ROW_NUMBER() OVER (
-      PARTITION BY log_id, offsets_partition, group_id, topic, partition
-      ORDER BY record_offset NULLS FIRST
-    ) AS seq,
-    LEAD(record_timestamp) OVER (
-      PARTITION BY log_id, offsets_partition, group_id, topic, partition
-      ORDER BY record_offset NULLS FIRST
-    ) AS next_at,
-    MAX(CASE WHEN is_tombstone THEN record_offset ELSE -1 END) OVER (
-      PARTITION BY log_id, offsets_partition, group_id, topic, partition
-      ORDER BY record_offset NULLS FIRST
+      ORDER BY log_id NULLS FIRST, offsets_partition NULLS FIRST, group_id NULLS FIRST, topic NULLS FIRST, partition NULLS FIRST
+    ) AS story
+  FROM (
+    SELECT DISTINCT
+      log_id,
+      offsets_partition,
+      group_id,
+      topic,
+      partition
+    FROM offset_commits
+  ) AS d
+), numbered AS (
+  SELECT
+    t.story,
+    h.record_offset,
+    h.record_timestamp,
+    h.is_tombstone,
+    h.committed_offset,
+    h.commit_timestamp_ms,
+    ROW_NUMBER() OVER (PARTITION BY t.story ORDER BY h.record_offset NULLS FIRST) AS seq,
+    LEAD(h.record_timestamp) OVER (PARTITION BY t.story ORDER BY h.record_offset NULLS FIRST) AS next_at,
+    LAG(h.committed_offset) OVER (PARTITION BY t.story ORDER BY h.record_offset NULLS FIRST) AS previous_offset,
+    MAX(CASE WHEN h.is_tombstone THEN h.record_offset ELSE -1 END) OVER (
+      PARTITION BY t.story
+      ORDER BY h.record_offset NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS deleted_offset
-  FROM offset_commits
+  FROM stories AS t
+  JOIN offset_commits AS h
+    ON h.log_id = t.log_id
+    AND h.offsets_partition = t.offsets_partition
+    AND h.group_id = t.group_id
+    AND h.topic = t.topic
+    AND h.partition = t.partition
 ), latest AS (
   SELECT
-    c.*,
+    c.cell,
+    c.place,
+    c.instant,
+    c.intervals,
+    c.window_start,
+    n.story,
     n.seq AS last_seq,
     n.deleted_offset
   FROM cells AS c
+  JOIN stories AS t
+    ON t.log_id = c.log_id
+    AND t.offsets_partition = c.offsets_partition
+    AND t.group_id = c.group_id
+    AND t.topic = c.topic
+    AND t.partition = c.partition
   JOIN numbered AS n
-    ON n.log_id = c.log_id
-    AND n.offsets_partition = c.offsets_partition
-    AND n.group_id = c.group_id
-    AND n.topic = c.topic
-    AND n.partition = c.partition
-    AND n.record_offset = c.record_offset
-), chosen AS (
-  /* The ring, by blocks of 64 commits; then what else stood in the window, by hours. */
+    ON n.story = t.story AND n.record_offset = c.record_offset
+), blocks AS (
+  /* The ring lies in two blocks of 64 commits, what else stood in the window in two hours. */
   SELECT
+    cell,
+    story,
+    last_seq // 64 AS block
+  FROM latest
+  UNION ALL
+  SELECT
+    cell,
+    story,
+    last_seq // 64 - 1
+  FROM latest
+), hours AS (
+  SELECT
+    cell,
+    story,
+    EPOCH_US(instant) // 3600000000 AS hour
+  FROM latest
+  UNION ALL
+  SELECT
+    cell,
+    story,
+    EPOCH_US(instant) // 3600000000 - 1
+  FROM latest
+), chosen AS (
+  SELECT
+    b.cell,
+    n.story,
+    n.seq
+  FROM blocks AS b
+  JOIN numbered AS n
+    ON n.story = b.story AND n.seq // 64 = b.block
+  UNION
+  SELECT
+    h.cell,
+    n.story,
+    n.seq
+  FROM hours AS h
+  JOIN numbered AS n
+    ON n.story = h.story AND EPOCH_US(n.next_at) // 3600000000 = h.hour
+), commits AS (
+  SELECT
+    c.cell,
+    c.place,
     c.instant,
-    c.intervals,
-    c.last_seq,
-    c.deleted_offset,
-    n.offsets_partition,
-    n.group_id,
-    n.topic,
-    n.partition,
     n.record_offset,
     n.record_timestamp,
     n.committed_offset,
     n.commit_timestamp_ms,
-    n.seq,
-    n.next_at
+    CASE WHEN n.next_at > c.instant THEN NULL ELSE n.next_at END AS next_at,
+    c.last_seq - n.seq + 1 AS nth,
+    c.last_seq - n.seq < c.intervals AS in_ring,
+    CASE WHEN c.last_seq - n.seq + 1 < c.intervals THEN n.previous_offset END AS previous_offset,
+    CASE
+      WHEN n.record_timestamp > c.window_start
+      THEN 1
+      WHEN n.next_at IS NULL OR n.next_at > c.window_start OR n.seq = c.last_seq
+      THEN 0
+    END AS since_start
   FROM latest AS c
+  JOIN chosen AS x
+    ON x.cell = c.cell
   JOIN numbered AS n
-    ON n.log_id = c.log_id
-    AND n.offsets_partition = c.offsets_partition
-    AND n.group_id = c.group_id
-    AND n.topic = c.topic
-    AND n.partition = c.partition
-    AND n.seq // 64 = c.last_seq // 64
+    ON n.story = x.story AND n.seq = x.seq
   WHERE
     n.seq <= c.last_seq
+    AND n.record_offset > c.deleted_offset
     AND (
       n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start
     )
-  UNION
-  SELECT
-    c.instant,
-    c.intervals,
-    c.last_seq,
-    c.deleted_offset,
-    n.offsets_partition,
-    n.group_id,
-    n.topic,
-    n.partition,
-    n.record_offset,
-    n.record_timestamp,
-    n.committed_offset,
-    n.commit_timestamp_ms,
-    n.seq,
-    n.next_at
-  FROM latest AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id
-    AND n.offsets_partition = c.offsets_partition
-    AND n.group_id = c.group_id
-    AND n.topic = c.topic
-    AND n.partition = c.partition
-    AND n.seq // 64 = c.last_seq // 64 - 1
-  WHERE
-    n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start
-  UNION
-  SELECT
-    c.instant,
-    c.intervals,
-    c.last_seq,
-    c.deleted_offset,
-    n.offsets_partition,
-    n.group_id,
-    n.topic,
-    n.partition,
-    n.record_offset,
-    n.record_timestamp,
-    n.committed_offset,
-    n.commit_timestamp_ms,
-    n.seq,
-    n.next_at
-  FROM latest AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id
-    AND n.offsets_partition = c.offsets_partition
-    AND n.group_id = c.group_id
-    AND n.topic = c.topic
-    AND n.partition = c.partition
-    AND EPOCH_US(n.next_at) // 3600000000 = EPOCH_US(c.instant) // 3600000000
-  WHERE
-    n.seq <= c.last_seq AND n.next_at > c.window_start
-  UNION
-  SELECT
-    c.instant,
-    c.intervals,
-    c.last_seq,
-    c.deleted_offset,
-    n.offsets_partition,
-    n.group_id,
-    n.topic,
-    n.partition,
-    n.record_offset,
-    n.record_timestamp,
-    n.committed_offset,
-    n.commit_timestamp_ms,
-    n.seq,
-    n.next_at
-  FROM latest AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id
-    AND n.offsets_partition = c.offsets_partition
-    AND n.group_id = c.group_id
-    AND n.topic = c.topic
-    AND n.partition = c.partition
-    AND EPOCH_US(n.next_at) // 3600000000 = EPOCH_US(c.instant) // 3600000000 - 1
-  WHERE
-    n.seq <= c.last_seq AND n.next_at > c.window_start
-), alive AS (
-  SELECT
-    *
-  FROM chosen
-  WHERE
-    record_offset > deleted_offset
-), commits AS (
-  SELECT
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition,
-    record_offset,
-    record_timestamp,
-    committed_offset,
-    commit_timestamp_ms,
-    CASE WHEN next_at > instant THEN NULL ELSE next_at END AS next_at,
-    last_seq - seq + 1 AS nth,
-    last_seq - seq < intervals AS in_ring
-  FROM alive
 ), looked AS (
   /* Of topics of one name, that which was looked at last. */
   SELECT
@@ -468,44 +450,45 @@ WITH steps AS (
   FROM end_intervals AS i
 ), ends AS (
   SELECT
-    topic,
-    partition,
-    sampled_at,
-    held_until,
-    high_watermark,
-    high_watermark AS lowest_from,
-    next_sampled_at,
-    next_offset,
-    next_offset AS next_lowest
-  FROM looked
+    e.place,
+    i.sampled_at,
+    i.held_until,
+    i.high_watermark,
+    i.high_watermark AS lowest_from,
+    i.next_sampled_at,
+    i.next_offset,
+    i.next_offset AS next_lowest
+  FROM looked AS i
+  JOIN places AS e
+    ON e.topic = i.topic AND e.partition = i.partition
   WHERE
-    same = 1
+    i.same = 1
 ), moments AS (
   SELECT
-    topic,
-    partition,
+    place,
     record_timestamp AS moment,
     1 AS kind,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
     record_offset,
     committed_offset,
+    previous_offset,
     commit_timestamp_ms,
     next_at,
     nth,
     in_ring,
+    since_start,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS end_at
   FROM commits
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     window_start,
     2,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -516,13 +499,13 @@ WITH steps AS (
   FROM cells
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     ring_start,
     3,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -533,13 +516,13 @@ WITH steps AS (
   FROM cells
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     late_before,
     4,
+    cell,
     instant,
-    offsets_partition,
-    group_id,
+    NULL,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -552,10 +535,10 @@ WITH steps AS (
     NOT late_before IS NULL
   UNION ALL
   SELECT
-    topic,
-    partition,
+    place,
     sampled_at,
     0,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -569,30 +552,42 @@ WITH steps AS (
   FROM ends
 ), placed AS (
   SELECT
-    m.topic,
-    m.partition,
-    m.moment,
-    m.kind,
-    m.instant,
-    m.offsets_partition,
-    m.group_id,
-    m.record_offset,
-    m.committed_offset,
-    m.commit_timestamp_ms,
-    m.next_at,
-    m.nth,
-    m.in_ring,
-    MAX(m.end_at) OVER (
-      PARTITION BY m.topic, m.partition
-      ORDER BY m.moment NULLS FIRST, m.kind NULLS FIRST
+    place,
+    moment,
+    kind,
+    cell,
+    instant,
+    record_offset,
+    committed_offset,
+    previous_offset,
+    commit_timestamp_ms,
+    next_at,
+    nth,
+    in_ring,
+    since_start,
+    MAX(end_at) OVER (
+      PARTITION BY place
+      ORDER BY moment NULLS FIRST, kind NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS end_at
-  FROM moments AS m
+  FROM moments
   WHERE
-    NOT m.moment IS NULL
+    NOT moment IS NULL AND NOT place IS NULL
 ), seen AS (
   SELECT
-    p.*,
+    p.cell,
+    p.moment,
+    p.kind,
+    p.instant,
+    p.record_offset,
+    p.committed_offset,
+    p.previous_offset,
+    p.commit_timestamp_ms,
+    p.next_at,
+    p.nth,
+    p.in_ring,
+    p.since_start,
+    p.end_at,
     e.high_watermark,
     e.held_until,
     e.lowest_from,
@@ -605,60 +600,40 @@ WITH steps AS (
     END AS lag_then
   FROM placed AS p
   LEFT JOIN ends AS e
-    ON e.topic = p.topic AND e.partition = p.partition AND e.sampled_at = p.end_at
+    ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE
     p.kind > 0
 ), ring AS (
   SELECT
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition,
+    cell,
     record_offset,
     committed_offset,
+    previous_offset,
     commit_timestamp_ms,
     lag_then,
     nth,
-    LAG(committed_offset) OVER (
-      PARTITION BY instant, offsets_partition, group_id, topic, partition
-      ORDER BY record_offset NULLS FIRST
-    ) AS previous_offset,
     LAST_VALUE(lag_then IGNORE NULLS) OVER (
-      PARTITION BY instant, offsets_partition, group_id, topic, partition
+      PARTITION BY cell
       ORDER BY record_offset NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_lag,
-    MAX(nth) OVER (PARTITION BY instant, offsets_partition, group_id, topic, partition) AS commits
+    ) AS previous_lag
   FROM seen
   WHERE
     kind = 1 AND in_ring
 ), rewinds AS (
   SELECT
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition,
+    cell,
     MIN(record_offset) AS record_offset
   FROM ring
   WHERE
     committed_offset < previous_offset
   GROUP BY
-    instant,
-    offsets_partition,
-    group_id,
-    topic,
-    partition
+    cell
 ), rings AS (
   SELECT
-    r.instant,
-    r.offsets_partition,
-    r.group_id,
-    r.topic,
-    r.partition,
+    r.cell,
     COUNT(*) AS commits,
-    MAX(CASE WHEN r.nth = r.commits THEN r.commit_timestamp_ms END) AS first_ms,
+    MAX(CASE WHEN r.previous_offset IS NULL THEN r.commit_timestamp_ms END) AS first_ms,
     MAX(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
     MAX(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
     MAX(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
@@ -667,109 +642,68 @@ WITH steps AS (
     COALESCE(MAX(CASE WHEN r.lag_then < r.previous_lag THEN 1 END), 0) AS lag_fell
   FROM ring AS r
   LEFT JOIN rewinds AS b
-    ON b.instant = r.instant
-    AND b.offsets_partition = r.offsets_partition
-    AND b.group_id = r.group_id
-    AND b.topic = r.topic
-    AND b.partition = r.partition
+    ON b.cell = r.cell
   GROUP BY
-    r.instant,
-    r.offsets_partition,
-    r.group_id,
-    r.topic,
-    r.partition
+    r.cell
 ), before AS (
   /* The lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
   SELECT
-    s.instant,
-    s.offsets_partition,
-    s.group_id,
-    s.topic,
-    s.partition,
+    cell,
+    MAX(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
+    MAX(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
     MAX(
       CASE
-        WHEN s.kind = 1
-        AND s.moment <= c.window_start
-        AND (
-          s.next_at IS NULL OR s.next_at > c.window_start
-        )
-        THEN s.committed_offset
-      END
-    ) AS committed_before,
-    MAX(CASE WHEN s.kind = 2 THEN s.high_watermark END) AS end_before,
-    MAX(
-      CASE
-        WHEN s.kind = 2
+        WHEN kind = 2
         THEN CASE
-          WHEN s.held_until > s.moment
-          THEN s.high_watermark
-          WHEN s.next_sampled_at <= s.instant
-          THEN s.next_offset
+          WHEN held_until > moment
+          THEN high_watermark
+          WHEN next_sampled_at <= instant
+          THEN next_offset
         END
       END
     ) AS end_after_start,
     MIN(
       CASE
-        WHEN s.kind = 1 AND s.moment > c.window_start
+        WHEN since_start = 1
         THEN CASE
-          WHEN s.held_until >= s.moment
-          THEN s.high_watermark
-          WHEN s.next_sampled_at <= s.instant
-          AND (
-            s.next_at IS NULL OR s.next_at > s.next_sampled_at
+          WHEN held_until >= moment
+          THEN high_watermark
+          WHEN next_sampled_at <= instant AND (
+            next_at IS NULL OR next_at > next_sampled_at
           )
-          THEN s.next_offset
-        END - s.committed_offset
+          THEN next_offset
+        END - committed_offset
       END
     ) AS lowest_since,
     MAX(
       CASE
-        WHEN s.kind = 3
-        THEN CASE
-          WHEN s.end_at IS NULL
-          THEN NULL
-          WHEN s.held_until >= s.moment
-          THEN s.lowest_from
-          ELSE s.next_lowest
-        END
+        WHEN kind = 3 AND NOT end_at IS NULL
+        THEN CASE WHEN held_until >= moment THEN lowest_from ELSE next_lowest END
       END
     ) AS lowest_end,
     MAX(
       CASE
-        WHEN s.kind = 4
+        WHEN kind = 4
         THEN CASE
-          WHEN s.held_until >= s.moment
-          OR s.next_sampled_at IS NULL
-          OR s.next_sampled_at > s.instant
-          THEN TRY_CAST(s.high_watermark AS DOUBLE)
-          ELSE TRY_CAST(s.high_watermark AS DOUBLE) + TRY_CAST(s.next_offset - s.high_watermark AS DOUBLE) * TRY_CAST(EPOCH_US(s.moment) - EPOCH_US(s.held_until) AS DOUBLE) / NULLIF(TRY_CAST(EPOCH_US(s.next_sampled_at) - EPOCH_US(s.held_until) AS DOUBLE), 0)
+          WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > instant
+          THEN TRY_CAST(high_watermark AS DOUBLE)
+          ELSE TRY_CAST(high_watermark AS DOUBLE) + TRY_CAST(next_offset - high_watermark AS DOUBLE) * TRY_CAST(EPOCH_US(moment) - EPOCH_US(held_until) AS DOUBLE) / NULLIF(TRY_CAST(EPOCH_US(next_sampled_at) - EPOCH_US(held_until) AS DOUBLE), 0)
         END
       END
     ) AS late_end
-  FROM seen AS s
-  JOIN cells AS c
-    ON c.instant = s.instant
-    AND c.offsets_partition = s.offsets_partition
-    AND c.group_id = s.group_id
-    AND c.topic = s.topic
-    AND c.partition = s.partition
+  FROM seen
   GROUP BY
-    s.instant,
-    s.offsets_partition,
-    s.group_id,
-    s.topic,
-    s.partition
+    cell
 ), lowest_ends AS (
   SELECT
-    topic,
-    partition,
+    place,
     MIN(high_watermark) AS lowest_end
   FROM ends
   GROUP BY
-    topic,
-    partition
+    place
 ), facts AS (
   SELECT
+    c.cell,
     c.instant,
     c.offsets_partition,
     c.group_id,
@@ -803,19 +737,11 @@ WITH steps AS (
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
   LEFT JOIN rings AS r
-    ON r.instant = c.instant
-    AND r.offsets_partition = c.offsets_partition
-    AND r.group_id = c.group_id
-    AND r.topic = c.topic
-    AND r.partition = c.partition
+    ON r.cell = c.cell
   LEFT JOIN before AS b
-    ON b.instant = c.instant
-    AND b.offsets_partition = c.offsets_partition
-    AND b.group_id = c.group_id
-    AND b.topic = c.topic
-    AND b.partition = c.partition
+    ON b.cell = c.cell
   LEFT JOIN lowest_ends AS l
-    ON l.topic = c.topic AND l.partition = c.partition
+    ON l.place = c.place
 ), burrow AS (
   SELECT
     f.*,

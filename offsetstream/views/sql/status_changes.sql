@@ -42,8 +42,11 @@ WITH
   LEFT JOIN group_history AS h
     ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.log_id = c.log_id AND h.record_offset = c.record_offset
   WHERE c.kind = 1
+), places AS (
+  SELECT topic, partition, row_number() OVER (ORDER BY topic, partition) AS place FROM (SELECT DISTINCT topic, partition FROM end_intervals) AS p
 ), limited AS (
-  SELECT s.minute + INTERVAL '1' MINUTE AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
+  SELECT row_number() OVER (ORDER BY s.offsets_partition, s.group_id, s.topic, s.partition, s.minute) AS cell, coalesce(e.place, -1) AS place,
+         s.minute + INTERVAL '1' MINUTE AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
          s.high_watermark AS end_offset, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
          CASE WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
          coalesce(z.member_count, 0) AS member_count,
@@ -53,6 +56,7 @@ WITH
          coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
          coalesce(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM standing AS s
+  LEFT JOIN places AS e ON e.topic = s.topic AND e.partition = s.partition
   LEFT JOIN sizes AS z ON z.offsets_partition = s.offsets_partition AND z.group_id = s.group_id AND z.instant = s.minute + INTERVAL '1' MINUTE
   LEFT JOIN limits AS own ON own.group_id = s.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL
@@ -62,66 +66,56 @@ WITH
          sampled_at - (intervals - 1) * INTERVAL '10' SECOND AS ring_start,
          instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
   FROM limited AS l
+), stories AS (
+  -- A cell's records of one log, under one number.
+  SELECT log_id, offsets_partition, group_id, topic, partition, row_number() OVER (ORDER BY log_id, offsets_partition, group_id, topic, partition) AS story
+  FROM (SELECT DISTINCT log_id, offsets_partition, group_id, topic, partition FROM offset_commits) AS d
 ), numbered AS (
-  SELECT log_id, offsets_partition, group_id, topic, partition, record_offset, record_timestamp, is_tombstone, committed_offset, commit_timestamp_ms,
-         row_number() OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS seq,
-         lead(record_timestamp) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS next_at,
-         max(CASE WHEN is_tombstone THEN record_offset ELSE -1 END) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition
-           ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS deleted_offset
-  FROM offset_commits
+  SELECT t.story, h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset, h.commit_timestamp_ms,
+         row_number() OVER (PARTITION BY t.story ORDER BY h.record_offset) AS seq,
+         lead(h.record_timestamp) OVER (PARTITION BY t.story ORDER BY h.record_offset) AS next_at,
+         lag(h.committed_offset) OVER (PARTITION BY t.story ORDER BY h.record_offset) AS previous_offset,
+         max(CASE WHEN h.is_tombstone THEN h.record_offset ELSE -1 END) OVER (PARTITION BY t.story
+           ORDER BY h.record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS deleted_offset
+  FROM stories AS t
+  JOIN offset_commits AS h
+    ON h.log_id = t.log_id AND h.offsets_partition = t.offsets_partition AND h.group_id = t.group_id AND h.topic = t.topic AND h.partition = t.partition
 ), latest AS (
-  SELECT c.*, n.seq AS last_seq, n.deleted_offset
+  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, n.story, n.seq AS last_seq, n.deleted_offset
   FROM cells AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
-   AND n.record_offset = c.record_offset
+  JOIN stories AS t
+    ON t.log_id = c.log_id AND t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id AND t.topic = c.topic AND t.partition = c.partition
+  JOIN numbered AS n ON n.story = t.story AND n.record_offset = c.record_offset
+), blocks AS (
+  -- The ring lies in two blocks of 64 commits, what else stood in the window in two hours.
+  SELECT cell, story, last_seq div 64 AS block FROM latest
+  UNION ALL SELECT cell, story, last_seq div 64 - 1 FROM latest
+), hours AS (
+  SELECT cell, story, unix_micros(instant) div 3600000000 AS hour FROM latest
+  UNION ALL SELECT cell, story, unix_micros(instant) div 3600000000 - 1 FROM latest
 ), chosen AS (
-  -- The ring, by blocks of 64 commits; then what else stood in the window, by hours.
-  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
-         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
-  FROM latest AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
-   AND n.seq div 64 = c.last_seq div 64
-  WHERE n.seq <= c.last_seq AND (n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start)
+  SELECT b.cell, n.story, n.seq FROM blocks AS b JOIN numbered AS n ON n.story = b.story AND n.seq div 64 = b.block
   UNION
-  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
-         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
-  FROM latest AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
-   AND n.seq div 64 = c.last_seq div 64 - 1
-  WHERE n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start
-  UNION
-  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
-         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
-  FROM latest AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
-   AND unix_micros(n.next_at) div 3600000000 = unix_micros(c.instant) div 3600000000
-  WHERE n.seq <= c.last_seq AND n.next_at > c.window_start
-  UNION
-  SELECT c.instant, c.intervals, c.last_seq, c.deleted_offset, n.offsets_partition, n.group_id, n.topic, n.partition, n.record_offset, n.record_timestamp,
-         n.committed_offset, n.commit_timestamp_ms, n.seq, n.next_at
-  FROM latest AS c
-  JOIN numbered AS n
-    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
-   AND unix_micros(n.next_at) div 3600000000 = unix_micros(c.instant) div 3600000000 - 1
-  WHERE n.seq <= c.last_seq AND n.next_at > c.window_start
-), alive AS (
-  SELECT * FROM chosen WHERE record_offset > deleted_offset
+  SELECT h.cell, n.story, n.seq FROM hours AS h JOIN numbered AS n ON n.story = h.story AND unix_micros(n.next_at) div 3600000000 = h.hour
 ), commits AS (
-  SELECT instant, offsets_partition, group_id, topic, partition, record_offset, record_timestamp, committed_offset, commit_timestamp_ms,
-         CASE WHEN next_at > instant THEN NULL ELSE next_at END AS next_at, last_seq - seq + 1 AS nth, last_seq - seq < intervals AS in_ring
-  FROM alive
+  SELECT c.cell, c.place, c.instant, n.record_offset, n.record_timestamp, n.committed_offset, n.commit_timestamp_ms,
+         CASE WHEN n.next_at > c.instant THEN NULL ELSE n.next_at END AS next_at, c.last_seq - n.seq + 1 AS nth, c.last_seq - n.seq < c.intervals AS in_ring,
+         CASE WHEN c.last_seq - n.seq + 1 < c.intervals THEN n.previous_offset END AS previous_offset,
+         CASE WHEN n.record_timestamp > c.window_start THEN 1
+              WHEN n.next_at IS NULL OR n.next_at > c.window_start OR n.seq = c.last_seq THEN 0 END AS since_start
+  FROM latest AS c
+  JOIN chosen AS x ON x.cell = c.cell
+  JOIN numbered AS n ON n.story = x.story AND n.seq = x.seq
+  WHERE n.seq <= c.last_seq AND n.record_offset > c.deleted_offset AND (n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start)
 ), looked AS (
   -- Of topics of one name, that which was looked at last.
   SELECT i.*, row_number() OVER (PARTITION BY i.topic, i.partition, i.sampled_at ORDER BY coalesce(i.topic_id, '')) AS same
   FROM end_intervals AS i
 ), ends AS (
-  SELECT topic, partition, sampled_at, held_until, high_watermark, high_watermark AS lowest_from, next_sampled_at, next_offset,
-         next_offset AS next_lowest
-  FROM looked WHERE same = 1
+  SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.high_watermark AS lowest_from, i.next_sampled_at, i.next_offset,
+         i.next_offset AS next_lowest
+  FROM looked AS i JOIN places AS e ON e.topic = i.topic AND e.partition = i.partition
+  WHERE i.same = 1
 ),
 -- @include judged
 , ranked AS (
