@@ -45,7 +45,7 @@ _ENDS = (
 )
 
 
-def _uuid(uuid: Any) -> str:
+def kafka_uuid(uuid: Any) -> str:
     """Return the id as Kafka writes it: librdkafka takes another alphabet of base64."""
     return str(uuid).replace("+", "-").replace("/", "_")
 
@@ -86,7 +86,7 @@ class Cluster(Connection):
         """Return the topics that the user may see (DESCRIBE); one that is deleted meanwhile is left out."""
         found, _ = self.describe_topics(self._ask("the topics", lambda: self._metadata(None).topics))
         return [
-            TopicSeen(_uuid(seen.topic_id), name, len(seen.partitions), seen.is_internal)
+            TopicSeen(kafka_uuid(seen.topic_id), name, len(seen.partitions), seen.is_internal)
             for name, seen in found.items()
         ]
 
@@ -95,7 +95,7 @@ class Cluster(Connection):
         found, _ = self.describe_topics([topic])
         if topic not in found:
             raise NoOffsetsTopicError(f"the topic {topic} does not exist on {self.bootstrap_server}")
-        return _uuid(found[topic].topic_id)
+        return kafka_uuid(found[topic].topic_id)
 
     def hidden_topics(self, names: Collection[str]) -> frozenset[str]:
         """Return those of the topics, which need not exist, that the user has no right to see (DESCRIBE)."""
@@ -222,13 +222,17 @@ class Cluster(Connection):
         Told from a broker's settings (reference 0): 3.x runs the new one only where the consumer protocol is on.
         UnauthorisedError without DESCRIBE_CONFIGS on the cluster.
         """
-        broker = next(iter(self._ask("the brokers", lambda: self._metadata(None).brokers)))
-        config = self._config(ResourceType.BROKER, str(broker), BROKER_SETTINGS)
+        config = self.broker_settings()
         if config.get("group.coordinator.new.enable") is not None:
             return "new" if config["group.coordinator.new.enable"] == "true" else "classic"
         before_4_0 = "log.message.format.version" in config
         has_new = "consumer" in (config.get("group.coordinator.rebalance.protocols") or "")
         return "new" if has_new or not before_4_0 else "classic"
+
+    def broker_settings(self) -> dict[str, str | None]:
+        """Return the settings of one of the brokers; UnauthorisedError without DESCRIBE_CONFIGS on the cluster."""
+        broker = next(iter(self._ask("the brokers", lambda: self._metadata(None).brokers)))
+        return self._config(ResourceType.BROKER, str(broker), BROKER_SETTINGS)
 
     def _config(self, kind: ResourceType, name: str, right: Right) -> dict[str, str | None]:
         resource = ConfigResource(kind, name)

@@ -23,6 +23,7 @@ from offsetstream.errors import (
 )
 
 Answer = TypeVar("Answer")
+Asked = TypeVar("Asked")
 TIMEOUT = 30.0  # seconds
 NO_RIGHT = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -128,10 +129,10 @@ class Connection:
         except TimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
-    def _settle(self, asked: Mapping[str, Future[Any]]) -> tuple[dict[str, Any], dict[str, KafkaError]]:
+    def _settle(self, asked: Mapping[Asked, Future[Any]]) -> tuple[dict[Asked, Any], dict[Asked, KafkaError]]:
         """Return the answers that came, and the errors of the others."""
-        answers: dict[str, Any] = {}
-        errors: dict[str, KafkaError] = {}
+        answers: dict[Asked, Any] = {}
+        errors: dict[Asked, KafkaError] = {}
         for name, answer in asked.items():
             try:
                 answers[name] = self._wait(answer)

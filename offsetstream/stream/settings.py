@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from offsetstream.settings.config_file import ConfigFile
-from offsetstream.settings.kinds import INTERVAL, MINUTES
+from offsetstream.settings.kinds import INTERVAL, MINUTES, SECONDS
 from offsetstream.settings.schema import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -43,6 +43,14 @@ class JobSettings(Settings):
     tables: Annotated[str, TABLES] = "tables"
     checkpoint: Annotated[str, Option("Folder or URI of the checkpoints.", metavar="DIR")] = "checkpoints"
     trigger: Annotated[str, Option("Time between two batches, in Spark's words.", "TIME", INTERVAL)] = "10 seconds"
+    sample_interval: Annotated[
+        float,
+        Option(
+            "Time between two looks at where the logs end that groups read; 0 for none. In a catalog 60 at least.",
+            metavar="SECONDS",
+            kind=SECONDS,
+        ),
+    ] = 10.0
     once: Annotated[bool, Option("Apply everything there is now, then stop.")] = False
     coordinator: Annotated[
         Literal["new", "classic"] | None, Option("The brokers' group coordinator [default: ask them].")

@@ -40,9 +40,9 @@ class JobRunner:
         self.job(once=True).run()
 
     @contextmanager
-    def running(self, trigger: str = "0 seconds") -> Iterator[Job]:
+    def running(self, trigger: str = "0 seconds", **changes: Any) -> Iterator[Job]:
         """Stream while the context lasts; the job's error, if any, is raised at its end."""
-        job, errors = self.job(trigger=trigger), []
+        job, errors = self.job(trigger=trigger, **changes), []
 
         def run() -> None:
             try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import DoubledRowsError, UnreachableError
@@ -39,12 +40,16 @@ from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
+from offsetstream.stream.sampling.rounds import Rounds
+from offsetstream.stream.sampling.sampler import Sampler
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
+
+CATALOG_SECONDS = 60.0  # between two samples: each write there is some jobs of Spark's
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,15 @@ class Attempt:
             self._writer, self._state, self._decoded_history, self._source, self._book, self._watch, controls
         )
         self._upkeep = Upkeep(self._tables)
+        self._sampler = self._new_sampler()
+
+    def _new_sampler(self) -> Sampler:
+        # A connection of its own, so that nobody waits for its requests.
+        own = LogEnds(self._settings.bootstrap_server, self._settings.properties)
+        rounds = Rounds(self._tables, own, self._topic.coordinator, self._say)
+        seconds = self._settings.sample_interval
+        at_least = CATALOG_SECONDS if seconds and self._tables.needs_spark else 0.0
+        return Sampler(rounds, max(seconds, at_least), self._say)
 
     def _opened_book(self) -> PartitionBook:
         book = PartitionBook(self._tables, self._topic.partitions, keeps_history=self._settings.history)
@@ -122,8 +136,12 @@ class Attempt:
             self._say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
             to_load = sorted({*to_load, *self._book.claims.missing})
         to_load = sorted({*to_load, *self._doubled()})
-        checkpoint = self._start(to_load, readable, goes_on=goes_on)
-        self._stream(checkpoint, readable)
+        try:
+            checkpoint = self._start(to_load, readable, goes_on=goes_on)
+            self._stream(checkpoint, readable)
+            self._sampler.end(with_a_round=self._settings.once and not self._controls.is_stopping())
+        finally:
+            self._sampler.end()
 
     def _stream(self, checkpoint: Checkpoint, readable: list[int]) -> None:
         """Go on by one query after the other, each with a checkpoint of its own."""
@@ -175,13 +193,16 @@ class Attempt:
         if last is None or to_load or self._book.gone or is_recounted(self._book) or not last.reads(readable):
             return self._load(to_load)
         self._say(f"Going on with checkpoint {last.location}")
+        self._sampler.start(last.checkpoint_id)
         self._loader.load_requested(last.checkpoint_id)
         return last
 
     def _load(self, partitions: list[int]) -> Checkpoint:
         """Load the partitions, and begin a new checkpoint behind them."""
         root = self._settings.checkpoint
-        checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, self._tables)
+        with self._sampler.paused():
+            checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, self._tables)
+            self._sampler.start(checkpoint.checkpoint_id)
         self._place_groups(BatchId(checkpoint.checkpoint_id, -1))
         self._loader.unload_gone(checkpoint.checkpoint_id)
         self._loader.load_requested(checkpoint.checkpoint_id, partitions)

@@ -1,0 +1,49 @@
+"""The one row of `cluster`: what views need to know of the brokers' settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from offsetstream.cluster.log_ends import LogEnds
+from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.errors import UnauthorisedError
+from offsetstream.tables.names import CLUSTER
+from offsetstream.tables.small_tables import overwrite_rows
+from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import BatchId
+
+
+class ObservedCluster:
+    """Writes the row when it differs from what this job wrote last."""
+
+    def __init__(self, tables: Store, cluster: LogEnds, coordinator: Coordinator, say: Callable[[str], None]) -> None:
+        self._tables = tables
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._say = say
+        self._written: dict[str, Any] | None = None
+        self._is_refused = False
+
+    def write(self, batch: BatchId) -> None:
+        """Ask anew, and write the row if it is another one; without the right to see a setting, null for it."""
+        retention, interval = self._retention()
+        row = {
+            "cluster_id": self._cluster.cluster_id(),
+            "group_coordinator": self._coordinator,
+            "offsets_retention_ms": retention,
+            "offsets_retention_check_interval_ms": interval,
+        }
+        if row != self._written:
+            overwrite_rows(self._tables, CLUSTER, [row | {"observed_at": datetime.now(UTC)}], batch)
+            self._written = row
+
+    def _retention(self) -> tuple[int | None, int | None]:
+        try:
+            return self._cluster.offsets_retention()
+        except UnauthorisedError as error:
+            if not self._is_refused:
+                self._say(f"For how long the brokers keep offsets is not known: {error}")
+            self._is_refused = True
+            return None, None

@@ -1,0 +1,84 @@
+"""One round after the other: ask the cluster where the logs end, and write what it says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from offsetstream.cluster.log_ends import LogEnds
+from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.stream.sampling.observed_cluster import ObservedCluster
+from offsetstream.stream.sampling.positions import Positions
+from offsetstream.stream.sampling.sample_book import SampleBook
+from offsetstream.stream.sampling.sample_tables import read_samples, write_end_offsets, write_topic_partitions
+from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import BatchId
+
+START_SECONDS = 60.0  # between two questions where logs begin
+CLUSTER_SECONDS = 600.0
+_WAITING_AT_MOST = 1_000_000  # rows; then all begins anew from the tables, as after a crash
+_HIDDEN = "TOPIC_AUTHORIZATION_FAILED"
+
+
+class Rounds:
+    """What is sampled goes to `topic_partitions` with each round, and waits in `book` for `end_offsets`.
+
+    Topics whose ends the user may not see are said once. Raises ClusterError, TablesError, and LeaseError
+    once a later job has written to the tables; what waits is then not lost.
+    """
+
+    def __init__(self, tables: Store, cluster: LogEnds, coordinator: Coordinator, say: Callable[[str], None]) -> None:
+        self._tables = tables
+        self._cluster = cluster
+        self._say = say
+        self._observed = ObservedCluster(tables, cluster, coordinator, say)
+        self.book = SampleBook()
+        self._positions: Positions | None = None
+        self._asked_starts_at = self._observed_at = -CLUSTER_SECONDS
+        self._hidden: set[str] = set()
+
+    def ask(self) -> None:
+        """Take in where the logs end now. Positions first, ends after: so no lag is below zero."""
+        if len(self.book.waiting) > _WAITING_AT_MOST:  # they cannot be written
+            self.book, self._positions = SampleBook(), None
+        positions = self._opened()
+        sampled_at, began = datetime.now(UTC), time.monotonic()
+        wanted = positions.wanted()
+        asks_all = began - self._asked_starts_at >= START_SECONDS
+        answers = self._cluster.ends(wanted, {} if asks_all else self.book.starts)
+        if asks_all:
+            self._asked_starts_at = began
+        self.book.take(answers, sampled_at)
+        self._tell_of_hidden()
+
+    def write(self, batch: BatchId) -> None:
+        """Write `topic_partitions` and, every ten minutes, `cluster` if that has changed."""
+        write_topic_partitions(self._tables, self.book.rows(), batch)
+        if time.monotonic() - self._observed_at >= CLUSTER_SECONDS:
+            self._observed.write(batch)
+            self._observed_at = time.monotonic()
+
+    def write_end_offsets(self, batch: BatchId) -> None:
+        """Append what waits to `end_offsets`, as one file."""
+        if self.book.waiting:
+            write_end_offsets(self._tables, self.book.waiting, batch)
+            self.book.waiting = []
+
+    def _opened(self) -> Positions:
+        if self._positions is None:
+            require_tables_of(self._tables, self._cluster.cluster_id())
+            self.book.recall(*read_samples(self._tables))
+            self._positions = Positions(self._tables)
+        return self._positions
+
+    def _tell_of_hidden(self) -> None:
+        hidden = {place.topic for place, each in self.book.partitions.items() if each.error == _HIDDEN} - self._hidden
+        if hidden:
+            self._hidden |= hidden
+            more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+            self._say(
+                f"The ends of the topic {min(hidden)}{more} are not sampled: this user lacks DESCRIBE on it; "
+                "docs/security.md has the rights of each command"
+            )

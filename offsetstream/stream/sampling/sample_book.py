@@ -1,0 +1,114 @@
+"""What was sampled last of each partition, and which samples are new rows of `end_offsets`: neither asks nor writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
+
+# However idle a partition is, a row so often says that it was looked at.
+AT_LEAST_EVERY = timedelta(minutes=10)
+
+
+class Values(NamedTuple):
+    """What a new row of `end_offsets` is written for when it changes, as the tables call it."""
+
+    topic_id: str | None = None
+    leader_id: int | None = None
+    leader_epoch: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+
+
+@dataclass
+class Sampled:
+    """A partition, as it is in `topic_partitions`; times are null until a look succeeded.
+
+    `recorded_at` is the `sampled_at` of its last row in `end_offsets`, null for none.
+    """
+
+    values: Values
+    sampled_at: datetime | None = None
+    changed_at: datetime | None = None
+    error: str | None = None
+    recorded_at: datetime | None = None
+
+
+class SampleBook:
+    """The partitions that are sampled, and the rows of `end_offsets` that wait to be written."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPlace, Sampled] = {}
+        self.waiting: list[dict[str, Any]] = []
+
+    def recall(self, rows: Iterable[Mapping[str, Any]], recorded: Mapping[TopicPlace, datetime]) -> None:
+        """Begin with the rows of `topic_partitions`, and with when `end_offsets` has the last row of each from.
+
+        A job that was killed may have left out the rows of its last minute. Of these the newest is made up for; the one
+        before it is known to have held at its own time only.
+        """
+        for row in rows:
+            place = TopicPlace(row["topic"], row["partition"])
+            values = Values(*(row[name] for name in Values._fields))
+            found = Sampled(values, row["sampled_at"], row["changed_at"], row["error"], recorded.get(place))
+            self.partitions[place] = found
+            if found.changed_at and (found.recorded_at is None or found.recorded_at < found.changed_at):
+                self._record(place, found, found.changed_at, found.recorded_at)
+
+    @property
+    def starts(self) -> dict[TopicPlace, str | None]:
+        """The partitions of which it is known where their logs begin, with the topic id of which it is."""
+        known = ((place, each.values) for place, each in self.partitions.items())
+        return {place: values.topic_id for place, values in known if values.log_start_offset is not None}
+
+    def take(self, answers: Answers, sampled_at: datetime) -> None:
+        """Take in what a round was told; partitions that it was told nothing of are sampled no longer."""
+        before, self.partitions = self.partitions, {}
+        for place, answer in answers.items():
+            found = before.get(place)
+            if found is None or _is_other(found, answer.topic_id):
+                found = Sampled(Values(answer.topic_id))
+            self.partitions[place] = found
+            if isinstance(answer, LogEnd):
+                self._sample(place, found, answer, sampled_at)
+            else:
+                found.error = answer.error
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of `topic_partitions`."""
+        return [
+            {
+                **place._asdict(),
+                **each.values._asdict(),
+                "sampled_at": each.sampled_at,
+                "changed_at": each.changed_at,
+                "error": each.error,
+            }
+            for place, each in self.partitions.items()
+        ]
+
+    def _sample(self, place: TopicPlace, found: Sampled, end: LogEnd, sampled_at: datetime) -> None:
+        start = found.values.log_start_offset if end.log_start_offset is None else end.log_start_offset
+        values = Values(
+            end.topic_id, end.leader_id, end.leader_epoch, start, end.high_watermark, end.last_stable_offset
+        )
+        held_until, is_new = found.sampled_at, found.changed_at is None or values != found.values
+        found.values, found.sampled_at, found.error = values, sampled_at, None
+        if is_new:
+            found.changed_at = sampled_at
+        if is_new or found.recorded_at is None or sampled_at - found.recorded_at >= AT_LEAST_EVERY:
+            self._record(place, found, sampled_at, held_until)
+
+    def _record(self, place: TopicPlace, found: Sampled, sampled_at: datetime, held_until: datetime | None) -> None:
+        times = {"sampled_at": sampled_at, "previous_sampled_at": held_until}
+        self.waiting.append({**place._asdict(), **found.values._asdict(), **times})
+        found.recorded_at = sampled_at
+
+
+def _is_other(found: Sampled, topic_id: str | None) -> bool:
+    """Tell whether the topic is another one of the same name; an id that is not told tells nothing."""
+    return topic_id is not None and found.values.topic_id != topic_id

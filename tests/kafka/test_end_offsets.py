@@ -1,0 +1,160 @@
+"""Where logs end, sampled from a real broker: growth, transactions, deleted and recreated topics, lost leaders."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream.sampling import rounds, sampler
+from tests.kafka.jobs import JobRunner
+
+TOPIC, LOST = "sampled", 2
+COLUMNS = ("partition", "log_start_offset", "high_watermark", "last_stable_offset", "error")
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(brokers=3) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
+    return JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "WRITE_SECONDS", 4.0)
+    monkeypatch.setattr(rounds, "START_SECONDS", 1.0)
+
+
+def create(kafka: EmbeddedKafka, topic: str, assignment: list[list[int]]) -> None:
+    made = admin_client(kafka.bootstrap_server).create_topics([NewTopic(topic, replica_assignment=assignment)])
+    made[topic].result(30)
+
+
+def commit(kafka: EmbeddedKafka, topic: str, *partitions: int) -> None:
+    commit_plainly(kafka.bootstrap_server, {"reader": [TopicPartition(topic, number, 0) for number in partitions]})
+
+
+def produce(kafka: EmbeddedKafka, topic: str, partition: int, count: int, **properties: str) -> Producer:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server, **properties})
+    if properties:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for _ in range(count):
+        producer.produce(topic, b"value", partition=partition)
+    producer.flush(30)
+    return producer
+
+
+def sampled(runner: JobRunner, topic: str, *columns: str) -> list[tuple[Any, ...]]:
+    names = columns or COLUMNS
+    found = runner.rows("topic_partitions", "topic", *names)
+    return [row[1:] for row in found if row[0] == topic]
+
+
+def recorded(runner: JobRunner, topic: str, *columns: str) -> list[tuple[Any, ...]]:
+    found = runner.rows("end_offsets", "topic", "sampled_at", *columns)
+    return [row[2:] for row in sorted(found, key=lambda row: row[1]) if row[0] == topic]
+
+
+def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    create(kafka, TOPIC, [[1], [1]])
+    commit(kafka, TOPIC, 0)
+    with runner.running(sample_interval=0.5):
+        runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 0, 0, None)])
+        (topic_id,) = {row[0] for row in sampled(runner, TOPIC, "topic_id")}
+        assert topic_id == Cluster(kafka.bootstrap_server).topic_id(TOPIC)
+        assert sampled(runner, TOPIC, "leader_id", "leader_epoch") == [(1, 0)]
+
+        produce(kafka, TOPIC, 0, 5)
+        runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 5, 5, None)])
+        producer = produce(kafka, TOPIC, 0, 3, **{"transactional.id": "held-back"})
+        runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 8, 5, None)])
+        producer.commit_transaction(30)
+        runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 9, 9, None)])
+
+        partitions = NewPartitions(TOPIC, 3)
+        admin_client(kafka.bootstrap_server).create_partitions([partitions])[TOPIC].result(30)
+        commit(kafka, TOPIC, 1, 2)
+        runner.await_(lambda: [row[0] for row in sampled(runner, TOPIC)] == [0, 1, 2])
+        assert len(sampled(runner, "__consumer_offsets")) == 50
+    ends = recorded(runner, TOPIC, "partition", "high_watermark", "last_stable_offset", "previous_sampled_at")
+    assert [row[1:3] for row in ends if row[0] == 0] == [(0, 0), (5, 5), (8, 5), (9, 9)]
+    assert [row[3] is None for row in ends if row[0] == 0] == [True, False, False, False]
+
+
+def test_rows_wait_for_one_file(runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a job that begins goes on where the one before it stopped."""
+    monkeypatch.setattr(sampler, "WRITE_SECONDS", 3600.0)
+    create(kafka, "filed", [[1]])
+    commit(kafka, "filed", 0)
+    with runner.running(sample_interval=0.5):
+        produce(kafka, "filed", 0, 1)
+        runner.await_(lambda: sampled(runner, "filed", "high_watermark") == [(1,)])
+        produce(kafka, "filed", 0, 1)
+        runner.await_(lambda: sampled(runner, "filed", "high_watermark") == [(2,)])
+        assert runner.count("end_offsets") == 0
+    assert runner.tables.open("end_offsets").files.stored().files == 1
+    assert [row[0] for row in recorded(runner, "filed", "high_watermark")][-2:] == [1, 2]
+
+    (held_until,) = sampled(runner, "filed", "sampled_at")[0]
+    produce(kafka, "filed", 0, 1)
+    runner.run_once()
+    assert recorded(runner, "filed", "high_watermark", "previous_sampled_at")[-1] == (3, held_until)
+
+
+def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    create(kafka, "again", [[1]])
+    produce(kafka, "again", 0, 4)
+    commit(kafka, "again", 0)
+    admin = admin_client(kafka.bootstrap_server)
+    with runner.running(sample_interval=0.5):
+        runner.await_(lambda: sampled(runner, "again") == [(0, 0, 4, 4, None)])
+        admin.delete_topics(["again"])["again"].result(30)
+        runner.await_(lambda: sampled(runner, "again") == [])
+        time.sleep(1)  # the broker takes a moment to let go of the name
+        create(kafka, "again", [[1]])
+        commit(kafka, "again", 0)
+        runner.await_(lambda: sampled(runner, "again") == [(0, 0, 0, 0, None)])
+    ends = recorded(runner, "again", "high_watermark", "topic_id", "previous_sampled_at")
+    assert [row[0] for row in ends] == [4, 0]
+    assert ends[0][1] != ends[1][1]
+    assert ends[1][2] is None
+
+
+def test_a_partition_without_leader_says_so(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    create(kafka, "led", [[1], [LOST]])
+    commit(kafka, "led", 0, 1)
+    produce(kafka, "led", 1, 2)
+    with runner.running(sample_interval=0.5):
+        runner.await_(lambda: sampled(runner, "led") == [(0, 0, 0, 0, None), (1, 0, 2, 2, None)])
+        kafka.stop_broker(LOST, kill=True)
+        lost = [(0, 0, 0, 0, None), (1, 0, 2, 2, "LEADER_NOT_AVAILABLE")]
+        runner.await_(lambda: sampled(runner, "led") == lost)
+        produce(kafka, "led", 0, 1)
+        runner.await_(lambda: sampled(runner, "led", "high_watermark") == [(1,), (2,)])
+        kafka.start_broker(LOST)
+        runner.await_(lambda: [row[-1] for row in sampled(runner, "led")] == [None, None])
+
+
+def test_what_is_known_of_the_brokers(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    runner.run_once()
+    columns = ("cluster_id", "group_coordinator", "offsets_retention_ms", "offsets_retention_check_interval_ms")
+    told = (Cluster(kafka.bootstrap_server).cluster_id(), "new", 7 * 86_400_000, 600_000)
+    assert runner.rows("cluster", *columns) == [told]
+
+
+def test_none_are_taken(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    runner.job(once=True, sample_interval=0.0).run()
+    assert [runner.count(name) for name in ("topic_partitions", "end_offsets", "cluster")] == [0, 0, 0]

@@ -1,0 +1,131 @@
+"""What becomes a row of end_offsets, against a plain model: all samples of a partition, one after the other."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, TopicPlace
+from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, SampleBook
+
+START = datetime(2026, 3, 4, 5, tzinfo=UTC)
+PLACES = [TopicPlace("orders", 0), TopicPlace("orders", 1)]
+OFFSETS = st.integers(0, 2)
+ENDS = st.builds(LogEnd, st.sampled_from([None, "a", "b"]), OFFSETS, OFFSETS, OFFSETS, OFFSETS, OFFSETS)
+ANSWERS = st.one_of(ENDS, ENDS, ENDS, st.builds(NoEnd, st.none(), st.just("LEADER_NOT_AVAILABLE")))
+ROUNDS = st.lists(st.tuples(st.integers(1, 400), st.tuples(ANSWERS, ANSWERS)), max_size=30)
+
+
+def end(high: int, start: int | None = 0, topic_id: str | None = "a", epoch: int | None = 3) -> LogEnd:
+    return LogEnd(topic_id, 1, epoch, start, high, high)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def take(book: SampleBook, seconds: float, answer: LogEnd | NoEnd) -> None:
+    book.take({PLACES[0]: answer}, at(seconds))
+
+
+def recorded(book: SampleBook) -> list[tuple[int, datetime, datetime | None]]:
+    return [(row["high_watermark"], row["sampled_at"], row["previous_sampled_at"]) for row in book.waiting]
+
+
+def test_a_row_when_an_end_moves_with_how_long_the_one_before_held() -> None:
+    book = SampleBook()
+    for seconds, high in ((0, 5), (10, 5), (20, 5), (30, 7), (40, 8)):
+        take(book, seconds, end(high))
+    assert recorded(book) == [(5, at(0), None), (7, at(30), at(20)), (8, at(40), at(30))]
+    assert [(row["sampled_at"], row["changed_at"]) for row in book.rows()] == [(at(40), at(40))]
+
+
+def test_a_row_every_ten_minutes_of_an_idle_partition() -> None:
+    book = SampleBook()
+    for seconds in range(0, 1300, 10):
+        take(book, seconds, end(5))
+    assert recorded(book) == [(5, at(0), None), (5, at(600), at(590)), (5, at(1200), at(1190))]
+    assert book.rows()[0]["changed_at"] == at(0)
+
+
+def test_an_error_leaves_what_was_seen_last() -> None:
+    book = SampleBook()
+    take(book, 0, end(5))
+    take(book, 10, NoEnd("a", "LEADER_NOT_AVAILABLE"))
+    (row,) = book.rows()
+    assert (row["high_watermark"], row["sampled_at"], row["error"]) == (5, at(0), "LEADER_NOT_AVAILABLE")
+    take(book, 20, end(6))
+    assert recorded(book)[1:] == [(6, at(20), at(0))]
+    assert book.rows()[0]["error"] is None
+
+
+def test_a_partition_that_never_answered_has_a_row_with_its_error_only() -> None:
+    book = SampleBook()
+    take(book, 0, NoEnd(None, "TOPIC_AUTHORIZATION_FAILED"))
+    assert book.rows() == [
+        dict.fromkeys(book.rows()[0]) | PLACES[0]._asdict() | {"error": "TOPIC_AUTHORIZATION_FAILED"}
+    ]
+    assert book.waiting == []
+
+
+def test_a_topic_of_the_same_name_is_another_one() -> None:
+    book = SampleBook()
+    take(book, 0, end(5, start=2))
+    take(book, 10, end(5, start=None, topic_id="b"))
+    assert recorded(book) == [(5, at(0), None), (5, at(10), None)]
+    (row,) = book.rows()
+    assert (row["topic_id"], row["log_start_offset"]) == ("b", None)
+
+
+def test_what_is_sampled_no_longer_has_no_row() -> None:
+    book = SampleBook()
+    take(book, 0, end(5))
+    book.take({}, at(10))
+    assert book.rows() == []
+
+
+def test_the_start_stays_where_it_is_not_asked() -> None:
+    book = SampleBook()
+    take(book, 0, end(5, start=2))
+    take(book, 10, end(6, start=None))
+    assert [row["log_start_offset"] for row in book.waiting] == [2, 2]
+    assert book.starts == {PLACES[0]: "a"}
+
+
+@given(ROUNDS)
+def test_the_rows_tell_every_sample(rounds: Sequence[tuple[int, tuple[LogEnd | NoEnd, LogEnd | NoEnd]]]) -> None:
+    """Each sample is that of the last row by then, and every row's `previous_sampled_at` is the sample before it."""
+    book, seconds = SampleBook(), 0
+    samples: dict[TopicPlace, list[tuple[datetime, LogEnd]]] = {place: [] for place in PLACES}
+    for pause, answers in rounds:
+        seconds += pause
+        taken: Answers = dict(zip(PLACES, answers, strict=True))
+        book.take(taken, at(seconds))
+        for place, answer in taken.items():
+            if isinstance(answer, LogEnd):
+                samples[place].append((at(seconds), answer))
+    for place, seen in samples.items():
+        rows = [row for row in book.waiting if (row["topic"], row["partition"]) == place]
+        assert told_by(rows, [when for when, _ in seen]) == [(when, values(answer)) for when, answer in seen]
+        times = [when for when, _ in seen]
+        for before, row in zip([None, *rows], rows, strict=False):
+            if row["previous_sampled_at"] is not None:
+                assert times.index(row["previous_sampled_at"]) == times.index(row["sampled_at"]) - 1
+            if before is not None and values_of(before) == values_of(row):
+                assert row["sampled_at"] - before["sampled_at"] >= AT_LEAST_EVERY
+
+
+def told_by(rows: Sequence[dict[str, Any]], times: Sequence[datetime]) -> list[tuple[datetime, tuple[Any, ...]]]:
+    return [(when, values_of([row for row in rows if row["sampled_at"] <= when][-1])) for when in times]
+
+
+def values(answer: LogEnd) -> tuple[Any, ...]:
+    told = answer.leader_id, answer.leader_epoch, answer.log_start_offset
+    return (answer.topic_id, *told, answer.high_watermark, answer.last_stable_offset)
+
+
+def values_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    names = "topic_id", "leader_id", "leader_epoch", "log_start_offset", "high_watermark", "last_stable_offset"
+    return tuple(row[name] for name in names)

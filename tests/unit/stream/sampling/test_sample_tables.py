@@ -1,0 +1,107 @@
+"""What a job that begins finds of the one before it: nothing is told longer or shorter than it was seen."""
+
+from datetime import datetime
+
+from offsetstream.cluster.log_ends import TopicPlace
+from offsetstream.stream.sampling.sample_book import SampleBook
+from offsetstream.stream.sampling.sample_tables import read_samples, write_end_offsets, write_topic_partitions
+from offsetstream.tables.names import END_OFFSETS
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.transaction import BatchId
+from tests.unit.stream.sampling.test_sample_book import PLACES, at, end, recorded, take
+
+BATCH = BatchId(1, -1)
+
+
+def write(tables: PathStore, book: SampleBook, *, ends: bool = True) -> None:
+    write_topic_partitions(tables, book.rows(), BATCH)
+    if ends:
+        write_end_offsets(tables, book.waiting, BATCH)
+        book.waiting = []
+
+
+def recalled(tables: PathStore) -> SampleBook:
+    book = SampleBook()
+    book.recall(*read_samples(tables))
+    return book
+
+
+def test_after_a_stop_it_goes_on(tables: PathStore) -> None:
+    before = SampleBook()
+    take(before, 0, end(5))
+    take(before, 10, end(5))
+    write(tables, before)
+
+    book = recalled(tables)
+    assert book.rows() == before.rows()
+    assert book.waiting == []
+    take(book, 300, end(5))
+    assert book.waiting == []
+    take(book, 310, end(6))
+    assert recorded(book) == [(6, at(310), at(300))]
+
+
+def test_an_end_that_moved_while_no_job_ran_held_until_the_last_sample(tables: PathStore) -> None:
+    before = SampleBook()
+    take(before, 0, end(5))
+    take(before, 10, end(5))
+    write(tables, before)
+    book = recalled(tables)
+    take(book, 7200, end(6))
+    assert recorded(book) == [(6, at(7200), at(10))]
+
+
+def test_the_newest_row_that_a_killed_job_left_out_is_made_up_for(tables: PathStore) -> None:
+    before = SampleBook()
+    take(before, 0, end(5))
+    write(tables, before)
+    for seconds, high in ((30, 6), (40, 7), (50, 7)):
+        take(before, seconds, end(high))
+    write(tables, before, ends=False)
+
+    book = recalled(tables)
+    assert recorded(book) == [(7, at(40), at(0))]
+    take(book, 90, end(8))
+    assert recorded(book)[1:] == [(8, at(90), at(50))]
+
+
+def test_a_deleted_history_begins_with_what_was_seen_last(tables: PathStore) -> None:
+    before = SampleBook()
+    take(before, 0, end(5))
+    take(before, 20, end(5))
+    write(tables, before, ends=False)
+    assert recorded(recalled(tables)) == [(5, at(0), None)]
+
+
+def test_deleted_samples_begin_anew(tables: PathStore) -> None:
+    before = SampleBook()
+    take(before, 0, end(5))
+    write_end_offsets(tables, before.waiting, BATCH)
+    book = recalled(tables)
+    assert book.rows() == []
+    take(book, 10, end(5))
+    assert recorded(book) == [(5, at(10), None)]
+
+
+def test_rows_are_appended_with_all_columns(tables: PathStore) -> None:
+    book = SampleBook()
+    take(book, 0, end(5, start=2))
+    write(tables, book)
+    (row,) = read_rows(tables.open(END_OFFSETS))
+    assert {name: row[name] for name in ("topic", "partition", "topic_id", "log_start_offset", "high_watermark")} == {
+        **PLACES[0]._asdict(),
+        "topic_id": "a",
+        "log_start_offset": 2,
+        "high_watermark": 5,
+    }
+    assert isinstance(row["sampled_at"], datetime)
+    assert (row["checkpoint_id"], row["batch_id"]) == (1, -1)
+
+
+def test_recorded_times_are_by_partition(tables: PathStore) -> None:
+    book = SampleBook()
+    book.take({PLACES[0]: end(5), PLACES[1]: end(6)}, at(0))
+    book.take({PLACES[0]: end(5), PLACES[1]: end(7)}, at(10))
+    write(tables, book)
+    assert read_samples(tables)[1] == {TopicPlace("orders", 0): at(0), TopicPlace("orders", 1): at(10)}
