@@ -14,11 +14,12 @@ from offsetstream.tables.files import Crowd
 from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
-from offsetstream.tables.names import OFFSETS_PARTITIONS
+from offsetstream.tables.names import END_OFFSETS, OFFSETS_PARTITIONS
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, read_rows, update_rows
 from offsetstream.tables.store import Store
+from offsetstream.tables.thinning import due_days, thin_day
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
 _POLL_SECONDS = 0.5
@@ -96,6 +97,9 @@ class Maintenance:
     def _maintain(self, schema: TableSchema, horizon: date | None) -> Done:
         before = self._tables.open(schema.name).files.stored()
         thinned = 0 if horizon is None else thin_history(self._tables, schema, horizon, dry_run=self._dry_run)
+        if schema.name == END_OFFSETS:
+            due = due_days(self._tables.open(schema.name), datetime.now(UTC).date())
+            thinned += sum(thin_day(self._tables, each, dry_run=self._dry_run) for each in due)
         compacted, note = self._compact(schema)
         files = self._tables.open(schema.name).files
         if not self._dry_run:

@@ -12,9 +12,10 @@ from offsetstream.errors import TablesError, first_line
 from offsetstream.progress import Progress
 from offsetstream.tables.files import Crowd
 from offsetstream.tables.ledger_days import sum_up
-from offsetstream.tables.names import LEDGER
+from offsetstream.tables.names import END_OFFSETS, LEDGER
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Store
+from offsetstream.tables.thinning import due_days, thin_day
 
 # Versions after which dead files and old log files are looked for: an hour of batches every ten seconds.
 CLEAR_EVERY = 360
@@ -31,6 +32,7 @@ class Upkeep:
         self._compacted: set[tuple[str, date | None]] = set()
         self._failed: set[str] = set()
         self._summed_up: date | None = None
+        self._thinned: date | None = None
 
     def tend(self, between_batches: AbstractContextManager[object], progress: Progress) -> None:
         """Do what is due; `between_batches` keeps batches off the tables while it is open, and may be used again."""
@@ -46,6 +48,8 @@ class Upkeep:
     def _tend(self, schema: TableSchema, between_batches: AbstractContextManager[object]) -> None:
         if schema.name == LEDGER:
             self._sum_up(between_batches)
+        if schema.name == END_OFFSETS:
+            self._thin()
         table = self._tables.open(schema.name)
         seen, now = self._seen[schema.name], table.version
         if now == seen:
@@ -68,6 +72,16 @@ class Upkeep:
             with between_batches:
                 sum_up(self._tables, today)
             self._summed_up = today
+
+    def _thin(self) -> None:
+        """Thin one day of the samples, if one is due; no batch writes to them."""
+        today = datetime.now(UTC).date()
+        if self._thinned != today:
+            due = due_days(self._tables.open(END_OFFSETS), today)
+            if due:
+                thin_day(self._tables, due[0])
+            if len(due) < 2:  # noqa: PLR2004 - none is left
+                self._thinned = today
 
     def _is_due(self, schema: TableSchema, crowd: Crowd) -> bool:
         if not (schema.partitioned_by and crowd.is_closed):

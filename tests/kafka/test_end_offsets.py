@@ -23,6 +23,8 @@ COLUMNS = ("partition", "log_start_offset", "high_watermark", "last_stable_offse
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka(brokers=3) as kafka:
+        create(kafka, "first", [[1]])
+        commit(kafka, "first", 0)
         yield kafka
 
 
@@ -38,8 +40,8 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create(kafka: EmbeddedKafka, topic: str, assignment: list[list[int]]) -> None:
-    made = admin_client(kafka.bootstrap_server).create_topics([NewTopic(topic, replica_assignment=assignment)])
-    made[topic].result(30)
+    admin, new = admin_client(kafka.bootstrap_server), NewTopic(topic, len(assignment), replica_assignment=assignment)
+    admin.create_topics([new])[topic].result(30)
 
 
 def commit(kafka: EmbeddedKafka, topic: str, *partitions: int) -> None:
@@ -84,8 +86,8 @@ def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka
         producer.commit_transaction(30)
         runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 9, 9, None)])
 
-        partitions = NewPartitions(TOPIC, 3)
-        admin_client(kafka.bootstrap_server).create_partitions([partitions])[TOPIC].result(30)
+        admin = admin_client(kafka.bootstrap_server)
+        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(30)
         commit(kafka, TOPIC, 1, 2)
         runner.await_(lambda: [row[0] for row in sampled(runner, TOPIC)] == [0, 1, 2])
         assert len(sampled(runner, "__consumer_offsets")) == 50

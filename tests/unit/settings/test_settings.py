@@ -54,6 +54,7 @@ PRECEDENCE = [
     ("max-silence", "0.5", "2", ["--max-silence", "inf"], [timedelta(seconds=30), timedelta(minutes=2), timedelta.max]),
     ("max-silence", "inf", "1e9", ["--max-silence", "0"], [timedelta.max, timedelta(minutes=1e9), timedelta(0)]),
     ("trigger", '"3 seconds"', "2 seconds", ["--trigger", " 1 second"], ["3 seconds", "2 seconds", "1 second"]),
+    ("sample-interval", "3", "2.5", ["--sample-interval", "0"], [3.0, 2.5, 0.0]),
     ("bootstrap-server", '"a:1 ,b:1"', "b:2", ["--bootstrap-server", "c:3"], ["a:1,b:1", "b:2", "c:3"]),
     ("master", '"local[3]"', "local[2]", ["--master", "local[1]"], ["local[3]", "local[2]", "local[1]"]),
 ]

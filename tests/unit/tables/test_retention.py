@@ -177,3 +177,18 @@ def test_a_write_in_between_makes_it_begin_anew(tables: PathStore, monkeypatch: 
     assert len({place(row) for row in after}) == len(after)
     assert answer(name, after, HORIZON) == answer(name, before, HORIZON)
     assert 1000 in {row["record_offset"] for row in after}
+
+
+def test_of_samples_the_last_of_each_partition_stays(tables: PathStore) -> None:
+    name, places = "end_offsets", [(topic_id, partition) for topic_id in (None, "a") for partition in (0, 1)]
+    days = [HORIZON + timedelta(days=days) for days in (-3, -2, -1, 0)]
+    before = [
+        {"topic": "orders", "topic_id": topic_id, "partition": partition}
+        | {"sampled_at": datetime.combine(day, time(12), UTC), "written_day": day}
+        for topic_id, partition in places
+        for day in days[partition:]
+    ]
+    append(tables, name, before)
+    assert thin_history(tables, load_schema(name), HORIZON) == 2 * 2 + 2 * 1
+    kept = [(row["topic_id"], row["partition"], row["written_day"]) for row in read_rows(tables.open(name))]
+    assert sorted(kept, key=repr) == sorted(((*place, day) for place in places for day in days[2:]), key=repr)

@@ -1,0 +1,101 @@
+"""Thinning of end_offsets, against a plain model: the last sample of each minute or hour."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsetstream.tables.names import END_OFFSETS
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.thinning import ThinDay, due_days, thin_day
+from testkit.tables import new_tables
+
+Row = dict[str, Any]
+TODAY = date(2030, 6, 10)
+YESTERDAY, LONG_AGO = TODAY - timedelta(days=1), TODAY - timedelta(days=31)
+TIMES = st.integers(0, 3 * 3600 // 20).map(lambda at: at * 20)  # three hours, so that some share a minute
+SAMPLES = st.tuples(
+    st.sampled_from([YESTERDAY, LONG_AGO, TODAY]), st.sampled_from([None, "a"]), st.integers(0, 1), TIMES
+)
+
+
+def sample(day: date, topic_id: str | None, partition: int, seconds: int) -> Row:
+    at = datetime.combine(day, time(3), UTC) + timedelta(seconds=seconds)
+    row = {"topic": "orders", "topic_id": topic_id, "partition": partition, "high_watermark": seconds}
+    times = {"sampled_at": at, "previous_sampled_at": at - timedelta(seconds=10), "written_day": day}
+    return dict.fromkeys(load_schema(END_OFFSETS).column_names) | row | times
+
+
+def append(tables: PathStore, rows: Sequence[Row]) -> None:
+    write_deltalake(
+        tables.table(END_OFFSETS), pa.Table.from_pylist(list(rows), load_schema(END_OFFSETS).arrow), mode="append"
+    )
+
+
+def stored(tables: PathStore) -> list[Row]:
+    return sorted(read_rows(tables.open(END_OFFSETS)), key=repr)
+
+
+def thin(tables: PathStore, today: date = TODAY) -> int:
+    return sum(thin_day(tables, due) for due in due_days(tables.open(END_OFFSETS), today))
+
+
+def kept(rows: Sequence[Row]) -> list[Row]:
+    """The last row of each minute of yesterday and of each hour of a month ago; all of today."""
+    last: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: row["sampled_at"]):
+        at = row["sampled_at"]
+        unit = {TODAY: at, YESTERDAY: at.replace(second=0), LONG_AGO: at.replace(minute=0, second=0)}
+        last[row["topic_id"], row["partition"], unit[row["written_day"]]] = row
+    return sorted(last.values(), key=repr)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(SAMPLES, min_size=1, max_size=60, unique=True))
+def test_the_last_row_of_each_minute_and_hour_stays_as_it_is(samples: Sequence[tuple[Any, ...]]) -> None:
+    with TemporaryDirectory() as folder:
+        tables, rows = new_tables(Path(folder)), [sample(*each) for each in samples]
+        append(tables, rows)
+        assert thin(tables) == len(rows) - len(kept(rows))
+        assert stored(tables) == kept(rows)
+        assert due_days(tables.open(END_OFFSETS), TODAY) == []
+
+
+def test_no_day_is_looked_at_twice(tables: PathStore) -> None:
+    append(tables, [sample(YESTERDAY, "a", 0, 0), sample(LONG_AGO, "a", 0, 0)])
+    assert due_days(tables.open(END_OFFSETS), TODAY) == [ThinDay(LONG_AGO, "hour"), ThinDay(YESTERDAY, "minute")]
+    assert thin(tables) == 0
+    before = DeltaTable(tables.table(END_OFFSETS)).version()
+    assert thin(tables) == 0
+    assert DeltaTable(tables.table(END_OFFSETS)).version() == before
+
+
+def test_minutes_become_hours_after_thirty_days(tables: PathStore) -> None:
+    rows = [sample(YESTERDAY, "a", 0, seconds) for seconds in (0, 20, 60, 3600)]
+    append(tables, rows)
+    assert thin(tables) == 1
+    assert thin(tables, YESTERDAY + timedelta(days=31)) == 1
+    assert [row["high_watermark"] for row in stored(tables)] == [3600, 60]
+
+
+def test_a_dry_run_counts(tables: PathStore) -> None:
+    append(tables, [sample(YESTERDAY, "a", 0, seconds) for seconds in (0, 20)])
+    assert thin_day(tables, ThinDay(YESTERDAY, "minute"), dry_run=True) == 1
+    assert len(stored(tables)) == 2
+
+
+def test_what_users_added_stays(tables: PathStore) -> None:
+    table = DeltaTable(tables.table(END_OFFSETS))
+    rows = [sample(YESTERDAY, "a", 0, seconds) | {"note": str(seconds)} for seconds in (0, 20)]
+    schema = load_schema(END_OFFSETS).arrow.append(pa.field("note", pa.string()))
+    write_deltalake(table, pa.Table.from_pylist(rows, schema), mode="append", schema_mode="merge")
+    assert thin(tables) == 1
+    assert [row["note"] for row in stored(tables)] == ["20"]
