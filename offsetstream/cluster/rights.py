@@ -49,9 +49,16 @@ ALL_TOPICS = Right("DESCRIBE", "topic", ANY)
 TOPIC_SETTINGS = Right(
     "DESCRIBE_CONFIGS", "topic", OFFSETS_TOPIC, without="24 hours are taken for its delete.retention.ms"
 )
-BROKER_SETTINGS = Right("DESCRIBE_CONFIGS", "cluster", without="--coordinator tells the kind, else new is taken; how long offsets are kept is unknown")
+BROKER_SETTINGS = Right(
+    "DESCRIBE_CONFIGS",
+    "cluster",
+    without="--coordinator tells the kind, else new is taken; how long offsets are kept is unknown",
+)
 TOPIC_NAMES = Right(
-    "DESCRIBE", "topic", ANY, without="of topics that it may not see the ends are unknown, and newer group types show their ids"
+    "DESCRIBE",
+    "topic",
+    ANY,
+    without="of topics that it may not see the ends are unknown, and newer group types show their ids",
 )
 # Names in angle brackets stand for what is asked for. Commands that are not here ask no cluster.
 COMMANDS: dict[str, tuple[Right, ...]] = {

@@ -60,6 +60,8 @@ def produce(kafka: EmbeddedKafka, topic: str, partition: int, count: int, **prop
 
 
 def sampled(runner: JobRunner, topic: str, *columns: str) -> list[tuple[Any, ...]]:
+    if runner.tables.opened("topic_partitions") is None:  # the job has just begun
+        return []
     names = columns or COLUMNS
     found = runner.rows("topic_partitions", "topic", *names)
     return [row[1:] for row in found if row[0] == topic]
