@@ -85,5 +85,9 @@ _GOALS = (
     ),
     Goal("describe", "look-up without Spark, 100,000 cells: groups describe of one group", "wall time", 0.7, "s"),
     Goal("list", "look-up without Spark, 100,000 cells: groups list", "wall time", 2.0, "s"),
+    Goal(
+        "sampler", "where the logs of 20,000 partitions end, as sampled every ten seconds", "time of a round", 5.0, "s"
+    ),
+    Goal("sampler-2000", "where the logs of 2,000 partitions end", "time of a round", 1.0, "s"),
 )
 GOALS = {goal.name: goal for goal in _GOALS}

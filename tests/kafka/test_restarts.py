@@ -69,6 +69,7 @@ DELETED = {
     "offsets_partitions": (True, True),
     "job_lease": (False, False),
     "topics partition_events": (False, False),
+    "topic_partitions end_offsets cluster": (False, False),
     "history_ledger": (False, False),
     ALL: (False, True),  # they are new ones, not someone's
 }

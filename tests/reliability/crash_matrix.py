@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -34,6 +34,7 @@ from tests.reliability.checked_job import CheckedJob
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.truth import HistoryRows, history_rows
 
+_NO_SAMPLES = ("--sample-interval", "0")  # files of a thread would come between those of the job's own steps
 _GROUPS = 30
 _DELETED = 5
 _END_SECONDS = 0.5  # without a new file, once the job has ended
@@ -110,6 +111,7 @@ class CrashMatrix:
         self.folder, self._before = folder / "job", folder / "before"
         self.folder.mkdir()
         self.job = CheckedJob(spark, self._server, self.folder)
+        self.job.runner.settings = replace(self.job.runner.settings, sample_interval=0.0)
         self.figures = Figures()
         self._ended: list[str] = []
 
@@ -139,7 +141,7 @@ class CrashMatrix:
 
     def kill(self, scenario: str, at: int) -> Kill:
         """Start a job on the tables as they are, and kill it at its n-th file."""
-        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once") as job:
+        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once", *_NO_SAMPLES) as job:
             last = act_at(watch, job, lambda number, _path: number == at, job.kill)
             late = sum(1 for _ in watch.made(_END_SECONDS))
             if last is None:
@@ -153,7 +155,7 @@ class CrashMatrix:
     def zombie(self, table: str) -> Iterator[JobProcess]:
         """A job that has stood still since it made its first file of rows in a table."""
         rows = self.job.runner.tables.table(table)
-        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once") as job:
+        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once", *_NO_SAMPLES) as job:
             found = act_at(
                 watch,
                 job,

@@ -80,6 +80,11 @@ def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
     said = " ".join(runner.said.getvalue().split())
     for right in COMMANDS["run"]:
         assert (str(right) in said) == (right.without is not None), said
+    assert said.count("The ends of the topic orders and 1 more are not sampled") == 1
+    sampled = runner.rows("topic_partitions", "topic", "high_watermark", "error")
+    hidden = {(topic, None, "TOPIC_AUTHORIZATION_FAILED") for topic in ("orders", "payments")}
+    assert {row for row in sampled if row[0] != OFFSETS_TOPIC} == hidden
+    assert runner.rows("cluster", "group_coordinator", "offsets_retention_ms") == [("new", None)]
 
 
 @pytest.mark.parametrize(

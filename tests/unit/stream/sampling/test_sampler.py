@@ -1,0 +1,111 @@
+"""The sampler's thread: nothing of what it meets ends the job, and what waits is written at the end."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from offsetstream.errors import LeaseError, TablesError, UnreachableError
+from offsetstream.stream.sampling import sampler
+from offsetstream.stream.sampling.sampler import Sampler
+from offsetstream.tables.transaction import BatchId
+from testkit.waiting import await_
+
+
+class Rounds:
+    """Counts what the sampler does; `error` is raised by what it is for."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, int | None]] = []
+        self.errors: dict[str, Exception] = {}
+
+    def ask(self) -> None:
+        self._do("ask", None)
+
+    def write(self, batch: BatchId) -> None:
+        self._do("write", batch)
+
+    def write_end_offsets(self, batch: BatchId) -> None:
+        self._do("ends", batch)
+
+    def count(self, what: str) -> int:
+        return [each for each, _ in self.done].count(what)
+
+    def _do(self, what: str, batch: BatchId | None) -> None:
+        self.done.append((what, batch and batch.checkpoint_id))
+        if what in self.errors:
+            raise self.errors[what]
+
+
+@contextmanager
+def sampling(rounds: Any, said: list[str], seconds: float = 0.01) -> Iterator[Sampler]:
+    made = Sampler(rounds, seconds, said.append)
+    made.start(1)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_rows_wait_until_they_are_one_file_and_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds, said = Rounds(), list[str]()
+    with sampling(rounds, said):
+        await_(lambda: rounds.count("write") > 3)
+        assert rounds.count("ends") == 0
+    assert rounds.done[-1] == ("ends", 1)
+    monkeypatch.setattr(sampler, "WRITE_SECONDS", 0.0)
+    with sampling(rounds, said):
+        await_(lambda: rounds.count("ends") > 3)
+    assert said == []
+
+
+def test_an_interval_of_zero_is_off() -> None:
+    rounds = Rounds()
+    with sampling(rounds, [], 0):
+        pass
+    assert rounds.done == []
+
+
+def test_one_more_round_at_the_end() -> None:
+    rounds = Rounds()
+    with sampling(rounds, [], 3600) as made:
+        await_(lambda: rounds.count("write") == 1)
+        made.end(with_a_round=True)
+    assert rounds.done[2:5] == [("ask", None), ("write", 1), ("ends", 1)]
+
+
+def test_what_fails_is_said_once_and_tried_again() -> None:
+    rounds, said = Rounds(), list[str]()
+    rounds.errors = {"ask": UnreachableError("no broker answers")}
+    with sampling(rounds, said):
+        await_(lambda: rounds.count("ask") > 3)
+        assert said == ["Where the logs end is not sampled for now: no broker answers"]
+        rounds.errors = {"ends": TablesError("the disk is full")}
+        await_(lambda: rounds.count("write") > 1)
+    assert said[1:] == [
+        "Where the logs end is sampled again",
+        "Where the logs end is not recorded for now: the disk is full",
+    ]
+
+
+def test_a_later_job_ends_it_quietly() -> None:
+    rounds, said = Rounds(), list[str]()
+    rounds.errors = {"write": LeaseError("another job has taken over")}
+    with sampling(rounds, said) as made:
+        await_(lambda: not made._thread.is_alive())
+    assert (rounds.count("write"), said) == (1, [])
+
+
+def test_nothing_is_written_while_older_checkpoints_are_shut_out() -> None:
+    rounds = Rounds()
+    with sampling(rounds, []) as made:
+        with made.paused():
+            before, asked = rounds.count("write"), rounds.count("ask")
+            await_(lambda: rounds.count("ask") > asked)
+            threading.Event().wait(0.05)
+            assert rounds.count("write") == before
+            made.start(2)
+        await_(lambda: rounds.count("write") > before)
+        assert [number for what, number in rounds.done if what == "write"][before:][0] == 2
