@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from offsetstream.cluster.client import Cluster, kafka_uuid
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT
+from offsetstream.errors import UnreachableError
 
 NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 # The client's cost grows faster than the partitions of one call: 20,000 in one took 2.0 s of CPU, in ten 0.5 s.
@@ -120,7 +121,12 @@ class LogEnds(Cluster):
                 raise KafkaException(next(iter(errors.values())))
             return found, errors
 
-        found, errors = self._ask("the topics", ask)
+        try:
+            found, errors = self._ask("the topics", ask)
+        except UnreachableError:
+            # librdkafka asks the controller, and may wait for one that is gone until it has new metadata.
+            self._ask("the topics", lambda: self._metadata(None))
+            found, errors = self._ask("the topics", ask)
         words = {name: _in_words(error) for name, error in errors.items()}
         return found, {name: error for name, error in words.items() if error != NO_TOPIC}
 

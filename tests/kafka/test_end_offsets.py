@@ -16,7 +16,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling import rounds, sampler
 from tests.kafka.jobs import JobRunner
 
-TOPIC = "sampled"
+TOPIC, LOST = "sampled", 2
 COLUMNS = ("partition", "log_start_offset", "high_watermark", "last_stable_offset", "error")
 
 
@@ -135,6 +135,21 @@ def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRun
     assert [row[0] for row in ends] == [4, 0]
     assert ends[0][1] != ends[1][1]
     assert ends[1][2] is None
+
+
+def test_a_partition_without_leader_says_so(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    create(kafka, "led", [[1], [LOST]])
+    commit(kafka, "led", 0, 1)
+    produce(kafka, "led", 1, 2)
+    with runner.running(sample_interval=0.5):
+        runner.await_(lambda: sampled(runner, "led") == [(0, 0, 0, 0, None), (1, 0, 2, 2, None)])
+        kafka.stop_broker(LOST, kill=True)
+        lost = [(0, 0, 0, 0, None), (1, 0, 2, 2, "LEADER_NOT_AVAILABLE")]
+        runner.await_(lambda: sampled(runner, "led") == lost)
+        produce(kafka, "led", 0, 1)
+        runner.await_(lambda: sampled(runner, "led", "high_watermark") == [(1,), (2,)])
+        kafka.start_broker(LOST)
+        runner.await_(lambda: [row[-1] for row in sampled(runner, "led")] == [None, None])
 
 
 def test_what_is_known_of_the_brokers(runner: JobRunner, kafka: EmbeddedKafka) -> None:

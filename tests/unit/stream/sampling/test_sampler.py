@@ -34,7 +34,7 @@ class Rounds:
         return [each for each, _ in self.done].count(what)
 
     def _do(self, what: str, batch: BatchId | None) -> None:
-        self.done.append((what, batch and batch.checkpoint_id))
+        self.done.append((what, batch.checkpoint_id if batch else None))
         if what in self.errors:
             raise self.errors[what]
 
