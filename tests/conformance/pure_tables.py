@@ -38,7 +38,7 @@ class PureTables:
 
     def apply(self, records: Iterable[LogRecord]) -> None:
         """Apply a batch."""
-        decoded = _decoded(list(records))
+        decoded = decoded_records(list(records))
         commits, cells = last_of_cells(decoded)
         _merge(self._commits, commits, COMMIT_CELL)
         _merge(self._cells, cells, GROUP_CELL)
@@ -71,7 +71,8 @@ class PureTables:
         )
 
 
-def _decoded(records: list[LogRecord]) -> pa.Table:
+def decoded_records(records: list[LogRecord]) -> pa.Table:
+    """The records as the job decodes them."""
     keys = pa.array([record.key for record in records], pa.binary())
     values = pa.array([record.value for record in records], pa.binary())
     table = pa.table(decode_records(keys, values).to_pydict(), decode_records(keys, values).schema)

@@ -1,4 +1,4 @@
--- Reads: decoded_logs, end_offsets, group_history, group_records, offset_commits, offsets_partitions, undecodable_records
+-- Reads: cluster, decoded_logs, end_offsets, group_history, group_records, offset_commits, offsets_partitions, undecodable_records
 WITH records AS (
   SELECT
     offsets_partition,
@@ -192,20 +192,60 @@ WITH records AS (
     AND (
       k.cut_offset IS NULL OR c.record_offset < k.cut_offset
     )
-), with_offsets AS (
+), with_commits AS (
   SELECT
     offsets_partition,
     group_id,
     log_id,
     MAX(record_offset) AS record_offset,
-    MAX(record_timestamp) AS record_timestamp
+    MAX(record_timestamp) AS record_timestamp,
+    MAX(CASE WHEN nth = 1 THEN record_offset END) AS live_offset
   FROM committed
   WHERE
-    nth = 1 AND NOT is_tombstone
+    NOT is_tombstone
   GROUP BY
     offsets_partition,
     group_id,
     log_id
+), removed AS (
+  SELECT
+    g.offsets_partition,
+    g.group_id,
+    MAX(g.record_offset) AS record_offset
+  FROM group_records AS g
+  JOIN cuts AS k
+    ON k.offsets_partition = g.offsets_partition AND k.log_id = g.log_id
+  WHERE
+    g.is_tombstone
+    AND g.key_type IN (2, 3, 11, 17)
+    AND (
+      k.cut_offset IS NULL OR g.record_offset < k.cut_offset
+    )
+  GROUP BY
+    g.offsets_partition,
+    g.group_id
+), coordinators AS (
+  SELECT
+    MAX(group_coordinator) AS group_coordinator
+  FROM cluster
+), with_offsets AS (
+  /* A commit makes a group. The new coordinator holds it until the group's own tombstone, the classic one while it has an offset. */
+  SELECT
+    c.offsets_partition,
+    c.group_id,
+    c.log_id,
+    c.record_offset,
+    c.record_timestamp
+  FROM with_commits AS c
+  CROSS JOIN coordinators AS k
+  LEFT JOIN removed AS t
+    ON t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id
+  WHERE
+    CASE
+      WHEN k.group_coordinator = 'classic'
+      THEN NOT c.live_offset IS NULL
+      ELSE t.record_offset IS NULL OR c.record_offset > t.record_offset
+    END
 )
 SELECT
   offsets_partition,
@@ -253,9 +293,7 @@ FROM with_offsets AS o
 LEFT JOIN recorded AS r
   ON r.offsets_partition = o.offsets_partition AND r.group_id = o.group_id
 WHERE
-  r.group_id IS NULL OR (
-    r.is_removed AND o.record_offset > r.record_offset
-  )
+  r.group_id IS NULL OR r.is_removed
 UNION ALL
 SELECT
   offsets_partition,

@@ -1,4 +1,4 @@
--- Every group as it stood at an instant (:at). Groups of offsets only are Empty and simple, as the coordinator holds them.
+-- Every group as it stood at an instant (:at). Groups of commits only are Empty and simple, as the coordinator holds them.
 -- Where the history does not reach back so far, rows say so in place of groups.
 --
 --   offsets_partition INT: Offsets partition of the group
@@ -40,9 +40,25 @@ WITH
   JOIN cuts AS k ON k.offsets_partition = c.offsets_partition AND k.log_id = c.log_id
   LEFT JOIN undecoded AS u ON u.offsets_partition = c.offsets_partition
   WHERE u.offsets_partition IS NULL AND (k.cut_offset IS NULL OR c.record_offset < k.cut_offset)
+), with_commits AS (
+  SELECT offsets_partition, group_id, log_id, max(record_offset) AS record_offset, max(record_timestamp) AS record_timestamp,
+         max(CASE WHEN nth = 1 THEN record_offset END) AS live_offset
+  FROM committed WHERE NOT is_tombstone GROUP BY offsets_partition, group_id, log_id
+), removed AS (
+  SELECT g.offsets_partition, g.group_id, max(g.record_offset) AS record_offset
+  FROM group_records AS g
+  JOIN cuts AS k ON k.offsets_partition = g.offsets_partition AND k.log_id = g.log_id
+  WHERE g.is_tombstone AND g.key_type IN (2, 3, 11, 17) AND (k.cut_offset IS NULL OR g.record_offset < k.cut_offset)
+  GROUP BY g.offsets_partition, g.group_id
+), coordinators AS (
+  SELECT max(group_coordinator) AS group_coordinator FROM cluster
 ), with_offsets AS (
-  SELECT offsets_partition, group_id, log_id, max(record_offset) AS record_offset, max(record_timestamp) AS record_timestamp
-  FROM committed WHERE nth = 1 AND NOT is_tombstone GROUP BY offsets_partition, group_id, log_id
+  -- A commit makes a group. The new coordinator holds it until the group's own tombstone, the classic one while it has an offset.
+  SELECT c.offsets_partition, c.group_id, c.log_id, c.record_offset, c.record_timestamp
+  FROM with_commits AS c CROSS JOIN coordinators AS k
+  LEFT JOIN removed AS t ON t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id
+  WHERE CASE WHEN k.group_coordinator = 'classic' THEN c.live_offset IS NOT NULL
+             ELSE t.record_offset IS NULL OR c.record_offset > t.record_offset END
 )
 SELECT offsets_partition, group_id, group_type, state, is_simple, protocol_type, protocol, generation, group_epoch, assignment_epoch,
        leader_member_id, member_count, state_timestamp, record_offset, record_timestamp, log_id, CAST(NULL AS TIMESTAMP) AS unknown_before,
@@ -52,7 +68,7 @@ UNION ALL
 SELECT o.offsets_partition, o.group_id, 'Classic', 'Empty', true, NULL, NULL, 0, NULL, NULL, NULL, 0, NULL, o.record_offset, o.record_timestamp,
        o.log_id, NULL, NULL
 FROM with_offsets AS o LEFT JOIN recorded AS r ON r.offsets_partition = o.offsets_partition AND r.group_id = o.group_id
-WHERE r.group_id IS NULL OR (r.is_removed AND o.record_offset > r.record_offset)
+WHERE r.group_id IS NULL OR r.is_removed
 UNION ALL
 SELECT offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, unknown_before,
        unknown_reason
