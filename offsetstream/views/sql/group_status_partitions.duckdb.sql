@@ -64,7 +64,8 @@ WITH limits AS (
     sampled_at - (
       intervals - 1
     ) * INTERVAL '10' SECOND AS ring_start,
-    instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
+    instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before,
+    COALESCE(end_offset > committed_offset + allowed_lag, FALSE) AS is_waiting
   FROM limited AS l
 ), told AS (
   SELECT
@@ -73,6 +74,7 @@ WITH limits AS (
     c.instant,
     c.intervals,
     c.window_start,
+    c.is_waiting,
     h.record_offset,
     h.record_timestamp,
     h.is_tombstone,
@@ -114,6 +116,7 @@ WITH limits AS (
     w.cell,
     w.place,
     w.instant,
+    w.is_waiting,
     w.record_offset,
     w.record_timestamp,
     w.committed_offset,
@@ -157,6 +160,17 @@ WITH limits AS (
     ON e.topic = i.topic
     AND e.topic_id IS NOT DISTINCT FROM i.topic_id
     AND e.partition = i.partition
+), counts AS (
+  SELECT
+    cell,
+    COUNT(*) AS commits,
+    MAX(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
+    MAX(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
+  FROM commits
+  WHERE
+    in_ring
+  GROUP BY
+    cell
 ), moments AS (
   SELECT
     place,
@@ -167,13 +181,13 @@ WITH limits AS (
     record_offset,
     committed_offset,
     previous_offset,
-    commit_timestamp_ms,
     next_at,
-    nth,
     in_ring,
     since_start,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS end_at
   FROM commits
+  WHERE
+    is_waiting
   UNION ALL
   SELECT
     place,
@@ -187,10 +201,10 @@ WITH limits AS (
     NULL,
     NULL,
     NULL,
-    NULL,
-    NULL,
     NULL
   FROM cells
+  WHERE
+    is_waiting
   UNION ALL
   SELECT
     place,
@@ -204,10 +218,10 @@ WITH limits AS (
     NULL,
     NULL,
     NULL,
-    NULL,
-    NULL,
     NULL
   FROM cells
+  WHERE
+    is_waiting
   UNION ALL
   SELECT
     place,
@@ -221,19 +235,15 @@ WITH limits AS (
     NULL,
     NULL,
     NULL,
-    NULL,
-    NULL,
     NULL
   FROM cells
   WHERE
-    NOT late_before IS NULL
+    is_waiting AND NOT late_before IS NULL
   UNION ALL
   SELECT
     place,
     sampled_at,
     0,
-    NULL,
-    NULL,
     NULL,
     NULL,
     NULL,
@@ -254,9 +264,7 @@ WITH limits AS (
     record_offset,
     committed_offset,
     previous_offset,
-    commit_timestamp_ms,
     next_at,
-    nth,
     in_ring,
     since_start,
     MAX(end_at) OVER (
@@ -276,9 +284,7 @@ WITH limits AS (
     p.record_offset,
     p.committed_offset,
     p.previous_offset,
-    p.commit_timestamp_ms,
     p.next_at,
-    p.nth,
     p.in_ring,
     p.since_start,
     p.end_at,
@@ -303,9 +309,7 @@ WITH limits AS (
     record_offset,
     committed_offset,
     previous_offset,
-    commit_timestamp_ms,
     lag_then,
-    nth,
     LAST_VALUE(lag_then IGNORE NULLS) OVER (
       PARTITION BY cell
       ORDER BY record_offset NULLS FIRST
@@ -326,9 +330,6 @@ WITH limits AS (
 ), rings AS (
   SELECT
     r.cell,
-    COUNT(*) AS commits,
-    MAX(CASE WHEN r.previous_offset IS NULL THEN r.commit_timestamp_ms END) AS first_ms,
-    MAX(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
     MAX(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
     MAX(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
     MIN(r.lag_then) AS lowest_lag,
@@ -411,10 +412,10 @@ WITH limits AS (
     c.minimum_complete,
     c.window_seconds,
     c.max_time_lag_seconds,
-    COALESCE(r.commits, 0) AS commits,
-    TRY_CAST(COALESCE(r.commits, 0) AS DOUBLE) / NULLIF(TRY_CAST(c.intervals AS DOUBLE), 0) AS complete,
-    r.first_ms,
-    r.last_ms,
+    COALESCE(n.commits, 0) AS commits,
+    TRY_CAST(COALESCE(n.commits, 0) AS DOUBLE) / NULLIF(TRY_CAST(c.intervals AS DOUBLE), 0) AS complete,
+    n.first_ms,
+    n.last_ms,
     r.before_rewind,
     r.best_since_rewind,
     r.lowest_lag,
@@ -430,6 +431,8 @@ WITH limits AS (
     LEAST(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
+  LEFT JOIN counts AS n
+    ON n.cell = c.cell
   LEFT JOIN rings AS r
     ON r.cell = c.cell
   LEFT JOIN before AS b

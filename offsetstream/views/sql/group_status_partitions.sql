@@ -14,7 +14,7 @@
 --   complete DOUBLE: Their number, as a share of what the window holds
 --   first_commit_at_ms BIGINT: Time of the first of them, in milliseconds since 1970
 --   last_commit_at_ms BIGINT: Time of the last of them
---   lag_before BIGINT: Lag of window_seconds ago; null where it is not known
+--   lag_before BIGINT: Lag of window_seconds ago; null where it is not known, or nothing waits
 --   sampled_at TIMESTAMP: Time at which the end was asked for
 WITH limits AS (
   SELECT group_id, max(allowed_lag) AS allowed_lag, max(minimum_complete) AS minimum_complete, max(intervals) AS intervals,
@@ -45,10 +45,11 @@ WITH limits AS (
   -- Ends are sampled every ten seconds, by Burrow as by the job: so many of them are in its ring.
   SELECT l.*, instant - window_seconds * INTERVAL '1' SECOND AS window_start,
          sampled_at - (intervals - 1) * INTERVAL '10' SECOND AS ring_start,
-         instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
+         instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before,
+         coalesce(end_offset > committed_offset + allowed_lag, false) AS is_waiting
   FROM limited AS l
 ), told AS (
-  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset,
+  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, c.is_waiting, h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset,
          h.commit_timestamp_ms
   FROM cells AS c
   JOIN offset_commits AS h
@@ -66,7 +67,7 @@ WITH limits AS (
   SELECT cell, max(record_offset) AS record_offset FROM looked_at WHERE is_tombstone GROUP BY cell
 ), commits AS (
   -- What was deleted is another story: a group that came back begins anew.
-  SELECT w.cell, w.place, w.instant, w.record_offset, w.record_timestamp, w.committed_offset, w.commit_timestamp_ms, w.next_at, w.nth,
+  SELECT w.cell, w.place, w.instant, w.is_waiting, w.record_offset, w.record_timestamp, w.committed_offset, w.commit_timestamp_ms, w.next_at, w.nth,
          w.nth <= w.intervals AS in_ring,
          CASE WHEN w.nth < w.intervals AND (d.record_offset IS NULL OR w.previous_record > d.record_offset) THEN w.previous_offset END AS previous_offset,
          CASE WHEN w.record_timestamp > w.window_start THEN 1 WHEN w.next_at IS NULL OR w.next_at > w.window_start THEN 0 END AS since_start

@@ -1,36 +1,39 @@
 -- Burrow's rules and our verdict, of `cells` (a committed offset at an instant, by number) from their `commits`, and the `ends` of the logs, whose
--- partitions are numbered as places. Commits, ends and instants stand in one order of time: the last end before each is that of then.
-moments AS (
-  SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, commit_timestamp_ms, next_at, nth,
-         in_ring, since_start, CAST(NULL AS TIMESTAMP) AS end_at
-  FROM commits
+-- partitions are numbered as places. Most is asked only of those where something waits: by all rules the others are well. Commits, ends and instants stand in one order of time: the last end before each is that of then.
+counts AS (
+  SELECT cell, count(*) AS commits, max(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
+         max(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
+  FROM commits WHERE in_ring GROUP BY cell
+), moments AS (
+  SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start,
+         CAST(NULL AS TIMESTAMP) AS end_at
+  FROM commits WHERE is_waiting
   UNION ALL
-  SELECT place, window_start, 2, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
+  SELECT place, window_start, 2, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE is_waiting
   UNION ALL
-  SELECT place, ring_start, 3, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells
+  SELECT place, ring_start, 3, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE is_waiting
   UNION ALL
-  SELECT place, late_before, 4, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE late_before IS NOT NULL
+  SELECT place, late_before, 4, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE is_waiting AND late_before IS NOT NULL
   UNION ALL
-  SELECT place, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
+  SELECT place, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
 ), placed AS (
-  SELECT place, moment, kind, cell, instant, record_offset, committed_offset, previous_offset, commit_timestamp_ms, next_at, nth, in_ring, since_start,
+  SELECT place, moment, kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start,
          max(end_at) OVER (PARTITION BY place ORDER BY moment, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS end_at
   FROM moments WHERE moment IS NOT NULL AND place IS NOT NULL
 ), seen AS (
-  SELECT p.cell, p.moment, p.kind, p.instant, p.record_offset, p.committed_offset, p.previous_offset, p.commit_timestamp_ms, p.next_at, p.nth, p.in_ring,
+  SELECT p.cell, p.moment, p.kind, p.instant, p.record_offset, p.committed_offset, p.previous_offset, p.next_at, p.in_ring,
          p.since_start, p.end_at, e.high_watermark, e.held_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
          CASE WHEN p.kind = 1 AND e.high_watermark IS NOT NULL THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
   FROM placed AS p LEFT JOIN ends AS e ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE p.kind > 0
 ), ring AS (
-  SELECT cell, record_offset, committed_offset, previous_offset, commit_timestamp_ms, lag_then, nth,
+  SELECT cell, record_offset, committed_offset, previous_offset, lag_then,
          last_value(lag_then) IGNORE NULLS OVER (PARTITION BY cell ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag
   FROM seen WHERE kind = 1 AND in_ring
 ), rewinds AS (
   SELECT cell, min(record_offset) AS record_offset FROM ring WHERE committed_offset < previous_offset GROUP BY cell
 ), rings AS (
-  SELECT r.cell, count(*) AS commits,
-         max(CASE WHEN r.previous_offset IS NULL THEN r.commit_timestamp_ms END) AS first_ms, max(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
+  SELECT r.cell,
          max(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
          max(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
          min(r.lag_then) AS lowest_lag, min(r.committed_offset) = max(r.committed_offset) AS is_stalled,
@@ -58,8 +61,8 @@ moments AS (
 ), facts AS (
   SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.sampled_at, c.member_count, c.allowed_lag,
          c.minimum_complete, c.window_seconds, c.max_time_lag_seconds,
-         coalesce(r.commits, 0) AS commits, CAST(coalesce(r.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
-         r.first_ms, r.last_ms, r.before_rewind, r.best_since_rewind, r.lowest_lag, r.is_stalled, r.lag_fell,
+         coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
+         n.first_ms, n.last_ms, r.before_rewind, r.best_since_rewind, r.lowest_lag, r.is_stalled, r.lag_fell,
          greatest(0, coalesce(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
          unix_micros(c.instant) div 1000000 * 1000 AS now_ms,
          coalesce(b.lowest_end, l.lowest_end) AS lowest_end,
@@ -67,6 +70,7 @@ moments AS (
          least(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
          greatest(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
+  LEFT JOIN counts AS n ON n.cell = c.cell
   LEFT JOIN rings AS r ON r.cell = c.cell
   LEFT JOIN before AS b ON b.cell = c.cell
   LEFT JOIN lowest_ends AS l ON l.place = c.place

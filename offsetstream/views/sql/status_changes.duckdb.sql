@@ -304,7 +304,8 @@ WITH steps AS (
     sampled_at - (
       intervals - 1
     ) * INTERVAL '10' SECOND AS ring_start,
-    instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
+    instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before,
+    COALESCE(end_offset > committed_offset + allowed_lag, FALSE) AS is_waiting
   FROM limited AS l
 ), stories AS (
   /* A cell's records of one log, under one number. */
@@ -356,6 +357,7 @@ WITH steps AS (
     c.instant,
     c.intervals,
     c.window_start,
+    c.is_waiting,
     n.story,
     n.seq AS last_seq,
     n.deleted_offset
@@ -414,6 +416,7 @@ WITH steps AS (
     c.cell,
     c.place,
     c.instant,
+    c.is_waiting,
     n.record_offset,
     n.record_timestamp,
     n.committed_offset,
@@ -463,6 +466,17 @@ WITH steps AS (
     ON e.topic = i.topic AND e.partition = i.partition
   WHERE
     i.same = 1
+), counts AS (
+  SELECT
+    cell,
+    COUNT(*) AS commits,
+    MAX(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
+    MAX(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
+  FROM commits
+  WHERE
+    in_ring
+  GROUP BY
+    cell
 ), moments AS (
   SELECT
     place,
@@ -473,13 +487,13 @@ WITH steps AS (
     record_offset,
     committed_offset,
     previous_offset,
-    commit_timestamp_ms,
     next_at,
-    nth,
     in_ring,
     since_start,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS end_at
   FROM commits
+  WHERE
+    is_waiting
   UNION ALL
   SELECT
     place,
@@ -493,10 +507,10 @@ WITH steps AS (
     NULL,
     NULL,
     NULL,
-    NULL,
-    NULL,
     NULL
   FROM cells
+  WHERE
+    is_waiting
   UNION ALL
   SELECT
     place,
@@ -510,10 +524,10 @@ WITH steps AS (
     NULL,
     NULL,
     NULL,
-    NULL,
-    NULL,
     NULL
   FROM cells
+  WHERE
+    is_waiting
   UNION ALL
   SELECT
     place,
@@ -527,19 +541,15 @@ WITH steps AS (
     NULL,
     NULL,
     NULL,
-    NULL,
-    NULL,
     NULL
   FROM cells
   WHERE
-    NOT late_before IS NULL
+    is_waiting AND NOT late_before IS NULL
   UNION ALL
   SELECT
     place,
     sampled_at,
     0,
-    NULL,
-    NULL,
     NULL,
     NULL,
     NULL,
@@ -560,9 +570,7 @@ WITH steps AS (
     record_offset,
     committed_offset,
     previous_offset,
-    commit_timestamp_ms,
     next_at,
-    nth,
     in_ring,
     since_start,
     MAX(end_at) OVER (
@@ -582,9 +590,7 @@ WITH steps AS (
     p.record_offset,
     p.committed_offset,
     p.previous_offset,
-    p.commit_timestamp_ms,
     p.next_at,
-    p.nth,
     p.in_ring,
     p.since_start,
     p.end_at,
@@ -609,9 +615,7 @@ WITH steps AS (
     record_offset,
     committed_offset,
     previous_offset,
-    commit_timestamp_ms,
     lag_then,
-    nth,
     LAST_VALUE(lag_then IGNORE NULLS) OVER (
       PARTITION BY cell
       ORDER BY record_offset NULLS FIRST
@@ -632,9 +636,6 @@ WITH steps AS (
 ), rings AS (
   SELECT
     r.cell,
-    COUNT(*) AS commits,
-    MAX(CASE WHEN r.previous_offset IS NULL THEN r.commit_timestamp_ms END) AS first_ms,
-    MAX(CASE WHEN r.nth = 1 THEN r.commit_timestamp_ms END) AS last_ms,
     MAX(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
     MAX(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
     MIN(r.lag_then) AS lowest_lag,
@@ -717,10 +718,10 @@ WITH steps AS (
     c.minimum_complete,
     c.window_seconds,
     c.max_time_lag_seconds,
-    COALESCE(r.commits, 0) AS commits,
-    TRY_CAST(COALESCE(r.commits, 0) AS DOUBLE) / NULLIF(TRY_CAST(c.intervals AS DOUBLE), 0) AS complete,
-    r.first_ms,
-    r.last_ms,
+    COALESCE(n.commits, 0) AS commits,
+    TRY_CAST(COALESCE(n.commits, 0) AS DOUBLE) / NULLIF(TRY_CAST(c.intervals AS DOUBLE), 0) AS complete,
+    n.first_ms,
+    n.last_ms,
     r.before_rewind,
     r.best_since_rewind,
     r.lowest_lag,
@@ -736,6 +737,8 @@ WITH steps AS (
     LEAST(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
+  LEFT JOIN counts AS n
+    ON n.cell = c.cell
   LEFT JOIN rings AS r
     ON r.cell = c.cell
   LEFT JOIN before AS b

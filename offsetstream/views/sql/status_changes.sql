@@ -64,7 +64,8 @@ WITH
 ), cells AS (
   SELECT l.*, instant - window_seconds * INTERVAL '1' SECOND AS window_start,
          sampled_at - (intervals - 1) * INTERVAL '10' SECOND AS ring_start,
-         instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before
+         instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before,
+         coalesce(end_offset > committed_offset + allowed_lag, false) AS is_waiting
   FROM limited AS l
 ), stories AS (
   -- A cell's records of one log, under one number.
@@ -81,7 +82,7 @@ WITH
   JOIN offset_commits AS h
     ON h.log_id = t.log_id AND h.offsets_partition = t.offsets_partition AND h.group_id = t.group_id AND h.topic = t.topic AND h.partition = t.partition
 ), latest AS (
-  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, n.story, n.seq AS last_seq, n.deleted_offset
+  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, c.is_waiting, n.story, n.seq AS last_seq, n.deleted_offset
   FROM cells AS c
   JOIN stories AS t
     ON t.log_id = c.log_id AND t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id AND t.topic = c.topic AND t.partition = c.partition
@@ -98,7 +99,7 @@ WITH
   UNION
   SELECT h.cell, n.story, n.seq FROM hours AS h JOIN numbered AS n ON n.story = h.story AND unix_micros(n.next_at) div 3600000000 = h.hour
 ), commits AS (
-  SELECT c.cell, c.place, c.instant, n.record_offset, n.record_timestamp, n.committed_offset, n.commit_timestamp_ms,
+  SELECT c.cell, c.place, c.instant, c.is_waiting, n.record_offset, n.record_timestamp, n.committed_offset, n.commit_timestamp_ms,
          CASE WHEN n.next_at > c.instant THEN NULL ELSE n.next_at END AS next_at, c.last_seq - n.seq + 1 AS nth, c.last_seq - n.seq < c.intervals AS in_ring,
          CASE WHEN c.last_seq - n.seq + 1 < c.intervals THEN n.previous_offset END AS previous_offset,
          CASE WHEN n.record_timestamp > c.window_start THEN 1
