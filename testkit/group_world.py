@@ -50,7 +50,7 @@ class _Group:
 class GroupWorld:
     """Groups of all types and habits, over logs that are sampled."""
 
-    def __init__(self, seed: int, groups: int = 12, minutes: int = 40) -> None:
+    def __init__(self, seed: int, groups: int = 12, minutes: int = 40, until_minute: int | None = None) -> None:
         self._rng = Random(seed)
         self._duration_ms = minutes * MINUTE
         self._logs_made: dict[int, _Log] = {}
@@ -58,8 +58,12 @@ class GroupWorld:
         self.rows: Rows = defaultdict(list)
         self.now_ms = START_MS + self._duration_ms
         self._groups = [self._new_group(number) for number in range(groups)]
-        for at_ms, act in sorted(self._plan(), key=lambda each: each[0]):
-            act(at_ms)
+        planned = sorted(self._plan(), key=lambda each: each[0])
+        if until_minute is not None:  # as it was then
+            self.now_ms = START_MS + until_minute * MINUTE
+        for at_ms, act in planned:
+            if at_ms < self.now_ms:
+                act(at_ms)
         self._tell()
 
     def _new_group(self, number: int) -> _Group:

@@ -78,13 +78,13 @@ class SampledLogs:
         """The rows of topics, topic_partitions and end_offsets."""
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         written_until = now_ms - self._rng.choice([0, 0, 30 * SECOND])
-        for topic in self.topics:
+        for topic in (each for each in self.topics if each.created_ms < now_ms):
             if topic.topic_id is not None:
                 rows["topics"].append(self._topic_row(topic, now_ms))
             for number in range(topic.partitions):
                 samples = list(self._samples(topic, number, now_ms))
                 rows["end_offsets"] += [row for row in changes(samples) if row["ms"] <= written_until]
-                if topic.deleted_ms is None:
+                if topic.is_there(now_ms) and samples:
                     rows["topic_partitions"].append(newest(samples))
         for row in (*rows["end_offsets"], *rows["topic_partitions"]):
             del row["ms"]
@@ -98,8 +98,8 @@ class SampledLogs:
             "topic": topic.name,
             "partitions": topic.partitions,
             "first_seen_at": instant(topic.created_ms),
-            "last_seen_at": instant(topic.deleted_ms or now_ms),
-            "deleted_at": None if topic.deleted_ms is None else instant(topic.deleted_ms + 5 * SECOND),
+            "last_seen_at": instant(min(topic.deleted_ms or now_ms, now_ms)),
+            "deleted_at": None if topic.deleted_ms is None or topic.is_there(now_ms) else instant(topic.deleted_ms),
         }
 
     def _samples(self, topic: Topic, number: int, now_ms: int) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, offset_commits
+-- Reads: clock, end_intervals, offset_commits, topics
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -164,10 +164,14 @@ WITH steps AS (
     c.record_offset,
     c.committed_offset,
     c.is_tombstone,
-    s.high_watermark,
+    s.topic_id,
     s.sampled_at,
     s.held_until,
-    s.log_start_offset
+    s.log_start_offset,
+    CASE
+      WHEN t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE
+      THEN s.high_watermark
+    END AS high_watermark
   FROM in_order AS o
   JOIN committed AS c
     ON c.offsets_partition = o.offsets_partition
@@ -177,6 +181,8 @@ WITH steps AS (
     AND c.minute = o.commit_minute
   LEFT JOIN sampled AS s
     ON s.topic = o.topic AND s.partition = o.partition AND s.minute = o.look_minute
+  LEFT JOIN topics AS t
+    ON t.topic_id = s.topic_id
   WHERE
     o.kind = 1
 )

@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, group_history, offset_commits, thresholds
+-- Reads: clock, end_intervals, group_history, offset_commits, thresholds, topics
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -174,10 +174,14 @@ WITH steps AS (
     c.record_offset,
     c.committed_offset,
     c.is_tombstone,
-    s.high_watermark,
+    s.topic_id,
     s.sampled_at,
     s.held_until,
-    s.log_start_offset
+    s.log_start_offset,
+    CASE
+      WHEN t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE
+      THEN s.high_watermark
+    END AS high_watermark
   FROM in_order AS o
   JOIN committed AS c
     ON c.offsets_partition = o.offsets_partition
@@ -187,6 +191,8 @@ WITH steps AS (
     AND c.minute = o.commit_minute
   LEFT JOIN sampled AS s
     ON s.topic = o.topic AND s.partition = o.partition AND s.minute = o.look_minute
+  LEFT JOIN topics AS t
+    ON t.topic_id = s.topic_id
   WHERE
     o.kind = 1
 ), limits AS (
@@ -252,11 +258,15 @@ WITH steps AS (
 ), places AS (
   SELECT
     topic,
+    topic_id,
     partition,
-    ROW_NUMBER() OVER (ORDER BY topic NULLS FIRST, partition NULLS FIRST) AS place
+    ROW_NUMBER() OVER (
+      ORDER BY topic NULLS FIRST, COALESCE(topic_id, '') NULLS FIRST, partition NULLS FIRST
+    ) AS place
   FROM (
     SELECT DISTINCT
       topic,
+      topic_id,
       partition
     FROM end_intervals
   ) AS p
@@ -286,7 +296,9 @@ WITH steps AS (
     COALESCE(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM standing AS s
   LEFT JOIN places AS e
-    ON e.topic = s.topic AND e.partition = s.partition
+    ON e.topic = s.topic
+    AND e.topic_id IS NOT DISTINCT FROM s.topic_id
+    AND e.partition = s.partition
   LEFT JOIN sizes AS z
     ON z.offsets_partition = s.offsets_partition
     AND z.group_id = s.group_id
@@ -442,15 +454,6 @@ WITH steps AS (
     AND (
       n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start
     )
-), looked AS (
-  /* Of topics of one name, that which was looked at last. */
-  SELECT
-    i.*,
-    ROW_NUMBER() OVER (
-      PARTITION BY i.topic, i.partition, i.sampled_at
-      ORDER BY COALESCE(i.topic_id, '') NULLS FIRST
-    ) AS same
-  FROM end_intervals AS i
 ), ends AS (
   SELECT
     e.place,
@@ -461,11 +464,11 @@ WITH steps AS (
     i.next_sampled_at,
     i.next_offset,
     i.next_offset AS next_lowest
-  FROM looked AS i
+  FROM end_intervals AS i
   JOIN places AS e
-    ON e.topic = i.topic AND e.partition = i.partition
-  WHERE
-    i.same = 1
+    ON e.topic = i.topic
+    AND e.topic_id IS NOT DISTINCT FROM i.topic_id
+    AND e.partition = i.partition
 ), counts AS (
   SELECT
     cell,

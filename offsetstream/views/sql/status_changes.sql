@@ -43,7 +43,8 @@ WITH
     ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.log_id = c.log_id AND h.record_offset = c.record_offset
   WHERE c.kind = 1
 ), places AS (
-  SELECT topic, partition, row_number() OVER (ORDER BY topic, partition) AS place FROM (SELECT DISTINCT topic, partition FROM end_intervals) AS p
+  SELECT topic, topic_id, partition, row_number() OVER (ORDER BY topic, coalesce(topic_id, ''), partition) AS place
+  FROM (SELECT DISTINCT topic, topic_id, partition FROM end_intervals) AS p
 ), limited AS (
   SELECT row_number() OVER (ORDER BY s.offsets_partition, s.group_id, s.topic, s.partition, s.minute) AS cell, coalesce(e.place, -1) AS place,
          s.minute + INTERVAL '1' MINUTE AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
@@ -56,7 +57,7 @@ WITH
          coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
          coalesce(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM standing AS s
-  LEFT JOIN places AS e ON e.topic = s.topic AND e.partition = s.partition
+  LEFT JOIN places AS e ON e.topic = s.topic AND e.topic_id IS NOT DISTINCT FROM s.topic_id AND e.partition = s.partition
   LEFT JOIN sizes AS z ON z.offsets_partition = s.offsets_partition AND z.group_id = s.group_id AND z.instant = s.minute + INTERVAL '1' MINUTE
   LEFT JOIN limits AS own ON own.group_id = s.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL
@@ -108,15 +109,11 @@ WITH
   JOIN chosen AS x ON x.cell = c.cell
   JOIN numbered AS n ON n.story = x.story AND n.seq = x.seq
   WHERE n.seq <= c.last_seq AND n.record_offset > c.deleted_offset AND (n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start)
-), looked AS (
-  -- Of topics of one name, that which was looked at last.
-  SELECT i.*, row_number() OVER (PARTITION BY i.topic, i.partition, i.sampled_at ORDER BY coalesce(i.topic_id, '')) AS same
-  FROM end_intervals AS i
 ), ends AS (
   SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.high_watermark AS lowest_from, i.next_sampled_at, i.next_offset,
          i.next_offset AS next_lowest
-  FROM looked AS i JOIN places AS e ON e.topic = i.topic AND e.partition = i.partition
-  WHERE i.same = 1
+  FROM end_intervals AS i
+  JOIN places AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
 ),
 -- @include judged
 , ranked AS (

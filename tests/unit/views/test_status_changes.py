@@ -1,0 +1,43 @@
+"""The status at the end of a minute that is past is the one that `group_status` gave then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.group_world import GroupWorld
+from testkit.sampled_logs import instant
+from testkit.view_tables import reader_of, write_tables
+
+MINUTES = 30
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_a_past_minute_is_as_it_was(tmp_path: Path, seed: int) -> None:
+    changes = changes_of(tmp_path, GroupWorld(seed, minutes=MINUTES))
+    compared = 0
+    for minute in range(12, MINUTES, 3):
+        then = GroupWorld(seed, minutes=MINUTES, until_minute=minute)
+        then.rows["topic_partitions"] = [
+            row | {"error": None} for row in then.rows["topic_partitions"]
+        ]  # of no history
+        (folder := tmp_path / str(minute)).mkdir()
+        reader = reader_of(write_tables(folder, then.rows), instant(then.now_ms))
+        for row in reader.rows("group_status"):
+            if row["partitions"]:
+                known = [
+                    each
+                    for each in changes
+                    if each["group_id"] == row["group_id"] and each["changed_at"] <= instant(then.now_ms)
+                ]
+                assert (known[-1]["status"], known[-1]["verdict"]) == (row["status"], row["verdict"]), (row, known[-1])
+                compared += 1
+    assert compared > 20
+
+
+def changes_of(tmp_path: Path, world: GroupWorld) -> list[dict[str, Any]]:
+    (folder := tmp_path / "whole").mkdir()
+    rows = reader_of(write_tables(folder, world.rows), instant(world.now_ms)).rows("status_changes")
+    return sorted(rows, key=lambda row: str(row["changed_at"]))
