@@ -15,7 +15,7 @@ from offsetstream.tables.matching import gathered, keys_of
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.sql import sql_text
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 GroupKey = tuple[int, str]  # offsets partition and group id
@@ -36,8 +36,13 @@ def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.
     table = tables.open(name)
     if not rows.num_rows or is_done(table, batch):
         return None
-    signed = conform(with_constants(rows, batch.signature(datetime.now(UTC).date())), load_schema(name))
-    table.append([signed], transaction_of(table, batch))
+    return append_to(table, rows, batch, transaction_of(table, batch))
+
+
+def append_to(table: Snapshot, rows: pa.Table, batch: BatchId, transaction: Transaction) -> pa.Table:
+    """Append rows, signed with the batch, to a table as it was opened; ConflictError if it lost to somebody else."""
+    signed = conform(with_constants(rows, batch.signature(datetime.now(UTC).date())), load_schema(table.name))
+    table.append([signed], transaction)
     return signed
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import keys_of, with_users_columns, without
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.store import EVERY_ROW, Snapshot, Store
+from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 Row = Mapping[str, Any]
@@ -38,8 +38,13 @@ def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId
     """Make the rows the table's only ones, once per batch; what a user's columns have of them stays."""
     table = tables.open(name)
     if not is_done(table, batch):
-        only = with_users_columns(table, EVERY_ROW, _arrow(name, rows), load_schema(name).key)
-        table.replace(EVERY_ROW, [only], transaction_of(table, batch))
+        overwrite(table, rows, transaction_of(table, batch))
+
+
+def overwrite(table: Snapshot, rows: Iterable[Row], transaction: Transaction) -> None:
+    """Make the rows the only ones of a table as it was opened; ConflictError if somebody else wrote to it since."""
+    only = with_users_columns(table, EVERY_ROW, _arrow(table.name, rows), load_schema(table.name).key)
+    table.replace(EVERY_ROW, [only], transaction)
 
 
 @again_on_conflict

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream.sampling.rounds import Rounds
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.location import store_at
+from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.transaction import BatchId
 from testkit.s3_server import S3Server
 from testkit.stored_job import StoredJob
 
 IDLE_SECONDS = 48  # two heartbeats
 BUDGET = 30  # requests a minute
+A_SAMPLE = 12  # requests
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +67,7 @@ def test_maintenance(job: StoredJob) -> None:
 
 
 def test_an_idle_job_asks_little(job: StoredJob, s3: S3Server) -> None:
-    with job.running() as running:
+    with job.running("--sample-interval", "0") as running:
         running.await_(lambda: "Going on with checkpoint" in running.said())
         time.sleep(15)
         before = len(s3.requests)
@@ -69,6 +76,21 @@ def test_an_idle_job_asks_little(job: StoredJob, s3: S3Server) -> None:
         job.printed("stop")
         assert running.ended() == 0
     assert len(idle) * 60 / IDLE_SECONDS <= BUDGET, Counter((each.api, each.key.rpartition("/")[0]) for each in idle)
+
+
+def test_a_sample_of_the_ends_asks_little(s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload) -> None:
+    cluster, tables, batch = LogEnds(own_kafka.bootstrap_server), store_at(s3.uri("sampled")), BatchId(1, -1)
+    create_tables(tables, cluster.cluster_id(), "new")
+    rounds = Rounds(tables, cluster, "new", lambda _: None)
+    counts = []
+    for _ in range(6):
+        before = len(s3.requests)
+        rounds.ask()
+        rounds.write(batch)
+        time.sleep(1)  # the server tells of requests a little later
+        counts.append(len(s3.requests) - before)
+    assert len(read_rows(tables.open("topic_partitions"))) == 50
+    assert max(counts[1:]) <= A_SAMPLE, (counts, Counter((each.api, each.key) for each in s3.requests[before:]))
 
 
 def test_a_plain_path_is_the_local_disk(

@@ -11,7 +11,7 @@ from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.sampling.observed_cluster import ObservedCluster
 from offsetstream.stream.sampling.positions import Positions
 from offsetstream.stream.sampling.sample_book import SampleBook
-from offsetstream.stream.sampling.sample_tables import read_samples, write_end_offsets, write_topic_partitions
+from offsetstream.stream.sampling.sample_tables import SampleTables, read_samples
 from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
@@ -33,6 +33,7 @@ class Rounds:
         self._tables = tables
         self._cluster = cluster
         self._say = say
+        self._written = SampleTables(tables)
         self._observed = ObservedCluster(tables, cluster, coordinator, say)
         self.book = SampleBook()
         self._positions: Positions | None = None
@@ -55,7 +56,7 @@ class Rounds:
 
     def write(self, batch: BatchId) -> None:
         """Write `topic_partitions` and, every ten minutes, `cluster` if that has changed."""
-        write_topic_partitions(self._tables, self.book.rows(), batch)
+        self._written.write_topic_partitions(self.book.rows(), batch)
         if time.monotonic() - self._observed_at >= CLUSTER_SECONDS:
             self._observed.write(batch)
             self._observed_at = time.monotonic()
@@ -63,7 +64,7 @@ class Rounds:
     def write_end_offsets(self, batch: BatchId) -> None:
         """Append what waits to `end_offsets`, as one file."""
         if self.book.waiting:
-            write_end_offsets(self._tables, self.book.waiting, batch)
+            self._written.write_end_offsets(self.book.waiting, batch)
             self.book.waiting = []
 
     def _opened(self) -> Positions:

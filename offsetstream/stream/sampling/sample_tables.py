@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,12 +12,13 @@ import pyarrow as pa
 
 from offsetstream.cluster.log_ends import TopicPlace
 from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY
-from offsetstream.tables.arrow_rows import append_rows
+from offsetstream.tables.arrow_rows import append_to
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import END_OFFSETS, TOPIC_PARTITIONS
 from offsetstream.tables.schema import SIGNATURE, load_schema
-from offsetstream.tables.small_tables import overwrite_rows, read_rows
-from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.small_tables import overwrite, read_rows
+from offsetstream.tables.store import Snapshot, Store, Transaction
+from offsetstream.tables.transaction import BatchId, transaction_of
 
 Rows = list[dict[str, Any]]
 
@@ -38,13 +41,52 @@ def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, datetime]]:
     return rows, {TopicPlace(row["topic"], row["partition"]): row["sampled_at"] for row in found}
 
 
-def write_topic_partitions(tables: Store, rows: Iterable[Mapping[str, Any]], batch: BatchId) -> None:
-    """Make the rows the table's only ones."""
-    overwrite_rows(tables, TOPIC_PARTITIONS, rows, batch)
+class SampleTables:
+    """The two tables, opened once: on an object store each opening reads the log since its last checkpoint."""
+
+    def __init__(self, tables: Store) -> None:
+        self._tables = tables
+        self._held: dict[str, _Held] = {}
+
+    @again_on_conflict
+    def write_topic_partitions(self, rows: Iterable[Mapping[str, Any]], batch: BatchId) -> None:
+        """Make the rows the table's only ones."""
+        with self._write(TOPIC_PARTITIONS, batch) as (table, transaction):
+            overwrite(table, rows, transaction)
+
+    @again_on_conflict
+    def write_end_offsets(self, rows: Sequence[Mapping[str, Any]], batch: BatchId) -> None:
+        """Append the rows, as one file."""
+        schema = load_schema(END_OFFSETS).arrow
+        unsigned = pa.schema([field for field in schema if field.name not in SIGNATURE])
+        new = pa.Table.from_pylist([dict(row) for row in rows], schema=unsigned)
+        with self._write(END_OFFSETS, batch) as (table, transaction):
+            append_to(table, new, batch, transaction)
+
+    @contextmanager
+    def _write(self, name: str, batch: BatchId) -> Iterator[tuple[Snapshot, Transaction]]:
+        held = self._held.pop(name, None)
+        if held is None:  # it is the first time, or the last one failed: it may be another table by now
+            held = _Held(self._tables.open(name))
+        else:
+            held.table.refresh()
+        before, transaction = held.table.version, held.transaction(batch)
+        yield held.table, transaction
+        # Where something was let through between, nobody knows whose transaction is the last.
+        held.written = (before + 1, transaction) if held.table.version == before + 1 else None
+        self._held[name] = held
 
 
-def write_end_offsets(tables: Store, rows: Sequence[Mapping[str, Any]], batch: BatchId) -> None:
-    """Append the rows, as one file."""
-    schema = load_schema(END_OFFSETS).arrow
-    unsigned = pa.schema([field for field in schema if field.name not in SIGNATURE])
-    append_rows(tables, END_OFFSETS, pa.Table.from_pylist([dict(row) for row in rows], schema=unsigned), batch)
+@dataclass
+class _Held:
+    """A table, and its version after our last write with the transaction of that: to look for it is to read the log."""
+
+    table: Snapshot
+    written: tuple[int, Transaction] | None = None
+
+    def transaction(self, batch: BatchId) -> Transaction:
+        if self.written is not None and self.written[0] == self.table.version:
+            app_id, last = self.written[1]
+            if last >> 32 == batch.checkpoint_id:
+                return Transaction(app_id, last + 1)
+        return transaction_of(self.table, batch)

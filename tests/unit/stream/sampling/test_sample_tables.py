@@ -1,23 +1,31 @@
 """What a job that begins finds of the one before it: nothing is told longer or shorter than it was seen."""
 
+import shutil
 from datetime import datetime
+from pathlib import Path
+
+import pytest
+from deltalake.exceptions import DeltaError
 
 from offsetstream.cluster.log_ends import TopicPlace
+from offsetstream.errors import LeaseError, TablesError
 from offsetstream.stream.sampling.sample_book import SampleBook
-from offsetstream.stream.sampling.sample_tables import read_samples, write_end_offsets, write_topic_partitions
-from offsetstream.tables.names import END_OFFSETS
+from offsetstream.stream.sampling.sample_tables import SampleTables, read_samples
+from offsetstream.tables.names import END_OFFSETS, TOPIC_PARTITIONS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.store import Transaction
+from offsetstream.tables.transaction import BatchId, load_app_id
+from testkit.tables import new_tables
 from tests.unit.stream.sampling.test_sample_book import PLACES, at, end, recorded, take
 
 BATCH = BatchId(1, -1)
 
 
 def write(tables: PathStore, book: SampleBook, *, ends: bool = True) -> None:
-    write_topic_partitions(tables, book.rows(), BATCH)
+    SampleTables(tables).write_topic_partitions(book.rows(), BATCH)
     if ends:
-        write_end_offsets(tables, book.waiting, BATCH)
+        SampleTables(tables).write_end_offsets(book.waiting, BATCH)
         book.waiting = []
 
 
@@ -77,7 +85,7 @@ def test_a_deleted_history_begins_with_what_was_seen_last(tables: PathStore) -> 
 def test_deleted_samples_begin_anew(tables: PathStore) -> None:
     before = SampleBook()
     take(before, 0, end(5))
-    write_end_offsets(tables, before.waiting, BATCH)
+    SampleTables(tables).write_end_offsets(before.waiting, BATCH)
     book = recalled(tables)
     assert book.rows() == []
     take(book, 10, end(5))
@@ -105,3 +113,30 @@ def test_recorded_times_are_by_partition(tables: PathStore) -> None:
     book.take({PLACES[0]: end(5), PLACES[1]: end(7)}, at(10))
     write(tables, book)
     assert read_samples(tables)[1] == {TopicPlace("orders", 0): at(0), TopicPlace("orders", 1): at(10)}
+
+
+def test_tables_that_were_written_to_or_made_anew_are_written_again(tables: PathStore) -> None:
+    book, written = SampleBook(), SampleTables(tables)
+    for seconds in (0, 10):
+        take(book, seconds, end(seconds))
+        written.write_topic_partitions(book.rows(), BATCH)
+        SampleTables(tables).write_topic_partitions([], BATCH)
+    shutil.rmtree(tables.table(TOPIC_PARTITIONS))
+    with pytest.raises((DeltaError, TablesError)):  # the sampler tries it again
+        written.write_topic_partitions(book.rows(), BATCH)
+    new_tables(Path(tables.root))
+    written.write_topic_partitions(book.rows(), BATCH)
+    assert read_rows(tables.open(TOPIC_PARTITIONS)) == book.rows()
+
+
+def test_a_job_whose_tables_were_taken_over_writes_nothing(tables: PathStore) -> None:
+    book, written = SampleBook(), SampleTables(tables)
+    take(book, 0, end(5))
+    written.write_topic_partitions(book.rows(), BATCH)
+    for name in (TOPIC_PARTITIONS, END_OFFSETS):
+        tables.open(name).commit_nothing(Transaction(load_app_id(name), BatchId(2, -1).version))
+    with pytest.raises(LeaseError):
+        written.write_topic_partitions([], BATCH)
+    with pytest.raises(LeaseError):
+        written.write_end_offsets(book.waiting, BATCH)
+    assert [len(read_rows(tables.open(name))) for name in (TOPIC_PARTITIONS, END_OFFSETS)] == [1, 0]
