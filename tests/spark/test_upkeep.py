@@ -188,3 +188,36 @@ def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_
     assert (done[COMMITS].files_before, done[COMMITS].files_after) == (3, len(lie_there))
     assert len([path for path in lie_there if path.suffix == ".parquet"]) == 4
     assert offsets(tables) == [0, 1, 2]
+
+
+def samples(tables: PathStore) -> list[int]:
+    return sorted(row["high_watermark"] for row in read_rows(tables.open("end_offsets")))
+
+
+def append_samples(tables: PathStore) -> None:
+    """Six samples within a minute on each of three days, of which today's is not over."""
+    for days in range(3):
+        day = TODAY - timedelta(days=days)
+        at = [datetime.combine(day, datetime.min.time(), UTC) + timedelta(seconds=10 * number) for number in range(6)]
+        rows = [{"topic": "orders", "partition": 0, "high_watermark": number} for number in range(6)]
+        signed = [row | {"sampled_at": when, "written_day": day} for row, when in zip(rows, at, strict=True)]
+        append_any(Path(tables.root), "end_offsets", signed)
+
+
+def test_the_job_thins_a_day_of_samples_at_a_time(tmp_path: Path) -> None:
+    tables = new_tables(tmp_path / "tables")
+    tended = Upkeep(tables)
+    append_samples(tables)
+    for left in (13, 8, 8):
+        tended.tend(nullcontext(), QUIET)
+        assert len(samples(tables)) == left
+    assert samples(tables) == [0, 1, 2, 3, 4, 5, 5, 5]
+
+
+def test_so_does_maintenance(tmp_path: Path) -> None:
+    tables = new_tables(tmp_path / "tables")
+    append_samples(tables)
+    dry = {row.table: row for row in Maintenance(tables, print, dry_run=True).run(None, timeout=0)}
+    assert (dry["end_offsets"].rows_thinned, len(samples(tables))) == (10, 18)
+    done = {row.table: row for row in Maintenance(tables, print).run(None, timeout=0)}
+    assert (done["end_offsets"].rows_thinned, len(samples(tables))) == (10, 8)
