@@ -1,0 +1,62 @@
+"""The view `lag` against Kafka's own tool, for every row, at one quiet instant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import offsetstream
+from offsetstream.cluster.client import Cluster
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
+from offsetstream.tables.lookup import Lookup
+from offsetstream.verify.table_lag import ask_standing
+from offsetstream.verify.tables import read_tables
+from tests.kafka.every_group.all_groups import AllGroups
+from tests.kafka.jobs import JobRunner
+
+both_releases = pytest.mark.parametrize("every_group", ["3.9.2", "4.3.1"], indirect=True)
+# GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID
+_ROW = re.compile(
+    r"(?P<group>.+?) +(?P<topic>\S+) +(?P<partition>\d+) +(?P<current>-|\d+) +(?P<end>-|\d+) +(?P<lag>-|\d+) "
+)
+Row = tuple[str, str, int, int | None, int | None, int | None]
+
+
+def of_the_tool(printed: str) -> Iterator[Row]:
+    for line in printed.splitlines():
+        if (found := _ROW.match(line)) is not None:
+            current, end, lag = (None if found[each] == "-" else int(found[each]) for each in ("current", "end", "lag"))
+            yield found["group"], found["topic"], int(found["partition"]), current, end, lag
+
+
+@both_releases
+def test_every_row_of_kafkas_own_tool(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
+    server = every_group.kafka.bootstrap_server
+    runner = JobRunner(spark, server, tmp_path)
+    runner.run_once()
+    lag = offsetstream.open_tables(runner.tables.root).view("lag").to_pylist()
+    printed = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--describe", "--all-groups"])
+    tables = read_tables(Lookup(runner.tables))
+    stands = ask_standing(Cluster(server), lambda: False, tables)
+
+    def is_compared(group: str) -> bool:  # what an open transaction holds back no reader of committed records sees
+        return not stands.is_held_back(partition_for(group, len(tables.partitions)))
+
+    theirs = {row for row in of_the_tool(printed) if is_compared(row[0])}
+    columns = ("group_id", "topic", "partition", "committed_offset", "log_end_offset", "lag")
+    named = {
+        row["group_id"]: row["group_type"] for row in offsetstream.open_tables(runner.tables.root).groups().to_pylist()
+    }
+    ours = {
+        tuple(row[name] for name in columns)
+        for row in lag
+        if is_compared(row["group_id"]) and named.get(row["group_id"]) in ("Classic", "Consumer")
+    }
+    assert len(theirs) > 50
+    assert theirs - ours == set()
+    assert ours - theirs == set()
