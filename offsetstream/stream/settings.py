@@ -46,7 +46,8 @@ class JobSettings(Settings):
     sample_interval: Annotated[
         float,
         Option(
-            "Time between two looks at where the logs end that groups read; 0 for none. In a catalog 60 at least.",
+            "Time between two looks at where the logs end that groups read; 0 for none. In a catalog and on object "
+            "stores 60 at least.",
             metavar="SECONDS",
             kind=SECONDS,
         ),

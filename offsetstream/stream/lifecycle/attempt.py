@@ -49,7 +49,7 @@ from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
-CATALOG_SECONDS = 60.0  # between two samples: each write there is some jobs of Spark's
+DEAR_SECONDS = 60.0  # between two samples where each is jobs of Spark's, or requests to an object store
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Attempt:
         own = LogEnds(self._settings.bootstrap_server, self._settings.properties)
         rounds = Rounds(self._tables, own, self._topic.coordinator, self._say)
         seconds = self._settings.sample_interval
-        at_least = CATALOG_SECONDS if seconds and self._tables.needs_spark else 0.0
+        is_dear = self._tables.needs_spark or self._tables.look_seconds > 0
+        at_least = DEAR_SECONDS if seconds and is_dear else 0.0
         return Sampler(rounds, max(seconds, at_least), self._say)
 
     def _opened_book(self) -> PartitionBook:
