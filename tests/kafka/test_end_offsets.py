@@ -110,7 +110,8 @@ def test_rows_wait_for_one_file(runner: JobRunner, kafka: EmbeddedKafka, monkeyp
         runner.await_(lambda: sampled(runner, "filed", "high_watermark") == [(2,)])
         assert runner.count("end_offsets") == 0
     assert runner.tables.open("end_offsets").files.stored().files == 1
-    assert [row[0] for row in recorded(runner, "filed", "high_watermark")][-2:] == [1, 2]
+    # The last stable offset is asked for later: a row of its own may tell that it has moved.
+    assert list(dict.fromkeys(row[0] for row in recorded(runner, "filed", "high_watermark")))[-2:] == [1, 2]
 
     (held_until,) = sampled(runner, "filed", "sampled_at")[0]
     produce(kafka, "filed", 0, 1)

@@ -106,7 +106,7 @@ def test_records_are_applied_where_they_are_held(
 ) -> None:
     monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)
     writer.state_writes = ways
-    log, state = random_log(7, 20), StateTables(writer, "new", LOGS, {})
+    log, state = random_log(1, 20), StateTables(writer, "new", LOGS, {})
     decoded = with_own_offsets(decode(frame(writer.spark, log), PARTITIONS)).persist()
     size = measure(decoded)
     assert 0 < size.size.rows == len(log)
