@@ -26,6 +26,7 @@ COMMANDS = (
     "partitions",
     "coordinator",
     "dump",
+    "views.create",
 )
 _KAFKA = "kafka"
 _NAMES: dict[type, str] = {
