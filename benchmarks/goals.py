@@ -85,6 +85,9 @@ _GOALS = (
     ),
     Goal("describe", "look-up without Spark, 100,000 cells: groups describe of one group", "wall time", 0.7, "s"),
     Goal("list", "look-up without Spark, 100,000 cells: groups list", "wall time", 2.0, "s"),
+    Goal("lag", "views without Spark, 100,000 committed offsets: lag", "wall time", 1.0, "s"),
+    Goal("group-status", "views without Spark, 100,000 committed offsets: group_status", "wall time", 1.0, "s"),
+    Goal("one-instant", "views without Spark: offsets_at of one group, among 3 million commits", "wall time", 0.5, "s"),
     Goal(
         "sampler", "where the logs of 20,000 partitions end, as sampled every ten seconds", "time of a round", 5.0, "s"
     ),

@@ -32,7 +32,7 @@ class Lookup:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._connection = duckdb.connect(config=duckdb_config())
+        self._connection = connected()
         self._sources: dict[str, Source] = {}
 
     def rows(
@@ -104,8 +104,14 @@ class Lookup:
         return self._sources[table].relation(connection)
 
 
-def duckdb_config() -> dict[str, str | bool | int | float | list[str]]:
-    """Return how DuckDB is to run for a look: within bounds of memory, without the network."""
+def connected() -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB for a look: within bounds of memory, without the network, and silent."""
+    connection = duckdb.connect(config=_config())
+    connection.execute("SET enable_progress_bar = false")  # it would be among what a command prints
+    return connection
+
+
+def _config() -> dict[str, str | bool | int | float | list[str]]:
     return {
         # DuckDB must not look for extensions on the network; what it needs here is built in.
         "autoinstall_known_extensions": False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line
-from offsetstream.tables.lookup import duckdb_config, is_one_of
+from offsetstream.tables.lookup import connected, is_one_of
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.tables.version import refuse_newer
@@ -36,7 +36,7 @@ class ViewReader:
 
     def __init__(self, store: Store, relations: Mapping[str, str] | None = None) -> None:
         self._store = store
-        self._connection = duckdb.connect(config=duckdb_config())
+        self._connection = connected()
         self._connection.execute("SET TimeZone = 'UTC'")
         self._relations = dict(relations or {})
         self._defined: set[str] = set()

@@ -15,11 +15,31 @@ WITH limits AS (
     p.*,
     ROW_NUMBER() OVER (ORDER BY topic NULLS FIRST, partition NULLS FIRST) AS place
   FROM partition_ends AS p
+), deletions AS (
+  /* What was deleted is another story: a group that came back begins anew. */
+  SELECT
+    log_id,
+    offsets_partition,
+    group_id,
+    topic,
+    partition,
+    MAX(record_offset) AS record_offset
+  FROM offset_commits
+  WHERE
+    is_tombstone
+  GROUP BY
+    log_id,
+    offsets_partition,
+    group_id,
+    topic,
+    partition
 ), limited AS (
   /* A cell is named by its newest record. */
   SELECT
     k.now_at AS instant,
     c.offsets_partition * 281474976710656 + c.record_offset AS cell,
+    COALESCE(d.record_offset, -1) AS deleted_offset,
+    c.commit_timestamp_ms,
     c.log_id,
     c.offsets_partition,
     c.group_id,
@@ -50,6 +70,12 @@ WITH limits AS (
     ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g
     ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
+  LEFT JOIN deletions AS d
+    ON d.log_id = c.log_id
+    AND d.offsets_partition = c.offsets_partition
+    AND d.group_id = c.group_id
+    AND d.topic = c.topic
+    AND d.partition = c.partition
   LEFT JOIN limits AS own
     ON own.group_id = c.group_id
   LEFT JOIN limits AS std
@@ -77,7 +103,6 @@ WITH limits AS (
     c.is_waiting,
     h.record_offset,
     h.record_timestamp,
-    h.is_tombstone,
     h.committed_offset,
     h.commit_timestamp_ms
   FROM cells AS c
@@ -87,64 +112,68 @@ WITH limits AS (
     AND h.topic = c.topic
     AND h.partition = c.partition
     AND h.log_id = c.log_id
+    AND h.record_offset > c.deleted_offset
+  WHERE
+    c.is_waiting
 ), ordered AS (
   SELECT
     t.*,
     ROW_NUMBER() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
     LAG(record_timestamp) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS next_at,
-    LEAD(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset,
-    LEAD(record_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_record
+    LEAD(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset
   FROM told AS t
-), looked_at AS (
+), commits AS (
   SELECT
-    *
+    cell,
+    place,
+    instant,
+    is_waiting,
+    record_offset,
+    record_timestamp,
+    committed_offset,
+    commit_timestamp_ms,
+    next_at,
+    nth,
+    nth <= intervals AS in_ring,
+    CASE WHEN nth < intervals THEN previous_offset END AS previous_offset,
+    CASE
+      WHEN record_timestamp > window_start
+      THEN 1
+      WHEN next_at IS NULL OR next_at > window_start
+      THEN 0
+    END AS since_start
   FROM ordered
   WHERE
     nth <= intervals OR next_at > window_start
-), deletions AS (
+), counts AS (
   SELECT
     cell,
-    MAX(record_offset) AS record_offset
-  FROM looked_at
+    COUNT(*) AS commits,
+    MAX(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
+    MAX(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
+  FROM commits
   WHERE
-    is_tombstone
+    in_ring
   GROUP BY
     cell
-), commits AS (
-  /* What was deleted is another story: a group that came back begins anew. */
+  UNION ALL
   SELECT
-    w.cell,
-    w.place,
-    w.instant,
-    w.is_waiting,
-    w.record_offset,
-    w.record_timestamp,
-    w.committed_offset,
-    w.commit_timestamp_ms,
-    w.next_at,
-    w.nth,
-    w.nth <= w.intervals AS in_ring,
-    CASE
-      WHEN w.nth < w.intervals
-      AND (
-        d.record_offset IS NULL OR w.previous_record > d.record_offset
-      )
-      THEN w.previous_offset
-    END AS previous_offset,
-    CASE
-      WHEN w.record_timestamp > w.window_start
-      THEN 1
-      WHEN w.next_at IS NULL OR w.next_at > w.window_start
-      THEN 0
-    END AS since_start
-  FROM looked_at AS w
-  LEFT JOIN deletions AS d
-    ON d.cell = w.cell
+    c.cell,
+    LEAST(COUNT(*), MAX(c.intervals)),
+    NULL,
+    MAX(c.commit_timestamp_ms)
+  FROM cells AS c
+  JOIN offset_commits AS h
+    ON h.offsets_partition = c.offsets_partition
+    AND h.group_id = c.group_id
+    AND h.topic = c.topic
+    AND h.partition = c.partition
+    AND h.log_id = c.log_id
+    AND h.record_offset > c.deleted_offset
   WHERE
-    NOT w.is_tombstone
-    AND (
-      d.record_offset IS NULL OR w.record_offset > d.record_offset
-    )
+    NOT c.is_waiting
+  GROUP BY
+    c.cell
 ), ends AS (
   SELECT
     e.place,
@@ -160,17 +189,6 @@ WITH limits AS (
     ON e.topic = i.topic
     AND e.topic_id IS NOT DISTINCT FROM i.topic_id
     AND e.partition = i.partition
-), counts AS (
-  SELECT
-    cell,
-    COUNT(*) AS commits,
-    MAX(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
-    MAX(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
-  FROM commits
-  WHERE
-    in_ring
-  GROUP BY
-    cell
 ), moments AS (
   SELECT
     place,

@@ -12,7 +12,7 @@
 --   committed_offset BIGINT: Newest commit
 --   commits BIGINT: Commits that were looked at
 --   complete DOUBLE: Their number, as a share of what the window holds
---   first_commit_at_ms BIGINT: Time of the first of them, in milliseconds since 1970
+--   first_commit_at_ms BIGINT: Time of the first of them, in milliseconds since 1970; null where nothing waits
 --   last_commit_at_ms BIGINT: Time of the last of them
 --   lag_before BIGINT: Lag of window_seconds ago; null where it is not known, or nothing waits
 --   sampled_at TIMESTAMP: Time at which the end was asked for
@@ -22,9 +22,14 @@ WITH limits AS (
   FROM thresholds GROUP BY group_id
 ), places AS (
   SELECT p.*, row_number() OVER (ORDER BY topic, partition) AS place FROM partition_ends AS p
+), deletions AS (
+  -- What was deleted is another story: a group that came back begins anew.
+  SELECT log_id, offsets_partition, group_id, topic, partition, max(record_offset) AS record_offset
+  FROM offset_commits WHERE is_tombstone GROUP BY log_id, offsets_partition, group_id, topic, partition
 ), limited AS (
   -- A cell is named by its newest record.
-  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.log_id, c.offsets_partition, c.group_id, c.topic,
+  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, coalesce(d.record_offset, -1) AS deleted_offset,
+         c.commit_timestamp_ms, c.log_id, c.offsets_partition, c.group_id, c.topic,
          c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
          CASE WHEN e.error IS NULL THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
          CASE WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
@@ -38,6 +43,8 @@ WITH limits AS (
   FROM committed_offsets AS c CROSS JOIN clock AS k
   LEFT JOIN places AS e ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
+  LEFT JOIN deletions AS d
+    ON d.log_id = c.log_id AND d.offsets_partition = c.offsets_partition AND d.group_id = c.group_id AND d.topic = c.topic AND d.partition = c.partition
   LEFT JOIN limits AS own ON own.group_id = c.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL
   WHERE c.in_coordinator_partition
@@ -49,30 +56,33 @@ WITH limits AS (
          coalesce(end_offset > committed_offset + allowed_lag, false) AS is_waiting
   FROM limited AS l
 ), told AS (
-  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, c.is_waiting, h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset,
-         h.commit_timestamp_ms
+  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, c.is_waiting, h.record_offset, h.record_timestamp, h.committed_offset, h.commit_timestamp_ms
   FROM cells AS c
   JOIN offset_commits AS h
     ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
-   AND h.log_id = c.log_id
+   AND h.log_id = c.log_id AND h.record_offset > c.deleted_offset
+  WHERE c.is_waiting
 ), ordered AS (
   SELECT t.*, row_number() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
          lag(record_timestamp) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS next_at,
-         lead(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset,
-         lead(record_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_record
+         lead(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset
   FROM told AS t
-), looked_at AS (
-  SELECT * FROM ordered WHERE nth <= intervals OR next_at > window_start
-), deletions AS (
-  SELECT cell, max(record_offset) AS record_offset FROM looked_at WHERE is_tombstone GROUP BY cell
 ), commits AS (
-  -- What was deleted is another story: a group that came back begins anew.
-  SELECT w.cell, w.place, w.instant, w.is_waiting, w.record_offset, w.record_timestamp, w.committed_offset, w.commit_timestamp_ms, w.next_at, w.nth,
-         w.nth <= w.intervals AS in_ring,
-         CASE WHEN w.nth < w.intervals AND (d.record_offset IS NULL OR w.previous_record > d.record_offset) THEN w.previous_offset END AS previous_offset,
-         CASE WHEN w.record_timestamp > w.window_start THEN 1 WHEN w.next_at IS NULL OR w.next_at > w.window_start THEN 0 END AS since_start
-  FROM looked_at AS w LEFT JOIN deletions AS d ON d.cell = w.cell
-  WHERE NOT w.is_tombstone AND (d.record_offset IS NULL OR w.record_offset > d.record_offset)
+  SELECT cell, place, instant, is_waiting, record_offset, record_timestamp, committed_offset, commit_timestamp_ms, next_at, nth, nth <= intervals AS in_ring,
+         CASE WHEN nth < intervals THEN previous_offset END AS previous_offset,
+         CASE WHEN record_timestamp > window_start THEN 1 WHEN next_at IS NULL OR next_at > window_start THEN 0 END AS since_start
+  FROM ordered WHERE nth <= intervals OR next_at > window_start
+), counts AS (
+  SELECT cell, count(*) AS commits, max(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
+         max(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
+  FROM commits WHERE in_ring GROUP BY cell
+  UNION ALL
+  SELECT c.cell, least(count(*), max(c.intervals)), NULL, max(c.commit_timestamp_ms)
+  FROM cells AS c
+  JOIN offset_commits AS h
+    ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
+   AND h.log_id = c.log_id AND h.record_offset > c.deleted_offset
+  WHERE NOT c.is_waiting GROUP BY c.cell
 ), ends AS (
   SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.lowest_from, i.next_sampled_at, i.next_offset, i.next_lowest
   FROM end_intervals AS i

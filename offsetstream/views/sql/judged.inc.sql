@@ -1,10 +1,7 @@
--- Burrow's rules and our verdict, of `cells` (a committed offset at an instant, by number) from their `commits`, and the `ends` of the logs, whose
--- partitions are numbered as places. Most is asked only of those where something waits: by all rules the others are well. Commits, ends and instants stand in one order of time: the last end before each is that of then.
-counts AS (
-  SELECT cell, count(*) AS commits, max(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
-         max(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
-  FROM commits WHERE in_ring GROUP BY cell
-), moments AS (
+-- Burrow's rules and our verdict, of `cells` (a committed offset at an instant, by number) from the `counts` of their commits, the `commits`
+-- of those where something waits (by all rules the others are well), and the `ends` of the logs, whose partitions are numbered as places.
+-- Commits, ends and instants stand in one order of time: the last end before each is that of then.
+moments AS (
   SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start,
          CAST(NULL AS TIMESTAMP) AS end_at
   FROM commits WHERE is_waiting

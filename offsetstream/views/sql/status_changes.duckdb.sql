@@ -454,6 +454,17 @@ WITH steps AS (
     AND (
       n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start
     )
+), counts AS (
+  SELECT
+    cell,
+    COUNT(*) AS commits,
+    MAX(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
+    MAX(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
+  FROM commits
+  WHERE
+    in_ring
+  GROUP BY
+    cell
 ), ends AS (
   SELECT
     e.place,
@@ -469,17 +480,6 @@ WITH steps AS (
     ON e.topic = i.topic
     AND e.topic_id IS NOT DISTINCT FROM i.topic_id
     AND e.partition = i.partition
-), counts AS (
-  SELECT
-    cell,
-    COUNT(*) AS commits,
-    MAX(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
-    MAX(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
-  FROM commits
-  WHERE
-    in_ring
-  GROUP BY
-    cell
 ), moments AS (
   SELECT
     place,

@@ -109,6 +109,10 @@ WITH
   JOIN chosen AS x ON x.cell = c.cell
   JOIN numbered AS n ON n.story = x.story AND n.seq = x.seq
   WHERE n.seq <= c.last_seq AND n.record_offset > c.deleted_offset AND (n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start)
+), counts AS (
+  SELECT cell, count(*) AS commits, max(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
+         max(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
+  FROM commits WHERE in_ring GROUP BY cell
 ), ends AS (
   SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.high_watermark AS lowest_from, i.next_sampled_at, i.next_offset,
          i.next_offset AS next_lowest

@@ -1,0 +1,97 @@
+"""What views cost over the tables of 100,000 committed offsets, as `open_tables(...).view(...)` computes them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from benchmarks.results import Result, Samples, tell
+from offsetstream.tables.schema import load_schema
+from offsetstream.views.reader import ViewReader
+from testkit.tables import new_tables
+
+ROWS = ("lag", "group-status", "one-instant")
+_CELLS, _COMMITS, _ROUNDS = 100_000, 30, 5
+_NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+_NOTE = "a fifth of the groups lags; 3 million commits, an hour of samples of 1,000 partitions"
+_MADE = {
+    # A hundred partitions of one topic for each group; every fifth group stays behind.
+    "cell": """
+        SELECT 'group-' || (i // 100) AS group_id, (i // 100) % 50 AS offsets_partition, 0 AS log_id, i,
+               'topic-' || ((i // 100) % 10) AS topic, i % 100 AS partition, (i // 100) % 5 = 0 AS lags,
+               true AS in_coordinator_partition
+        FROM range({cells}) AS t(i)""",
+    "made": """
+        SELECT *, 30 * i + k AS record_offset, now_at - to_seconds(10 * (30 - k) + i % 7) AS record_timestamp, k,
+               record_timestamp AS commit_timestamp, epoch_ms(record_timestamp) AS commit_timestamp_ms,
+               false AS is_tombstone, DATE '2026-01-05' AS written_day,
+               CASE WHEN lags THEN 100000 - 20 * (30 - k) - 50 * (i % 3) ELSE 100000 - 20 * (29 - k) END
+                 AS committed_offset
+        FROM cell, range(30) AS s(k), clock""",
+    "sampled": """
+        SELECT 'topic-' || (i // 100) AS topic, i % 100 AS partition, 0 AS log_start_offset,
+               100000 - 20 * k AS high_watermark, high_watermark AS last_stable_offset,
+               now_at - to_seconds(10 * k) AS sampled_at, sampled_at AS changed_at,
+               now_at - to_seconds(10 * (k + 1)) AS previous_sampled_at, DATE '2026-01-05' AS written_day
+        FROM range(1000) AS t(i), range(361) AS s(k), clock""",
+}
+_TABLES = {
+    "offset_commits": "FROM made",
+    "committed_offsets": "FROM made WHERE k = 29",
+    "groups": """
+        SELECT DISTINCT offsets_partition, group_id, 0 AS log_id, 'Consumer' AS group_type, 'Stable' AS state,
+               1 AS member_count, true AS in_coordinator_partition FROM cell""",
+    "member_assignments": "SELECT *, 'assigned' AS kind, group_id || '-1' AS member_id FROM cell",
+    "end_offsets": "FROM sampled",
+    "topic_partitions": "FROM sampled WHERE sampled_at = (SELECT now_at FROM clock)",
+    "offsets_partitions": """
+        SELECT DISTINCT offsets_partition, 0 AS log_id, now_at - INTERVAL 1 DAY AS history_complete_from
+        FROM cell, clock""",
+}
+
+
+def measure(wanted: set[str], scale: float) -> Iterator[Result]:
+    """Compute each view several times, each time with tables that are opened anew."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = new_tables(Path(folder))
+        _write(Path(folder), round(_CELLS * scale))
+        asked: dict[str, tuple[str, dict[str, Any]]] = {
+            "lag": ("lag", {}),
+            "group-status": ("group_status", {}),
+            "one-instant": ("offsets_at", {"where": {"group_id": ["group-7"]}, "at": _NOW - timedelta(seconds=100)}),
+        }
+        clock = {"clock": f"SELECT TIMESTAMPTZ '{_NOW}' AS now_at, TIMESTAMPTZ '{_NOW}' - INTERVAL 1 DAY AS since_at"}
+        for name in (each for each in ROWS if each in wanted):
+            view, options = asked[name]
+            seconds = []
+            for _ in range(_ROUNDS):
+                reader, started = ViewReader(store, clock), time.monotonic()
+                rows = reader.arrow(view, **options).num_rows
+                seconds.append(tell(f"{view}, {rows} rows", time.monotonic() - started))
+            yield Result.of(name, Samples.of(view, "s", seconds), _NOTE)
+
+
+def _write(folder: Path, cells: int) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE VIEW clock AS SELECT TIMESTAMPTZ '{_NOW}' AS now_at")
+        for name, query in _MADE.items():
+            connection.execute(f"CREATE VIEW {name} AS {query.format(cells=cells)}")
+        for table, query in _TABLES.items():
+            schema = load_schema(table).arrow
+            made = connection.sql(query).to_arrow_table()
+            columns = [_column(made, field) for field in schema]
+            write_deltalake(folder / table, pa.table(columns, schema=schema), mode="append")
+
+
+def _column(made: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    known = field.name in made.column_names
+    return made[field.name].cast(field.type) if known else pa.nulls(len(made), field.type)
