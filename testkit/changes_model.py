@@ -22,12 +22,12 @@ from offsetstream.tables.names import (
     MEMBER_HISTORY,
     RECORDS,
 )
+from offsetstream.tables.schema import SIGNATURE
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
 
 Row = dict[str, Any]
 _PLACE = {"record_offset", "record_timestamp_ms"}
-_WHO = {"checkpoint_id", "batch_id", "written_day"}
 _NEVER = 1 << 63
 _ASSIGNMENT = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 
@@ -148,7 +148,7 @@ def _compared(before: Derived, after: Derived, place: Row) -> Iterator[tuple[str
 
 
 def _plain(row: Mapping[str, Any]) -> Row:
-    plain = {name: value for name, value in row.items() if name not in _WHO}
+    plain = {name: value for name, value in row.items() if name not in SIGNATURE}
     for name in ("record_timestamp", "state_timestamp"):
         if name in plain:
             at = plain.pop(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -12,18 +11,11 @@ from offsetstream.coordinator.group_changes import CellKey, Changes, GroupRecord
 from offsetstream.group_history.spans import Span, Spans
 from offsetstream.tables.derived import Rows, cell_of
 from offsetstream.tables.names import DECODED_TABLES
-from offsetstream.tables.schema import SIGNATURE, TableSchema, load_schema
 
 # The columns of a row, and their order: whatever was before a span, then its records, then what is at its end.
 ORDER = ("offsets_partition", "log_id", "group_id", "is_final", "record_offset")
 COLUMNS = (*ORDER, "key_type", "key_json", "value_version", "value_json", "record_timestamp")
 _Row = Mapping[str, Any]
-
-
-def unsigned(name: str) -> TableSchema:
-    """Return the schema of a decoded table without the columns that say who wrote a row."""
-    schema = load_schema(name)
-    return replace(schema, columns=tuple(column for column in schema.columns if column.name not in SIGNATURE))
 
 
 def decoded_changes(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes, unsigned
+from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
-from offsetstream.tables.arrow_rows import append_rows, from_rows, partition_numbers, read_groups
-from offsetstream.tables.derived import Rows
+from offsetstream.tables.arrow_rows import append_rows, partition_numbers, read_groups
 from offsetstream.tables.engines import Size
 from offsetstream.tables.matching import keys_of
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import is_of
+from offsetstream.tables.row_pieces import RowPieces, as_python
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
 
@@ -31,8 +30,6 @@ _LAST = (
     "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY offsets_partition, log_id, key_type, key_json "
     "ORDER BY record_offset DESC) AS nth FROM rows WHERE {where}) r WHERE nth = 1 AND NOT is_tombstone"
 )
-_AT_ONCE = 64  # records that are Python's at a time: each may be a megabyte of JSON
-_ROWS = 10_000
 
 
 class DriverChangeWriter:
@@ -105,24 +102,8 @@ def _rows(records: pa.Table, *, is_final: bool = False) -> pa.Table:
 
 def changes_on_driver(rows: pa.Table, decoding: Decoding, topic_names: Mapping[str, str]) -> dict[str, pa.Table]:
     """Return what `decoding.decoded_changes` makes of rows in any order, as rows of the `DECODED_TABLES`."""
-    pieces = {name: [unsigned(name).arrow.empty_table()] for name in DECODED_TABLES}
-    waiting: dict[str, Rows] = {name: [] for name in DECODED_TABLES}
-    ordered = _as_python(rows.sort_by([(name, "ascending") for name in ORDER]))
+    pieces = RowPieces(load_schema(name).unsigned for name in DECODED_TABLES)
+    ordered = as_python(rows.sort_by([(name, "ascending") for name in ORDER]))
     for found in decoded_changes(ordered, decoding.spans, topic_names, decoding.written):
-        for name, own in found.items():
-            waiting[name] += own
-        if sum(map(len, waiting.values())) >= _ROWS:
-            _put_away(waiting, pieces)
-    _put_away(waiting, pieces)
-    return {name: pa.concat_tables(of_table).sort_by(_LOG_ORDER) for name, of_table in pieces.items()}
-
-
-def _as_python(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in rows.to_batches(max_chunksize=_AT_ONCE):
-        yield from batch.to_pylist()
-
-
-def _put_away(waiting: dict[str, Rows], pieces: dict[str, list[pa.Table]]) -> None:
-    for name, rows in waiting.items():
-        pieces[name].append(from_rows(rows, unsigned(name)))
-        rows.clear()
+        pieces.add(found)
+    return {name: table.sort_by(_LOG_ORDER) for name, table in pieces.tables().items()}

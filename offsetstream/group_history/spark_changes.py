@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, reduce
-from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel, inheritable_thread_target
@@ -14,17 +13,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes, unsigned
+from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
-from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.spark_rows import as_stored, in_batches, one_by_one, struct_fields
 from offsetstream.tables.write import TableWriter
 
 _LOG = ("offsets_partition", "log_id")
 _GROUP = ["offsets_partition", "group_id"]
 _CELL = (*_LOG, "group_id", "key_type", "key_json")
-_ROWS = 10_000  # changes that are Python's at a time
 _Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -97,38 +96,16 @@ def changes_in_spark(
 
 
 def _changes(found: DataFrame, table: str) -> DataFrame:
-    rows = found.select(F.explode(table).alias("row")).select("row.*")
-    for column in unsigned(table).columns:
-        if column.type == "TIMESTAMP":
-            milliseconds = F.col(f"{column.name}_ms")
-            is_held = milliseconds.between(F.lit(FIRST_MS), F.lit(LAST_MS))
-            rows = rows.withColumn(column.name, F.when(is_held, F.timestamp_millis(milliseconds)))
-    return rows.select(*unsigned(table).column_names)
+    return as_stored(found.select(F.explode(table).alias("row")).select("row.*"), load_schema(table).unsigned)
 
 
 def _row_type(table: str) -> str:
-    return ", ".join(
-        f"{column.name}_ms: BIGINT" if column.type == "TIMESTAMP" else f"{column.name}: {column.type}"
-        for column in unsigned(table).columns
-    )
+    return struct_fields(load_schema(table).unsigned.columns)
 
 
 def _deriver(schema: pa.Schema, decoding: Decoding, topic_names: Mapping[str, str]) -> _Deriver:
     def derive(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting, size = list[dict[str, Any]](), 0
-        for found in decoded_changes(_one_by_one(batches), decoding.spans, topic_names, decoding.written):
-            waiting.append(found)
-            size += sum(map(len, found.values()))
-            if size >= _ROWS:
-                yield pa.RecordBatch.from_pylist(waiting, schema=schema)
-                waiting, size = [], 0
-        yield pa.RecordBatch.from_pylist(waiting, schema=schema)
+        found = decoded_changes(one_by_one(batches), decoding.spans, topic_names, decoding.written)
+        yield from in_batches(found, DECODED_TABLES, schema)
 
     return derive
-
-
-def _one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Yield each row as Python's: a record may be a megabyte of JSON."""
-    for batch in batches:
-        for at in range(batch.num_rows):
-            yield from batch.slice(at, 1).to_pylist()

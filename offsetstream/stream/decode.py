@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
+from offsetstream.tables.spark_rows import is_held, timestamp_of
 
 
 def decode(raw: DataFrame, partitions: int) -> DataFrame:
@@ -32,7 +32,7 @@ def decode(raw: DataFrame, partitions: int) -> DataFrame:
         .withColumns(
             {
                 # A producer may give a record any time (message.timestamp.after.max.ms).
-                "record_timestamp": F.when(_is_held(F.unix_millis("record_timestamp")), F.col("record_timestamp")),
+                "record_timestamp": F.when(is_held(F.unix_millis("record_timestamp")), F.col("record_timestamp")),
                 "commit_timestamp": timestamp_of("commit_timestamp_ms"),
                 "expire_timestamp": timestamp_of("expire_timestamp_ms"),
                 "key_bytes": F.col("key"),
@@ -57,15 +57,6 @@ def as_few_tasks(records: DataFrame) -> DataFrame:
 def is_commit() -> Column:
     """Tell whether a decoded row is an offset commit or the tombstone of one."""
     return F.col("key_type").isin(*COMMIT_KEY_TYPES)
-
-
-def timestamp_of(column: str) -> Column:
-    """Return the milliseconds of the column as a timestamp; null for a time that no engine can hold."""
-    return F.when(_is_held(F.col(column)), F.timestamp_millis(F.col(column)))
-
-
-def _is_held(milliseconds: Column) -> Column:
-    return milliseconds.between(F.lit(FIRST_MS), F.lit(LAST_MS))
 
 
 def _udf(partitions: int) -> Callable[..., Column]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,7 +17,7 @@ SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # who wrote a row of a h
 # State is written anew with each batch; a history must outlast those who read it as a stream once a day.
 _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"}
 # Columns of a history's files of which Delta keeps the ranges.
-_SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
+SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 _ARROW_TYPES = {
     "INT": pa.int32(),
     "BIGINT": pa.int64(),
@@ -77,6 +77,11 @@ class TableSchema:
         return self.key or (*place, *(name for name in self.cell if name not in place))
 
     @property
+    def unsigned(self) -> TableSchema:
+        """The table without the columns that say who wrote a row."""
+        return replace(self, columns=tuple(column for column in self.columns if column.name not in SIGNATURE))
+
+    @property
     def arrow(self) -> pa.Schema:
         """The columns as Arrow has them."""
         return pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in self.columns])
@@ -103,7 +108,7 @@ class TableSchema:
             return shared | {
                 "delta.autoOptimize.autoCompact": "true",
                 "delta.autoOptimize.optimizeWrite": "true",
-                "delta.dataSkippingStatsColumns": ",".join(name for name in _SKIPPED_BY if name in self.column_names),
+                "delta.dataSkippingStatsColumns": ",".join(name for name in SKIPPED_BY if name in self.column_names),
             }
         return shared | {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
 

@@ -1,11 +1,18 @@
-"""Rows in Spark that are to replace stored ones, as `matching.with_users_columns` has them in Arrow."""
+"""Rows in Spark as `arrow_rows`, `row_pieces` and `matching.with_users_columns` have them in Arrow."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.row_pieces import ROWS_AT_ONCE
+from offsetstream.tables.schema import ColumnSchema, TableSchema
 from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import EVERY_ROW
 
@@ -20,3 +27,48 @@ def replacing_rows(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFr
     same = [F.col(f"source.{name}").eqNullSafe(F.col(f"kept.{name}")) for name in key]
     columns = [*(f"source.{name}" for name in merge.schema.column_names), *(f"kept.{quoted(name)}" for name in users)]
     return rows.alias("source").join(kept.alias("kept"), same, "left").select(*columns)
+
+
+def timestamp_of(column: str) -> Column:
+    """Return the milliseconds of the column as a timestamp; null for a time that no engine can hold."""
+    return F.when(is_held(F.col(column)), F.timestamp_millis(F.col(column)))
+
+
+def is_held(milliseconds: Column) -> Column:
+    """Tell whether every engine can hold the time."""
+    return milliseconds.between(F.lit(FIRST_MS), F.lit(LAST_MS))
+
+
+def struct_fields(columns: Iterable[ColumnSchema]) -> str:
+    """Return the fields of a struct of plain rows, whose times are milliseconds in `<name>_ms`."""
+    return ", ".join(
+        f"{column.name}_ms: BIGINT" if column.type == "TIMESTAMP" else f"{column.name}: {column.type}"
+        for column in columns
+    )
+
+
+def as_stored(rows: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return such rows with the table's columns."""
+    for column in schema.columns:
+        if column.type == "TIMESTAMP":
+            rows = rows.withColumn(column.name, timestamp_of(f"{column.name}_ms"))
+    return rows.select(*schema.column_names)
+
+
+def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Yield each row as Python's: it may have megabytes of JSON."""
+    for batch in batches:
+        for at in range(batch.num_rows):
+            yield from batch.slice(at, 1).to_pylist()
+
+
+def in_batches(found: Iterable[dict[str, Any]], lists: Collection[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows that have `lists` of plain rows among their columns, so that few of these are Python's at a time."""
+    waiting, size = list[dict[str, Any]](), 0
+    for row in found:
+        waiting.append(row)
+        size += sum(len(row[name]) for name in lists)
+        if size >= ROWS_AT_ONCE:
+            yield pa.RecordBatch.from_pylist(waiting, schema=schema)
+            waiting, size = [], 0
+    yield pa.RecordBatch.from_pylist(waiting, schema=schema)

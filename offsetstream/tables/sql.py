@@ -18,6 +18,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", 2 * "`") + "`"
 
 
+def literal(text: str) -> str:
+    """Return a text as a literal where no expression may stand: in comments and properties."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def of_partitions(partitions: Iterable[int]) -> str:
     """Return the condition that a row is of one of the offsets partitions."""
     return f"offsets_partition IN ({', '.join(map(str, partitions)) or 'NULL'})"

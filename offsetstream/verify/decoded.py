@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from offsetstream.tables.names import (
@@ -14,10 +14,10 @@ from offsetstream.tables.names import (
     MEMBER_HISTORY,
     OFFSETS_PARTITIONS,
 )
-from offsetstream.tables.schema import TableSchema, load_schema
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
-from offsetstream.verify.difference import ROW, Difference
+from offsetstream.verify.difference import Difference, row_differences, value_differences
 
 STATE = "state tables"
 _OF = {GROUP_HISTORY: GROUPS, MEMBER_HISTORY: "group_members", ASSIGNMENT_HISTORY: ASSIGNMENTS}
@@ -27,7 +27,6 @@ _LAST = (
     "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY record_offset DESC) AS nth "
     "FROM rows WHERE {logs}) r WHERE nth = 1 AND NOT ({gone})"
 )
-Key = tuple[Any, ...]
 
 
 def decoded_differences(tables: Store) -> list[Difference]:
@@ -68,25 +67,16 @@ def _of_table(tables: Store, history: str, state: str, logs: dict[int, int], who
         logs=where,
         gone=load_schema(history).gone,
     )
-    ours = _by_key(schema, tables.open(history).query(query).read_all().to_pylist())
+    ours = _unnamed(schema.key, tables.open(history).query(query).read_all().to_pylist())
     # A row of no record is that of a group that has offsets only.
     stored = tables.open(state).rows(f"({where}) AND record_offset IS NOT NULL", columns)
-    theirs = _by_key(schema, (row for part in stored for row in part.to_pylist()))
-    for key in sorted(ours.keys() | theirs.keys(), key=str):
-        if key not in ours and key[0] not in whole:
-            continue
-        if key not in ours or key not in theirs:
-            yield Difference(history, schema.key, key, ROW, key in ours, key in theirs, STATE)
-        else:
-            for name in columns:
-                if ours[key][name] != theirs[key][name]:
-                    yield Difference(history, schema.key, key, name, ours[key][name], theirs[key][name], STATE)
+    theirs = _unnamed(schema.key, (row for part in stored for row in part.to_pylist()))
+    alone, pairs = row_differences(history, schema.key, ours, theirs, STATE)
+    yield from (each for each in alone if each.in_tables or each.value_of("offsets_partition") in whole)
+    yield from value_differences(history, schema.key, pairs, columns, STATE)
 
 
-def _by_key(schema: TableSchema, rows: Iterable[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
-    found = {}
-    for row in rows:
-        if row.get("topic_id") is not None:
-            row["topic"] = None  # the history has the name that was known then
-        found[tuple(row[name] for name in schema.key)] = row
-    return found
+def _unnamed(key: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Return rows, one of a key, without the name of a topic that has an id: the history has the one known then."""
+    unnamed = (row if row.get("topic_id") is None else row | {"topic": None} for row in rows)
+    return {tuple(row[name] for name in key): row for row in unnamed}.values()

@@ -81,10 +81,14 @@ def _by_key(names: tuple[str, ...], rows: Iterable[Row]) -> tuple[dict[Key, Row]
 
 
 def value_differences(
-    table: str, names: tuple[str, ...], pairs: Iterable[tuple[Key, Row, Row]], columns: Sequence[str]
+    table: str,
+    names: tuple[str, ...],
+    pairs: Iterable[tuple[Key, Row, Row]],
+    columns: Sequence[str],
+    against: str = RECORDS,
 ) -> Iterator[Difference]:
-    """Yield the columns in which paired rows differ, against the records."""
+    """Yield the columns in which paired rows differ."""
     for key, ours, theirs in pairs:
         for column in columns:
             if ours[column] != theirs[column]:
-                yield Difference(table, names, key, column, ours[column], theirs[column], RECORDS)
+                yield Difference(table, names, key, column, ours[column], theirs[column], against)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from offsetstream.tables.lookup import Where
 
 _TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
-_CLOCK = "clock"
 
 
 class ViewReader:
@@ -38,9 +37,8 @@ class ViewReader:
         self._store = store
         self._connection = connected()
         self._connection.execute("SET TimeZone = 'UTC'")
-        self._relations = dict(relations or {})
         self._defined: set[str] = set()
-        for name, query in self._relations.items():
+        for name, query in (relations or {}).items():
             self.define(name, query)
 
     def rows(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:

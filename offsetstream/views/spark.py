@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsetstream.errors import UsageError
-from offsetstream.tables.sql import quoted
+from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import Store
 from offsetstream.views.files import View, all_views
 from offsetstream.views.thresholds import THRESHOLDS
@@ -19,10 +19,8 @@ _OF_SPARK = "spark_catalog"
 
 def statements(store: Store, database: str) -> Iterator[str]:
     """Yield what makes the views in a `schema` or `catalog.schema`; a view at an instant is none of a catalog."""
-    place = ".".join(map(quoted, database.split(".")))
-    for view in all_views().values():
-        if not view.is_at:
-            yield _statement(view, store, place)
+    for view in _lasting_views():
+        yield _statement(view, store, _place(database))
 
 
 def create_views(store: Store, database: str, spark: SparkSession) -> list[str]:
@@ -31,12 +29,20 @@ def create_views(store: Store, database: str, spark: SparkSession) -> list[str]:
     Returns their names. Raises UsageError where the session's catalog ends with it, and whatever Spark raises.
     """
     _require_lasting(database, spark)
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS {'.'.join(map(quoted, database.split('.')))}")
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_place(database)}")
     if store.opened(THRESHOLDS.name) is None:
         store.create(THRESHOLDS, {})
     for statement in statements(store, database):
         spark.sql(statement)
-    return [view.name for view in all_views().values() if not view.is_at]
+    return [view.name for view in _lasting_views()]
+
+
+def _lasting_views() -> list[View]:
+    return [view for view in all_views().values() if not view.is_at]
+
+
+def _place(database: str) -> str:
+    return ".".join(map(quoted, database.split(".")))
 
 
 def _require_lasting(database: str, spark: SparkSession) -> None:
@@ -54,11 +60,6 @@ def _statement(view: View, store: Store, place: str) -> str:
     # Tables by the names that the file has for them.
     sources = ",\n".join(f"{quoted(name)} AS (TABLE {source})" for name, source in names.items())
     query = f"WITH {sources}\nSELECT * FROM (\n{view.spark_sql}\n)" if sources else view.spark_sql
-    columns = ", ".join(f"{quoted(column.name)} COMMENT {_literal(column.comment)}" for column in view.columns)
-    head = f"CREATE OR REPLACE VIEW {place}.{quoted(view.name)} ({columns}) COMMENT {_literal(view.comment)}"
+    columns = ", ".join(f"{quoted(column.name)} COMMENT {literal(column.comment)}" for column in view.columns)
+    head = f"CREATE OR REPLACE VIEW {place}.{quoted(view.name)} ({columns}) COMMENT {literal(view.comment)}"
     return f"{head} AS\n{query}"
-
-
-def _literal(comment: str) -> str:
-    """Return a comment of ours, in which there are no backslashes."""
-    return "'" + comment.replace("'", "\\'") + "'"

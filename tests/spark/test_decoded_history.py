@@ -59,8 +59,9 @@ class Job:
 
     def _opened(self) -> History:
         batch = BatchId(self.checkpoint_id, -1)
-        self.decoded_history.open(batch)
-        return History.open(self.writer, self.book.log_ids, 0, batch, keeps_records=True)
+        history = History.open(self.writer, self.book.log_ids, 0, batch, keeps_records=True)
+        self.decoded_history.open(history.recorded, batch)
+        return history
 
     def apply(self, records: list[Record], ends: Mapping[int, int], dies_before: str | None = None) -> None:
         """Apply what is new of the records as a batch that ends there."""

@@ -23,7 +23,7 @@ from offsetstream.stream.state.size import BatchSize, Share
 from offsetstream.stream.state.state_tables import Held
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.ledger import greatest_offsets
-from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, RECORDS
+from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -59,21 +59,25 @@ class DecodedHistory:
         self._spark: ChangeWriter[DataFrame] = SparkChangeWriter(writer, topic_names)
         self._most_at_once = most_at_once
         self._written: dict[str, dict[int, int]] = {}
+        self._recorded: Mapping[int, int] = {}
         self._ahead: set[int] = set()
 
-    def open(self, batch: BatchId) -> None:
+    def open(self, recorded: Mapping[int, int], batch: BatchId) -> None:
         """Look at what the tables have; where nothing was decoded yet of a log that is applied, begin behind that.
 
-        What came before is filled by `maintain --fill-history`.
+        What came before is filled by `maintain --fill-history`. `recorded`: as `History` has it.
         """
         rows = self._book.rows
         self._begin(
             {n: row.applied for n, row in rows.items() if row.is_owned and row.next_decoded_offset is None}, batch
         )
         above = min((row.next_decoded_offset or 0 for row in rows.values()), default=0)
-        greatest = {table: greatest_offsets(self._tables, table, above) for table in (*DECODED_TABLES, RECORDS)}
+        greatest = {table: greatest_offsets(self._tables, table, above) for table in DECODED_TABLES}
         self._written = {table: history_positions(found, self._book.log_ids) for table, found in greatest.items()}
-        self._ahead = {n for n, last in self._written[RECORDS].items() if last >= (rows[n].next_decoded_offset or 0)}
+        self._recorded = recorded
+        decoded = {n: row.next_decoded_offset or 0 for n, row in rows.items()}
+        # A step waits, or a job was killed behind the history of records.
+        self._ahead = {n for n, end in decoded.items() if end < rows[n].applied or end <= recorded.get(n, -1)}
 
     def _begin(self, starts: Mapping[int, int], batch: BatchId) -> None:
         """Note from where on the present logs of these partitions are decoded, if that is not known."""
@@ -118,7 +122,7 @@ class DecodedHistory:
         """
         rows = self._book.rows
         first = {number: 0 for number in partitions if rows[number].next_decoded_offset is None}
-        known = {number for number in partitions if number not in first or number in self._written[RECORDS]}
+        known = {number for number in partitions if number not in first or number in self._recorded}
         self._begin(first, batch)
         spans = {
             (number, rows[number].log_id): Span(

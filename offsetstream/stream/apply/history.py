@@ -20,7 +20,7 @@ from offsetstream.stream.state.state_tables import Held
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
 from offsetstream.tables.files import TaskWriter, append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries
-from offsetstream.tables.names import COMMITS, RECORD_TABLES, UNDECODABLE
+from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import RENAMED, as_rows_of, is_of
 from offsetstream.tables.tally import Entry, Log, Tally
@@ -68,6 +68,11 @@ class History:
         greatest = count_open(writer.tables, kept, above, batch)
         written = {table: history_positions(greatest[table], log_ids) for table in kept}
         return cls(writer, log_ids, written, kept, above)
+
+    @property
+    def recorded(self) -> Mapping[int, int]:
+        """The greatest offset of a group record by partition, as it was when the job started."""
+        return self._written.get(RECORDS, {})
 
     @property
     def keeps_records(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import first_line
@@ -13,13 +14,13 @@ from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
-from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.apply.log_pass import Part, pass_over
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.state.size import Share
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.state.state_tables import Held, StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import requested_partitions
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES
@@ -104,7 +105,7 @@ class Loader:
         keeps_records = self._book.claims.keeps_history
         history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=keeps_records)
         if keeps_records:
-            self._decoded_history.open(batch)
+            self._decoded_history.open(history.recorded, batch)
         self._watch.look_at_topics(batch)
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
@@ -160,14 +161,18 @@ class Loader:
         with pass_over(raw, commits, len(self._book.rows)) as passed, self._writer.bulk():
             if datetime.now(UTC) - began > at_most:
                 raise _TooSlowError
-            records, cells = (
-                self._state.held(part.decoded, part.size, is_load=True) for part in (passed.others, passed.cells)
-            )
+            records, cells = self._held(passed.others), self._held(passed.cells)
             history.append_passed(passed, records, batch)
             if history.keeps_records:
                 self._decoded_history.append_load(records, cells, passed.shares, partitions, batch)
             self._state.apply(cells, batch, loaded=partitions)
             return passed.shares
+
+    def _held(self, part: Part) -> Held:
+        """Return a part of a pass where it is to be written; nothing is no job of Spark's."""
+        if not part.size.rows:
+            return to_arrow_schema(part.decoded.schema).empty_table()
+        return self._state.held(part.decoded, part.size, is_load=True)
 
     def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
         self._book.clocks.read(shares)

@@ -184,9 +184,10 @@ class Attempt:
     def _history(self, checkpoint: Checkpoint) -> History:
         above = min(self._book.next_offsets.values(), default=0)
         batch, keeps = BatchId(checkpoint.checkpoint_id, -1), self._settings.history
+        history = History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
         if keeps:
-            self._decoded_history.open(batch)
-        return History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
+            self._decoded_history.open(history.recorded, batch)
+        return history
 
     def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:
         root = self._settings.checkpoint

@@ -15,7 +15,7 @@ from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY
 from offsetstream.tables.arrow_rows import append_to
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import END_OFFSETS, TOPIC_PARTITIONS
-from offsetstream.tables.schema import SIGNATURE, load_schema
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite, read_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, transaction_of
@@ -57,9 +57,8 @@ class SampleTables:
     @again_on_conflict
     def write_end_offsets(self, rows: Sequence[Mapping[str, Any]], batch: BatchId) -> None:
         """Append the rows, as one file."""
-        schema = load_schema(END_OFFSETS).arrow
-        unsigned = pa.schema([field for field in schema if field.name not in SIGNATURE])
-        new = pa.Table.from_pylist([dict(row) for row in rows], schema=unsigned)
+        schema = load_schema(END_OFFSETS).unsigned.arrow
+        new = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
         with self._write(END_OFFSETS, batch) as (table, transaction):
             append_to(table, new, batch, transaction)
 

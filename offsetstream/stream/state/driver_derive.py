@@ -13,13 +13,10 @@ import pyarrow as pa
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
-from offsetstream.tables.arrow_rows import from_rows
 from offsetstream.tables.derived import Rows, cell_of
 from offsetstream.tables.names import DERIVED_TABLES
+from offsetstream.tables.row_pieces import RowPieces, as_python
 from offsetstream.tables.schema import load_schema
-
-_CELLS = 64  # each may be a megabyte of JSON
-_ROWS = 10_000
 
 Derive = Callable[[GroupKey, list[Cell]], dict[str, Rows] | None]
 
@@ -29,38 +26,21 @@ def derived_tables(cells: pa.Table, groups: Set[GroupKey], derive: Derive) -> di
 
     `cells` are rows of `group_cells` of these groups, in any order.
     """
-    pieces = {name: [load_schema(name).arrow.empty_table()] for name in DERIVED_TABLES}
-    held: dict[str, Rows] = {name: [] for name in DERIVED_TABLES}
+    pieces = RowPieces(map(load_schema, DERIVED_TABLES))
     for key, own in _by_group(cells, groups):
-        for name, rows in (derive(key, own) or {}).items():
-            held[name] += rows
-        if sum(map(len, held.values())) >= _ROWS:
-            _put_away(held, pieces)
-    _put_away(held, pieces)
-    return {name: pa.concat_tables(of_table) for name, of_table in pieces.items()}
+        pieces.add(derive(key, own) or {})
+    return pieces.tables()
 
 
 def _by_group(cells: pa.Table, groups: Set[GroupKey]) -> Iterator[tuple[GroupKey, list[Cell]]]:
     without = set(groups)
-    for key, rows in groupby(
-        _rows(cells.sort_by([("offsets_partition", "ascending"), ("group_id", "ascending")])), _key
-    ):
+    ordered = cells.sort_by([("offsets_partition", "ascending"), ("group_id", "ascending")])
+    for key, rows in groupby(as_python(ordered), _key):
         without.discard(key)
         yield key, [cell_of(row) for row in rows]
     for key in without:
         yield key, []
 
 
-def _rows(cells: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in cells.to_batches(max_chunksize=_CELLS):
-        yield from batch.to_pylist()
-
-
 def _key(row: dict[str, Any]) -> GroupKey:
     return row["offsets_partition"], row["group_id"]
-
-
-def _put_away(held: dict[str, Rows], pieces: dict[str, list[pa.Table]]) -> None:
-    for name, rows in held.items():
-        pieces[name].append(from_rows(rows, load_schema(name)))
-        rows.clear()

@@ -12,14 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsetstream.stream.decode import timestamp_of
 from offsetstream.tables.derived import cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.spark_rows import as_stored, in_batches, one_by_one, struct_fields
 
 _GROUP = ("offsets_partition", "group_id")
 _PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
-_ROWS = 10_000  # derived rows that are Python's at a time
 Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _CELL = ("key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp_ms")
 
@@ -47,10 +46,7 @@ def derived_groups(
 
 def _rows(derived: DataFrame, table: str) -> DataFrame:
     rows = derived.select(*_PLACE, F.explode(table).alias("row")).select(*_PLACE, "row.*")
-    for column in load_schema(table).columns:
-        if column.type == "TIMESTAMP":
-            rows = rows.withColumn(column.name, timestamp_of(f"{column.name}_ms"))
-    return rows.select(*load_schema(table).column_names)
+    return as_stored(rows, load_schema(table))
 
 
 def _result_type() -> StructType:
@@ -61,34 +57,15 @@ def _result_type() -> StructType:
 
 
 def _row_type(table: str) -> str:
-    columns = [column for column in load_schema(table).columns if column.name not in _PLACE]
-    return ", ".join(
-        f"{column.name}_ms: BIGINT" if column.type == "TIMESTAMP" else f"{column.name}: {column.type}"
-        for column in columns
-    )
+    return struct_fields(column for column in load_schema(table).columns if column.name not in _PLACE)
 
 
 def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
     def derive_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held, size = list[dict[str, Any]](), 0
-        for group in _one_by_one(batches):
-            row = _derive_row(group, topic_names)
-            if row is not None:
-                held.append(row)
-                size += sum(len(row[table]) for table in DERIVED_TABLES)
-            if size >= _ROWS:
-                yield pa.RecordBatch.from_pylist(held, schema=schema)
-                held, size = [], 0
-        yield pa.RecordBatch.from_pylist(held, schema=schema)
+        derived = (_derive_row(group, topic_names) for group in one_by_one(batches))
+        yield from in_batches((row for row in derived if row is not None), DERIVED_TABLES, schema)
 
     return derive_batches
-
-
-def _one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Yield each row as Python's: the cells of a group may be megabytes."""
-    for batch in batches:
-        for at in range(batch.num_rows):
-            yield from batch.slice(at, 1).to_pylist()
 
 
 def _derive_row(group: dict[str, Any], topic_names: Mapping[str, str]) -> dict[str, Any] | None:

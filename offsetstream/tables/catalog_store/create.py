@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.catalog_store.commits import as_first
-from offsetstream.tables.catalog_store.names import literal, options_of
+from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.schema import ColumnSchema, TableSchema
-from offsetstream.tables.sql import quoted
+from offsetstream.tables.sql import literal, quoted
 
 if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.store import CatalogStore

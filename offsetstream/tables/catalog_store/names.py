@@ -1,11 +1,8 @@
-"""Texts as Spark SQL's statements have them."""
+"""Properties as Spark SQL's statements have them."""
 
 from __future__ import annotations
 
-
-def literal(text: str) -> str:
-    """Return a text as a literal where no expression may stand: in comments and properties."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+from offsetstream.tables.sql import literal
 
 
 def options_of(properties: dict[str, str]) -> str:

@@ -16,12 +16,12 @@ from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, table_st
 from offsetstream.tables.catalog_store.create import column_sql
 from offsetstream.tables.catalog_store.errors import told
 from offsetstream.tables.catalog_store.files import CatalogFiles
-from offsetstream.tables.catalog_store.names import literal, options_of
+from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.catalog_store.reads import SMALL_BYTES, arrow_schema, batches_of
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, load_schema
-from offsetstream.tables.sql import quoted
+from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
 
 if TYPE_CHECKING:

@@ -15,11 +15,7 @@ import pyarrow.parquet as pq
 
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.path_store.folder import file_system
-from offsetstream.tables.schema import HISTORY_DAY
-
-# What readers skip the files of a history by: its property delta.dataSkippingStatsColumns. A state table has none:
-# where some columns have a range, a pyarrow dataset of delta-rs takes those without one for columns of no rows (1.6).
-_STATISTICS = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
+from offsetstream.tables.schema import HISTORY_DAY, SKIPPED_BY
 
 
 @dataclass
@@ -48,8 +44,10 @@ class DataFile:
             self._writer = pq.ParquetWriter(self._file, rows.schema)
         self._writer.write_table(rows)
         self._rows += rows.num_rows
+        # A state table's files have no ranges: where some columns have one, a pyarrow dataset of delta-rs takes those
+        # without for columns of no rows (1.6).
         if self.day is not None:
-            for name in _STATISTICS:
+            for name in SKIPPED_BY:
                 if name in rows.column_names:
                     self._count(name, rows[name])
 

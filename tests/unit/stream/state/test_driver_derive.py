@@ -11,9 +11,9 @@ import pytest
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
-from offsetstream.stream.state import driver_derive as small_derive
 from offsetstream.stream.state import spark_derive as derive
 from offsetstream.stream.state.driver_derive import derived_tables
+from offsetstream.tables import row_pieces, spark_rows
 from offsetstream.tables.derived import Rows, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
@@ -42,8 +42,8 @@ def rows_of(key: GroupKey, cells: list[Cell]) -> dict[str, Rows] | None:
 
 
 def test_each_group_is_derived_once_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_derive, "_ROWS", 20)
-    monkeypatch.setattr(small_derive, "_CELLS", 4)
+    monkeypatch.setattr(row_pieces, "ROWS_AT_ONCE", 20)
+    monkeypatch.setattr(row_pieces, "_RECORDS_AT_ONCE", 4)
     groups = {*GROUPS, WITHOUT_CELLS}
     found = derived_tables(group_cells(reversed(GROUPS)), groups, rows_of)
     counts = {name: found[name].num_rows for name in DERIVED_TABLES}
@@ -73,7 +73,7 @@ def test_the_cells_of_one_group_are_gone_before_the_next_are_there() -> None:
 
 
 def test_sparks_workers_give_rows_before_they_have_read_the_last_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derive, "_ROWS", 20)
+    monkeypatch.setattr(spark_rows, "ROWS_AT_ONCE", 20)
     taken = list[int]()
 
     def batches() -> Iterator[pa.RecordBatch]:

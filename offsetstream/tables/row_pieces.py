@@ -1,0 +1,47 @@
+"""Rows of several tables as they come: few are Python's at a time, as which they take some ten times their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from offsetstream.tables.arrow_rows import from_rows
+from offsetstream.tables.derived import Rows
+from offsetstream.tables.schema import TableSchema
+
+ROWS_AT_ONCE = 10_000
+_RECORDS_AT_ONCE = 64  # each may be a megabyte of JSON
+
+
+def as_python(records: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield records as plain rows."""
+    for batch in records.to_batches(max_chunksize=_RECORDS_AT_ONCE):
+        yield from batch.to_pylist()
+
+
+class RowPieces:
+    """Takes plain rows whose times are in milliseconds, and puts them away as Arrow when there are many."""
+
+    def __init__(self, schemas: Iterable[TableSchema]) -> None:
+        self._schemas = {schema.name: schema for schema in schemas}
+        self._pieces = {name: [schema.arrow.empty_table()] for name, schema in self._schemas.items()}
+        self._waiting: dict[str, Rows] = {name: [] for name in self._schemas}
+
+    def add(self, found: Mapping[str, Rows]) -> None:
+        """Take rows of some of the tables."""
+        for name, rows in found.items():
+            self._waiting[name] += rows
+        if sum(map(len, self._waiting.values())) >= ROWS_AT_ONCE:
+            self._put_away()
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return all rows that were taken, by table."""
+        self._put_away()
+        return {name: pa.concat_tables(of_table) for name, of_table in self._pieces.items()}
+
+    def _put_away(self) -> None:
+        for name, rows in self._waiting.items():
+            self._pieces[name].append(from_rows(rows, self._schemas[name]))
+            rows.clear()
