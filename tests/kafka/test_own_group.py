@@ -34,6 +34,9 @@ def kafka() -> Iterator[EmbeddedKafka]:
         kafka.stop_broker(1)
         kafka.start_broker(1)
         await_(lambda: None not in leaders(kafka).values())
+        # A broker that leads its partitions again still loads them for a while, and refuses meanwhile.
+        served = [f"{GROUP_PREFIX}-{id_led(kafka, broker, broker)}" for broker in (1, 2)]
+        await_(lambda: all(is_coordinated(kafka.bootstrap_server, {}, group) for group in served))
         yield kafka
 
 
