@@ -1,0 +1,154 @@
+"""The view `time_lag` against the timestamps of the records themselves, with steady, bursty and idle producers.
+
+Samples are taken each ten seconds, as by default. What lies between two samples is interpolated, so a record that came
+alone may be a whole sample away; most do not.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median, quantiles
+from typing import NamedTuple
+
+from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.views.reader import ViewReader
+from tests.kafka.jobs import JobRunner
+
+SAMPLE_SECONDS, RUN_SECONDS, LOOK_SECONDS = 10.0, 300.0, 2.0
+KINDS = ("steady", "bursty", "idle")  # a partition each
+BEHIND = (1, 6, 15, 30, 60)  # seconds that a group is behind, a group each
+TOPIC = "events"
+
+
+class Answer(NamedTuple):
+    """What the view said of one committed offset, and the truth; seconds."""
+
+    kind: str
+    method: str
+    said: float
+    true: float
+
+
+class Producers:
+    """Writes records and remembers when each was written: `times[partition][offset]`, in milliseconds."""
+
+    def __init__(self, server: str, seed: int) -> None:
+        self.times: list[list[int]] = [[] for _ in KINDS]
+        self._producer = Producer({"bootstrap.servers": server, "linger.ms": 0})
+        self._random = random.Random(seed)
+
+    def write(self, stop: threading.Event) -> None:
+        burst_ends = quiet_ends = idle_until = time.monotonic()
+        while not stop.wait(self._random.expovariate(20)):
+            now = time.monotonic()
+            self._produce(0, self._random.randrange(1, 6))
+            if now > quiet_ends:  # a new burst, and the quiet after it
+                burst_ends = now + self._random.uniform(10, 40)
+                quiet_ends = burst_ends + self._random.uniform(10, 40)
+            if now < burst_ends:
+                self._produce(1, self._random.randrange(1, 20))
+            if now > idle_until:  # a few records within seconds, then none for a minute or more
+                self._produce(2, 1)
+                idle_until = now + (self._random.uniform(60, 100) if self._random.random() < 0.02 else 0.0)
+        self._producer.flush(30)
+
+    def _produce(self, partition: int, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(
+                TOPIC, b"value", partition=partition, timestamp=time.time_ns() // 10**6, on_delivery=self._delivered
+            )
+        self._producer.poll(0)
+
+    def _delivered(self, error: object, message: Message) -> None:
+        assert error is None
+        times, (_, milliseconds) = self.times[message.partition() or 0], message.timestamp()
+        assert len(times) == message.offset()
+        times.append(milliseconds)
+
+    def offset_at(self, partition: int, milliseconds: int) -> int:
+        return bisect_left(self.times[partition], milliseconds)
+
+
+@contextmanager
+def produced(server: str) -> Iterator[Producers]:
+    producers, stop = Producers(server, 1), threading.Event()
+    thread = threading.Thread(target=producers.write, args=(stop,))
+    thread.start()
+    try:
+        yield producers
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def commit_behind(server: str, producers: Producers) -> None:
+    now = time.time_ns() // 10**6
+    commit_plainly(
+        server,
+        {
+            f"behind-{seconds}": [
+                TopicPartition(TOPIC, partition, producers.offset_at(partition, now - seconds * 1000))
+                for partition in range(len(KINDS))
+            ]
+            for seconds in BEHIND
+        },
+    )
+
+
+def looked_up(runner: JobRunner, producers: Producers) -> Iterator[Answer]:
+    now = datetime.now(UTC)
+    clock = {"clock": f"SELECT TIMESTAMPTZ '{now}' AS now_at, TIMESTAMPTZ '{now - timedelta(days=1)}' AS since_at"}
+    for row in ViewReader(runner.tables, clock).rows("time_lag", {"topic": [TOPIC]}):
+        times, offset = producers.times[row["partition"]], row["committed_offset"]
+        waits = offset < len(times) and times[offset] / 1000 <= now.timestamp()
+        true = now.timestamp() - times[offset] / 1000 if waits else 0.0
+        yield Answer(KINDS[row["partition"]], row["method"], row["time_lag_seconds"], true)
+
+
+def told(name: str, answers: list[Answer]) -> str:
+    errors = sorted(abs(each.said - each.true) for each in answers)
+    return (
+        f"{name:12} {len(errors):5} answers, |error| median {median(errors):.2f} s, "
+        f"95th percentile {quantiles(errors, n=20)[-1]:.2f} s, largest {errors[-1]:.2f} s"
+    )
+
+
+def test_time_lag_is_the_age_of_the_next_record(spark: SparkSession, tmp_path: Path) -> None:
+    with EmbeddedKafka() as kafka:
+        server = kafka.bootstrap_server
+        admin_client(server).create_topics([NewTopic(TOPIC, len(KINDS), 1)])[TOPIC].result(30)
+        runner = JobRunner(spark, server, tmp_path)
+        answers: list[Answer] = []
+        with produced(server) as producers, runner.running(sample_interval=SAMPLE_SECONDS):
+            commit_behind(server, producers)
+            runner.await_(lambda: runner.tables.opened("topic_partitions") is not None)
+            ends = time.monotonic() + RUN_SECONDS
+            while time.monotonic() < ends:
+                commit_behind(server, producers)
+                answers += looked_up(runner, producers)
+                time.sleep(LOOK_SECONDS)
+    numbers = [each for each in answers if each.method in ("caught up", "interpolated")]
+    older = [each for each in answers if each.method == "at least"]
+    for kind in KINDS:
+        print(told(kind, [each for each in numbers if each.kind == kind]))
+    print(told("all", numbers), f"; at least: {len(older) / len(answers):.1%}")
+    errors = [abs(each.said - each.true) for each in numbers]
+    assert len(numbers) + len(older) >= len(answers) - len(KINDS) * len(BEHIND)  # before the first sample: none
+    assert len(answers) > 500
+    assert median(errors) <= 0.5
+    assert quantiles(errors, n=20)[-1] <= 2.0
+    assert len(older) <= 0.25 * len(answers)
+    assert all(each.said <= each.true + SAMPLE_SECONDS for each in older)
