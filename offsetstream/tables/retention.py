@@ -49,12 +49,11 @@ def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
 
     The last by its place in the log: a clock that went back may have written a newer record on an earlier day.
     """
-    cell = ", ".join(schema.cell)
     place = (name for name in ("log_id", schema.position) if name in schema.column_names)  # samples are of no log
     order = ", ".join(f"{name} DESC" for name in place)
     ordered = (
-        f"SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY {order}) AS nth, "  # noqa: S608
-        f"count(CASE WHEN {_of(day, '>')} THEN 1 END) OVER (PARTITION BY {cell}) AS on_later_days "
+        f"SELECT *, row_number() OVER (PARTITION BY {schema.cell_sql} ORDER BY {order}) AS nth, "  # noqa: S608
+        f"count(CASE WHEN {_of(day, '>')} THEN 1 END) OVER (PARTITION BY {schema.cell_sql}) AS on_later_days "
         f"FROM rows WHERE {_of(str(horizon), '<')}"
     )
     kept = f"SELECT k.* EXCEPT (nth, on_later_days) FROM ({ordered}) k WHERE nth = 1 AND {_of(day)}"  # noqa: S608 - our own

@@ -77,6 +77,13 @@ class TableSchema:
         return self.key or (*place, *(name for name in self.cell if name not in place))
 
     @property
+    def cell_sql(self) -> str:
+        """The columns of the cell in SQL; a topic that has an id is the same by whatever name it was known."""
+        named = "CASE WHEN topic_id IS NULL THEN topic END"
+        has_id = "topic_id" in self.cell
+        return ", ".join(named if has_id and name == "topic" else name for name in self.cell)
+
+    @property
     def unsigned(self) -> TableSchema:
         """The table without the columns that say who wrote a row."""
         return replace(self, columns=tuple(column for column in self.columns if column.name not in SIGNATURE))

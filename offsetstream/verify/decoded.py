@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from offsetstream.tables.names import (
@@ -63,20 +63,19 @@ def _of_table(tables: Store, history: str, state: str, logs: dict[int, int], who
     where = " OR ".join(f"(offsets_partition = {p} AND log_id = {log_id})" for p, log_id in logs.items()) or "false"
     query = _LAST.format(
         columns=", ".join(columns),
-        cell=", ".join(load_schema(history).cell),
+        cell=load_schema(history).cell_sql,
         logs=where,
         gone=load_schema(history).gone,
     )
-    ours = _unnamed(schema.key, tables.open(history).query(query).read_all().to_pylist())
+    ours = map(_unnamed, tables.open(history).query(query).read_all().to_pylist())
     # A row of no record is that of a group that has offsets only.
     stored = tables.open(state).rows(f"({where}) AND record_offset IS NOT NULL", columns)
-    theirs = _unnamed(schema.key, (row for part in stored for row in part.to_pylist()))
+    theirs = (_unnamed(row) for part in stored for row in part.to_pylist())
     alone, pairs = row_differences(history, schema.key, ours, theirs, STATE)
     yield from (each for each in alone if each.in_tables or each.value_of("offsets_partition") in whole)
     yield from value_differences(history, schema.key, pairs, columns, STATE)
 
 
-def _unnamed(key: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Return rows, one of a key, without the name of a topic that has an id: the history has the one known then."""
-    unnamed = (row if row.get("topic_id") is None else row | {"topic": None} for row in rows)
-    return {tuple(row[name] for name in key): row for row in unnamed}.values()
+def _unnamed(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without the name of a topic that has an id: the history has the one known then."""
+    return row if row.get("topic_id") is None else row | {"topic": None}

@@ -192,3 +192,33 @@ def test_of_samples_the_last_of_each_partition_stays(tables: PathStore) -> None:
     assert thin_history(tables, load_schema(name), HORIZON) == 2 * 2 + 2 * 1
     kept = [(row["topic_id"], row["partition"], row["written_day"]) for row in read_rows(tables.open(name))]
     assert sorted(kept, key=repr) == sorted(((*place, day) for place in places for day in days[2:]), key=repr)
+
+
+def test_an_assignment_is_one_whatever_its_topic_was_known_as(tables: PathStore) -> None:
+    """Until the name of its topic is learned the id stands for it; then it is another cell's in no table."""
+    name, assigned, learned = "assignment_history", TODAY - timedelta(days=8), TODAY - timedelta(days=5)
+    of_all = {
+        "offsets_partition": 0,
+        "log_id": 0,
+        "group_id": "g",
+        "member_id": "m",
+        "kind": "assigned",
+        "partition": 0,
+    }
+    known_by = {"gone": ("an-id", "orders"), "held": ("another", "payments")}
+    before = [
+        of_all
+        | {"topic_id": topic_id, "topic": topic}
+        | {"record_offset": offset, "change": change, "written_day": day}
+        for offset, topic_id, topic, change, day in (
+            (1, known_by["gone"][0], known_by["gone"][0], "assigned", assigned),
+            (2, known_by["held"][0], known_by["held"][0], "assigned", assigned),
+            (3, *known_by["gone"], "revoked", learned),
+            (4, *known_by["held"], "changed", learned),
+            (5, None, "named", "assigned", assigned),  # a classic group names its topics
+            (6, None, "other", "assigned", learned),
+        )
+    ]
+    append(tables, name, before)
+    assert thin_history(tables, load_schema(name), HORIZON) == 2 + 1
+    assert [row["record_offset"] for row in rows(tables, name)] == [4, 5, 6]
