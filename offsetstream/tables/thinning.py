@@ -6,8 +6,11 @@ How far this was done the table says by itself: a transaction of each commit has
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from datetime import date, timedelta
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,7 +21,6 @@ from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.store import Snapshot, Store, Transaction
 
 MINUTES_FOR = timedelta(days=30)
-_HOURS = range(0, 24, 4)  # four at a time, so that no whole day need be in memory
 
 
 class ThinDay(NamedTuple):
@@ -40,39 +42,47 @@ def due_days(table: Snapshot, today: date) -> list[ThinDay]:
 @again_on_conflict
 def thin_day(tables: Store, due: ThinDay, *, dry_run: bool = False) -> int:
     """Thin one day, in one commit, and return how many rows go."""
-    table = tables.open(END_OFFSETS)
-    found = _count(table, f"SELECT 1 FROM rows WHERE {_of(due.day)}")  # noqa: S608 - our own
-    kept = sum(_count(table, _kept(due, hour)) for hour in _HOURS)
-    transaction = Transaction(_app(due.unit), due.day.toordinal())
-    if not dry_run:
-        if kept < found:
-            table.replace(_of(due.day), _kept_rows(table, due), transaction)
-        else:
-            table.commit_nothing(transaction)
-    return found - kept
+    table, kept = tables.open(END_OFFSETS), 0
+    if _done(table, due.unit) >= due.day.toordinal():  # by somebody else, meanwhile
+        return 0
+    found = table.query(f"SELECT count(*) AS n FROM rows WHERE {_of(due.day)}").read_all()["n"][0].as_py()  # noqa: S608
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal kept
+        for rows in _last_samples(table, due):
+            kept += rows.num_rows
+            yield rows
+
+    if dry_run:
+        deque(counted(), maxlen=0)
+    else:
+        table.replace(_of(due.day), counted(), Transaction(_app(due.unit), due.day.toordinal()))
+    return int(found - kept)
 
 
-def _kept_rows(table: Snapshot, due: ThinDay) -> Iterator[pa.Table]:
-    # All begun here: a write that takes the rows cannot begin a query from its own threads.
-    readers = [table.query(f"{_kept(due, hour)} ORDER BY sampled_at") for hour in _HOURS]
-    schema = table.arrow
-    return (pa.Table.from_batches([batch]).cast(schema) for reader in readers for batch in reader)
+def _last_samples(table: Snapshot, due: ThinDay) -> Iterator[pa.Table]:
+    """Yield the rows that stay, a user's columns with them, an hour at a time: nobody need hold a day."""
+    cell = load_schema(END_OFFSETS).cell_sql
+    with ThreadPoolExecutor(1) as reader:  # a write that takes the rows cannot begin a query from its own threads
+        for hour in _hours(due.day):
+            ordered = (
+                f"SELECT *, row_number() OVER (PARTITION BY {cell}, date_trunc('{due.unit}', sampled_at) "  # noqa: S608
+                f"ORDER BY sampled_at DESC) AS nth FROM rows WHERE {_of(due.day)} AND ({hour})"
+            )
+            query = f"SELECT k.* EXCEPT (nth) FROM ({ordered}) k WHERE nth = 1 ORDER BY sampled_at"  # noqa: S608
+            yield reader.submit(_read, table, query).result()
 
 
-def _kept(due: ThinDay, hour: int) -> str:
-    """Return the SQL of the rows, a user's columns with them, that stay of those of four hours of the clock."""
-    cell = ", ".join(load_schema(END_OFFSETS).cell)
-    ordered = (
-        f"SELECT *, row_number() OVER (PARTITION BY {cell}, date_trunc('{due.unit}', sampled_at) "  # noqa: S608 - our own
-        f"ORDER BY sampled_at DESC) AS nth FROM rows WHERE {_of(due.day)} "
-        f"AND coalesce(date_part('hour', sampled_at), 0) BETWEEN {hour} AND {hour + 3}"
-    )
-    return f"SELECT k.* EXCEPT (nth) FROM ({ordered}) k WHERE nth = 1"  # noqa: S608 - our own
+def _read(table: Snapshot, query: str) -> pa.Table:
+    return table.query(query).read_all().cast(table.arrow)
 
 
-def _count(table: Snapshot, query: str) -> int:
-    (count,) = table.query(f"SELECT count(*) AS n FROM ({query}) q").read_all()["n"].to_pylist()  # noqa: S608 - our own
-    return int(count)
+def _hours(day: date) -> list[str]:
+    """Return conditions of which each row fulfils one: some were sampled before midnight, or by a clock that went."""
+    begins = [datetime.combine(day, time(), UTC) + timedelta(hours=hour) for hour in range(25)]
+    first, *_, last = literals = [f"CAST('{instant:%Y-%m-%dT%H:%M:%SZ}' AS TIMESTAMP)" for instant in begins]
+    within = [f"sampled_at >= {start} AND sampled_at < {end}" for start, end in pairwise(literals)]
+    return [f"sampled_at IS NULL OR sampled_at < {first}", *within, f"sampled_at >= {last}"]
 
 
 def _done(table: Snapshot, unit: str) -> int:

@@ -1,21 +1,25 @@
 """Thinning of end_offsets, against a plain model: the last sample of each minute or hour."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetstream.tables.names import END_OFFSETS
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.path_store.snapshot import PathSnapshot
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Transaction
 from offsetstream.tables.thinning import ThinDay, due_days, thin_day
+from testkit.small_writes import Between
 from testkit.tables import new_tables
 
 Row = dict[str, Any]
@@ -90,6 +94,48 @@ def test_a_dry_run_counts(tables: PathStore) -> None:
     append(tables, [sample(YESTERDAY, "a", 0, seconds) for seconds in (0, 20)])
     assert thin_day(tables, ThinDay(YESTERDAY, "minute"), dry_run=True) == 1
     assert len(stored(tables)) == 2
+
+
+def test_no_more_than_an_hour_is_read_at_a_time(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(tables, [sample(YESTERDAY, "a", partition, seconds) for partition in (0, 1) for seconds in (0, 20, 3600)])
+    sizes, read = list[tuple[int, int]](), list[str]()
+    replace, query = PathSnapshot.replace, PathSnapshot.query
+
+    def seen(table: PathSnapshot, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
+        begun = len(read)
+
+        def one_by_one() -> Iterator[pa.Table]:
+            for part in rows:
+                sizes.append((part.num_rows, len(read) - begun))
+                yield part
+
+        replace(table, where, one_by_one(), *transactions)
+
+    def noted(table: PathSnapshot, sql: str) -> pa.RecordBatchReader:
+        read.append(sql)
+        return query(table, sql)
+
+    monkeypatch.setattr(PathSnapshot, "replace", seen)
+    monkeypatch.setattr(PathSnapshot, "query", noted)
+    assert thin(tables) == 2
+    assert [begun for _, begun in sizes] == list(range(1, len(sizes) + 1))
+    assert sorted(rows for rows, _ in sizes if rows) == [2, 2]
+
+
+def test_of_two_at_once_one_thins_a_day(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(tables, [sample(YESTERDAY, "a", 0, seconds) for seconds in (0, 20)])
+    version, due = DeltaTable(tables.table(END_OFFSETS)).version(), ThinDay(YESTERDAY, "minute")
+    between = Between(monkeypatch, tables.table(END_OFFSETS), lambda: thin(tables))
+    thin_day(tables, due)
+    assert (between.happened, len(stored(tables))) == (True, 1)
+    assert DeltaTable(tables.table(END_OFFSETS)).version() == version + 1
+
+
+def test_samples_of_another_day_are_thinned_with_the_day_that_wrote_them(tables: PathStore) -> None:
+    midnight = [sample(YESTERDAY, "a", 0, seconds) for seconds in (-3 * 3600 - 15, -3 * 3600 - 5, 21 * 3600 + 5)]
+    append(tables, [row | {"written_day": YESTERDAY} for row in midnight])
+    assert thin(tables) == 1
+    assert {row["high_watermark"] for row in stored(tables)} == {21 * 3600 + 5, -3 * 3600 - 5}
 
 
 def test_what_users_added_stays(tables: PathStore) -> None:
