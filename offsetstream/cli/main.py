@@ -34,6 +34,7 @@ SUBCOMMANDS = {
         "offsetstream.cli.replay:replay",
         "Print the groups and offsets that log files amount to.",
     ),
+    "sql": ("offsetstream.cli.sql:sql", "Ask the tables and views by SQL, and change nothing."),
     "views": ("offsetstream.cli.views:views", "Answers in SQL: list the views, create them in a catalog."),
     "verify": ("offsetstream.cli.verify:verify", "Compare the tables with the live cluster."),
     "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),

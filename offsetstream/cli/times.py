@@ -1,10 +1,26 @@
-"""Times as commands print them."""
+"""Times as commands print them, and as people write them (`10m`, `03:00`, `2026-11-21T03:00`); without a zone, UTC."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 1000
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_AGO = re.compile(r"(?:\d{1,9}(?:ms|s|min|m|h|d|w) *)+", re.ASCII)
+_PART = re.compile(r"(\d+)(ms|s|min|m|h|d|w)")
+_INSTANT = re.compile(
+    r"(?:(?P<day>\d{4}-\d\d-\d\d)|(?P<word>today|yesterday))?[T ]?(?P<time>\d\d?:\d\d(?::\d\d(?:\.\d{1,6})?)?)?"
+    r" ?(?P<zone>[zZ]|[+-]\d\d:?\d\d|[A-Za-z]+(?:/[\w+-]+)+|UTC)?",
+    re.ASCII,
+)
+_WANTED = "give 10m, 2h, 03:00, 2026-11-21T03:00 or 2026-11-21T03:00+01:00; without a zone it is UTC"
+_SIZES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND, "s"))
 
 
 def time_text(milliseconds: int | None) -> str | None:
@@ -15,4 +31,113 @@ def time_text(milliseconds: int | None) -> str | None:
         time = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
         return str(milliseconds)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant_text(time)
+
+
+def instant_text(instant: datetime | None) -> str | None:
+    """Return the instant in UTC as ISO 8601, with milliseconds."""
+    if instant is None:
+        return None
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def duration_text(milliseconds: float | None) -> str | None:
+    """Return a length of time in its two greatest units: 940 ms, 1.2 s, 5 min 15 s, 3 d 4 h."""
+    if milliseconds is None:
+        return None
+    whole = round(abs(milliseconds))
+    if not whole:
+        return "0 s"
+    sign = "-" if milliseconds < 0 else ""
+    if whole < _SECOND:
+        return f"{sign}{whole} ms"
+    if whole < 10 * _SECOND:
+        return f"{sign}{whole / _SECOND:.1f} s"
+    at = next(at for at, (size, _) in enumerate(_SIZES) if whole >= size)
+    size, unit = _SIZES[at]
+    smaller, its_unit = _SIZES[min(at + 1, len(_SIZES) - 1)]
+    rest = whole % size // smaller
+    return f"{sign}{whole // size} {unit}" + (f" {rest} {its_unit}" if rest else "")
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read 10m, 2h, 1d12h; ValueError otherwise."""
+    found = text.strip()
+    try:
+        if _AGO.fullmatch(found):
+            return timedelta(milliseconds=sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(found)))
+    except OverflowError:
+        pass
+    raise ValueError(f"'{text}' is no length of time: give 30s, 10m, 2h, 1d or 1d12h")
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """Read a time that has been: so long ago, the last such time of day, or an instant; ValueError otherwise.
+
+    A time of day without a day is the last one that has been, in its zone.
+    """
+    written = text.strip()
+    if written == "now":
+        return now
+    ago, found = written.removesuffix("ago").strip(), _INSTANT.fullmatch(written)
+    try:
+        if _AGO.fullmatch(ago):
+            return now - parse_duration(ago)
+        if found and (found["day"] or found["word"] or found["time"]):
+            return _instant(found, now)
+    except (ValueError, OverflowError, ZoneInfoNotFoundError) as error:
+        raise ValueError(f"'{text}' is no time ({error}): {_WANTED}") from error
+    raise ValueError(f"'{text}' is no time: {_WANTED}")
+
+
+def _instant(found: re.Match[str], now: datetime) -> datetime:
+    zone = _zone(found["zone"])
+    hours, _, rest = (found["time"] or "00:00").partition(":")
+    of_day = time.fromisoformat(f"{hours:>02}:{rest}")
+    if found["day"]:
+        return datetime.combine(date.fromisoformat(found["day"]), of_day, zone).astimezone(UTC)
+    day = now.astimezone(zone).date() - timedelta(days=found["word"] == "yesterday")
+    instant = datetime.combine(day, of_day, zone)
+    if instant > now and not found["word"]:
+        instant = datetime.combine(day - timedelta(days=1), of_day, zone)
+    return instant.astimezone(UTC)
+
+
+def _zone(text: str | None) -> tzinfo:
+    if text is None or text in {"z", "Z", "UTC"}:
+        return UTC
+    if text[0] in "+-":
+        return datetime.strptime(text, "%z").tzinfo or UTC
+    return ZoneInfo(text)
+
+
+class Instant(click.ParamType[datetime]):
+    """A time that has been, as people write it; errors say how."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read it."""
+        if isinstance(value, datetime):
+            return value
+        now = datetime.now(UTC)
+        try:
+            instant = parse_time(value, now)
+        except ValueError as error:
+            return self.fail(str(error), param, ctx)
+        return instant
+
+
+class Duration(click.ParamType[timedelta]):
+    """A length of time, as people write it."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read it."""
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            return self.fail(str(error), param, ctx)

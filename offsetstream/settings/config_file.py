@@ -26,6 +26,7 @@ COMMANDS = (
     "partitions",
     "coordinator",
     "dump",
+    "sql",
     "views.create",
 )
 _KAFKA = "kafka"

@@ -113,6 +113,11 @@ class Source(ABC):
         """Return the rows; None if there are none. A column that older rows lack may be missing."""
 
     @property
+    def files(self) -> Sequence[str]:
+        """The files that DuckDB opens by itself, as the relation names them and as they are: none where it does not."""
+        return ()
+
+    @property
     @abstractmethod
     def is_read_once(self) -> bool:
         """Whether the relation is a stream: who reads it twice needs a copy."""

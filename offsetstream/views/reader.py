@@ -35,9 +35,10 @@ class ViewReader:
 
     def __init__(self, store: Store, relations: Mapping[str, str] | None = None) -> None:
         self._store = store
-        self._connection = connected()
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self.connection = connected()
+        self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
+        self.files: list[str] = []
         for name, query in (relations or {}).items():
             self.define(name, query)
 
@@ -61,8 +62,8 @@ class ViewReader:
         if at is not None and not wanted.is_at:
             raise UsageError(f"the view {view} is of no other instant than now: leave out at=")
         for each in needed(view):
-            self._define_view(each, at)
-        relation = self._connection.table(f'"{view}"')
+            self.define_view(each, at)
+        relation = self.connection.table(f'"{view}"')
         for column, values in (where or {}).items():
             if column not in wanted.column_names:
                 raise KeyError(f"{view} has no column {column}")
@@ -70,20 +71,22 @@ class ViewReader:
                 relation = relation.filter(is_one_of(column, values))
         return relation
 
-    def _define_view(self, view: View, at: datetime | None) -> None:
+    def define_view(self, view: View, at: datetime | None) -> None:
+        """Have a view stand for its query over the tables that it reads; the views among these must be defined."""
         if view.name in self._defined and not view.is_at:
             return
         for table in view.reads:
-            self._open(table)
+            self.define_table(table)
         literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
         self.define(view.name, view.duckdb_sql.replace("$at", literal))
 
     def define(self, name: str, query: str) -> None:
         """Have a query of DuckDB stand for a table or view from now on."""
-        self._connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {query}')
+        self.connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {query}')
         self._defined.add(name)
 
-    def _open(self, table: str) -> None:
+    def define_table(self, table: str) -> None:
+        """Have a table's name stand for its rows; a name that is no table's is left alone."""
         schema = THRESHOLDS if table == THRESHOLDS.name else all_schemas().get(table)
         if table in self._defined or schema is None:
             return
@@ -91,7 +94,8 @@ class ViewReader:
         try:
             source = self._store.source(table)
             refuse_newer(source)
-            relation = source.relation(self._connection)
+            relation = source.relation(self.connection)
+            self.files += source.files
         except NoTableError:
             if schema is not THRESHOLDS:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -118,7 +118,20 @@ class PathSource(Source):
             return connection.from_arrow(rows)
         if "://" in self.where:  # delta-rs reaches stores that DuckDB has no built-in way to
             return connection.from_arrow(self._delta.to_pyarrow_dataset())
-        # delta-rs gives paths as a URL has them, and DuckDB takes them as patterns.
-        files = [_GLOB.sub(r"[\g<0>]", unquote(file)) for file in self._delta.file_uris()]
+        # DuckDB takes paths as patterns.
+        files = [_GLOB.sub(r"[\g<0>]", file) for file in self._paths]
         # Files from before a column was added lack it.
         return connection.from_parquet(files, union_by_name=True) if files else None
+
+    @property
+    def files(self) -> Sequence[str]:
+        """The local files, as patterns and as paths."""
+        if self._has_deletion_vectors or "://" in self.where:
+            return ()
+        with told(self.where):
+            return [name for path in self._paths for name in {path, _GLOB.sub(r"[\g<0>]", path)}]
+
+    @property
+    def _paths(self) -> list[str]:
+        """The paths of local files, which delta-rs gives as a URL has them."""
+        return [unquote(file) for file in self._delta.file_uris()]

@@ -1,0 +1,114 @@
+"""`offsetstream sql`: a query of the user's over all tables and views, which can reach and change nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Column, Output, ReadAnew
+from offsetstream.cli.times import Instant, instant_text
+from offsetstream.tables.location import store_at
+
+_LIST = (Column("name", "NAME", 24), Column("kind", "KIND", 5), Column("at", "AT"), Column("what", "WHAT"))
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream sql --list
+  offsetstream sql "SELECT topic, sum(lag) FROM lag GROUP BY topic ORDER BY 2 DESC"
+  offsetstream sql --at 03:00 "SELECT * FROM offsets_at WHERE group_id = 'billing'"
+  offsetstream sql "FROM commit_audit" --output csv --file audit.csv
+
+DuckDB's dialect. Other files, addresses and settings are out of its reach.""",
+)
+@config_option("sql")
+@click.argument("query", required=False)
+@click.option("--list", "list_names", is_flag=True, help="List the tables and views that a query may read.")
+@click.option("--at", type=Instant(), metavar="TIME", help="The instant of views at an instant, such as offsets_at.")
+@tables_option
+@output_options
+def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str, **options: Any) -> None:
+    """Ask all tables and views by one SELECT; docs/tables.md and docs/views.md have their columns."""
+    from offsetstream.views.sandbox import Query  # noqa: PLC0415 - it needs DuckDB and Arrow, --help does not
+
+    output = output_of(options)
+    if list_names == (query is not None):
+        raise click.UsageError("give a query, such as 'SELECT * FROM lag', or --list")
+    if query is None:
+        _print_names(output)
+        return
+    asked = Query(store_at(tables), query, at)
+    names = _unique(asked.columns)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        return ({name: plain(value) for name, value in zip(names, row, strict=True)} for row in asked.rows())
+
+    output.table([Column(name, name) for name in names], ReadAnew(rows))
+
+
+def _print_names(output: Output) -> None:
+    from offsetstream.tables.schema import all_schemas  # noqa: PLC0415 - it needs Arrow, --help does not
+    from offsetstream.views.files import all_views  # noqa: PLC0415 - likewise
+    from offsetstream.views.thresholds import THRESHOLDS  # noqa: PLC0415 - likewise
+
+    rows = [
+        {"name": schema.name, "kind": "table", "what": schema.comment.split(". ")[0]}
+        for schema in sorted([*all_schemas().values(), THRESHOLDS], key=lambda schema: schema.name)
+    ]
+    views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
+    rows += [
+        {"name": view.name, "kind": "view", "at": "--at" if view.is_at else "", "what": view.comment.split(". ")[0]}
+        for view in views
+    ]
+    output.table(_LIST, rows)
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Give a number to columns that have the name of one before them."""
+    found: list[str] = []
+    for name in names:
+        number, own = 1, name
+        while own in found:
+            number, own = number + 1, f"{name}_{number}"
+        found.append(own)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value of DuckDB's as text, JSON and CSV can hold it."""
+    for kinds, to_plain in _PLAIN:
+        if isinstance(value, kinds):
+            return to_plain(value)
+    return str(value)
+
+
+def _instant(value: datetime) -> str | None:
+    if value.tzinfo is None or value.microsecond % 1000:
+        return value.isoformat().replace("+00:00", "Z")
+    return instant_text(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (str | bool | int | None, lambda value: value),
+    (float, lambda value: value if math.isfinite(value) else str(value)),
+    (Decimal, float),
+    (datetime, _instant),
+    (date, date.isoformat),
+    (bytes, bytes.hex),
+    (list | tuple, lambda value: _json([plain(each) for each in value])),
+    (dict, lambda value: _json({str(key): plain(each) for key, each in value.items()})),
+)

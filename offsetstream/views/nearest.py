@@ -1,0 +1,12 @@
+"""What is there that is nearest to a name that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest_text(name: str, known: Iterable[str], number: int = 3) -> str:
+    """Return `; nearest: a, b`, or nothing where no name resembles it."""
+    found = get_close_matches(name, list(known), number, 0.5)
+    return f"; nearest: {', '.join(found)}" if found else ""
