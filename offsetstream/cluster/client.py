@@ -111,11 +111,14 @@ class Cluster(Connection):
         """
         if not names:
             return {}, frozenset()
-        return self._ask("the topics", lambda: self._describe_topics(sorted(names), operations))
+        wanted = sorted(names)
+        return self._ask_again("the topics", lambda timeout: self._describe_topics(wanted, operations, timeout))
 
-    def _describe_topics(self, names: list[str], operations: bool) -> tuple[dict[str, Any], frozenset[str]]:
+    def _describe_topics(
+        self, names: list[str], operations: bool, timeout: float
+    ) -> tuple[dict[str, Any], frozenset[str]]:
         asked = self._admin.describe_topics(
-            TopicCollection(names), include_authorized_operations=operations, request_timeout=TIMEOUT
+            TopicCollection(names), include_authorized_operations=operations, request_timeout=timeout
         )
         found, codes = self._settle(asked)
         if other := next((error for error in codes.values() if error.code() not in (*NO_RIGHT, _NO_TOPIC)), None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from offsetstream.errors import (
 Answer = TypeVar("Answer")
 Asked = TypeVar("Asked")
 TIMEOUT = 30.0  # seconds
+_FIRST_TIMEOUT = 10.0  # after which another broker is asked
 NO_RIGHT = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -35,6 +36,7 @@ QUIET = logging.getLogger("offsetstream.librdkafka")  # what it says reaches use
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 _NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+_SILENT = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 _UNREACHABLE = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
@@ -82,7 +84,8 @@ class Connection:
         self._errors: deque[KafkaError] = deque(maxlen=100)  # heard since the last answer
         self._is_connected = False
         self._cluster_id: str | None = None
-        config = {
+        self._addresses: list[str] = []  # of the brokers, as last told
+        self._config = {
             "client.id": "offsetstream",
             "socket.connection.setup.timeout.ms": 10_000,
             **librdkafka_config(properties or {}, bootstrap_server),
@@ -90,7 +93,7 @@ class Connection:
             "error_cb": self._errors.append,
         }
         try:
-            self._admin = AdminClient(config, logger=QUIET)
+            self._admin = AdminClient(self._config, logger=QUIET)
         except KafkaException as error:
             raise UsageError(f"the client properties do not work: {error.args[0].str()}") from error
 
@@ -102,14 +105,31 @@ class Connection:
         )
 
     def _metadata(self, topic: str | None) -> Any:
-        limits = {"timeout": TIMEOUT}
-        found = self._admin.list_topics(topic, **limits) if topic else self._admin.list_topics(**limits)
+        found = self._listed(topic=topic) if topic else self._listed()
         if self._cluster_id not in {None, str(found.cluster_id)}:
             raise OtherClusterError(
                 f"at {self.bootstrap_server} there is now the cluster {found.cluster_id}, no more {self._cluster_id}: "
                 "give each cluster its own --tables and --checkpoint"
             )
+        self._know(found.brokers.values())
         return found
+
+    def _know(self, brokers: Iterable[Any]) -> None:
+        self._addresses = [f"{broker.host}:{broker.port}" for broker in brokers]
+
+    def _listed(self, **of: str) -> Any:
+        try:
+            return self._admin.list_topics(**of, timeout=_FIRST_TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() not in _SILENT:
+                raise
+        self._renew()
+        return self._admin.list_topics(**of, timeout=TIMEOUT - _FIRST_TIMEOUT)
+
+    def _renew(self) -> None:
+        """Begin anew with any broker: librdkafka may go on asking the one that has fallen silent, for minutes."""
+        servers = ",".join([*self._addresses, self.bootstrap_server])
+        self._admin = AdminClient(self._config | {"bootstrap.servers": servers}, logger=QUIET)
 
     def _connect(self) -> None:
         """Wait for the first answer; a refused login, after which librdkafka goes on trying, ends the wait."""
@@ -120,7 +140,7 @@ class Connection:
                 self._admin.poll(_LOOK)  # which hears the errors
             if (refusal := self._refusal()) is not None:
                 raise KafkaException(refusal)
-            self._wait(answer)
+            self._know(self._wait(answer).nodes)
             self._is_connected = True
 
     def _wait(self, answer: Future[Any]) -> Any:
@@ -154,6 +174,18 @@ class Connection:
             raise self._as_error(what, error.args[0], right) from error
         self._errors.clear()
         return answer
+
+    def _ask_again(self, what: str, question: Callable[[float], Answer]) -> Answer:
+        """Ask what one broker is to answer, the controller above all, giving the question its timeout in seconds.
+
+        Where nobody answers in time another one is asked, once.
+        """
+        try:
+            return self._ask(what, lambda: question(_FIRST_TIMEOUT))
+        except UnreachableError:
+            self._renew()
+            self._ask("the brokers", lambda: self._metadata(None))
+            return self._ask(what, lambda: question(_FIRST_TIMEOUT))
 
     def _as_error(self, what: str, error: KafkaError, right: Right | None = None) -> OffsetstreamError:
         self._admin.poll(0)  # hears what went before

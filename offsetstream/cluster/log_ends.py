@@ -12,7 +12,6 @@ from confluent_kafka.admin import OffsetSpec
 
 from offsetstream.cluster.client import Cluster, kafka_uuid
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT
-from offsetstream.errors import UnreachableError
 
 NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 # The client's cost grows faster than the partitions of one call: 20,000 in one took 2.0 s of CPU, in ten 0.5 s.
@@ -113,20 +112,15 @@ class LogEnds(Cluster):
         if not names:
             return {}, {}
 
-        def ask() -> tuple[dict[str, Any], dict[str, KafkaError]]:
-            asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=_TIMEOUT)
+        def ask(timeout: float) -> tuple[dict[str, Any], dict[str, KafkaError]]:
+            asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=timeout)
             found, errors = self._settle(asked)
             told = [error for error in errors.values() if error.code() in NO_RIGHT or _in_words(error) == NO_TOPIC]
             if errors and not found and not told:
                 raise KafkaException(next(iter(errors.values())))
             return found, errors
 
-        try:
-            found, errors = self._ask("the topics", ask)
-        except UnreachableError:
-            # librdkafka asks the controller, and may wait for one that is gone until it has new metadata.
-            self._ask("the topics", lambda: self._metadata(None))
-            found, errors = self._ask("the topics", ask)
+        found, errors = self._ask_again("the topics", ask)
         words = {name: _in_words(error) for name, error in errors.items()}
         return found, {name: error for name, error in words.items() if error != NO_TOPIC}
 

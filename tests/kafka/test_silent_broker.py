@@ -1,0 +1,55 @@
+"""A broker that has fallen silent, with its connections open: the next question goes to another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.log_ends import LogEnds, TopicPlace
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from testkit.waiting import await_
+
+TOPIC, SILENT, CLIENTS = "orders", 2, 8
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(brokers=3) as kafka:
+        admin = admin_client(kafka.bootstrap_server)
+        admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1]])])[TOPIC].result(30)
+        yield kafka
+
+
+@pytest.fixture
+def silence(kafka: EmbeddedKafka) -> Iterator[Callable[[], None]]:
+    """Makes a broker fall silent until the test ends."""
+    admin = admin_client(kafka.bootstrap_server)
+    await_(lambda: len(admin.list_topics(timeout=30).brokers) == 3)
+    pid = kafka.pids[SILENT]
+    yield lambda: os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_another_broker_tells_of_topics(kafka: EmbeddedKafka, silence: Callable[[], None]) -> None:
+    """Which one a client asks first is chance; so there are some."""
+    clusters = [Cluster(kafka.bootstrap_server) for _ in range(CLIENTS)]
+    known = [cluster.topics() for cluster in clusters]
+    assert {TOPIC} == {topic.name for topics in known for topic in topics}
+    silence()
+    for cluster, topics in zip(clusters, known, strict=True):
+        assert cluster.topics() == topics
+        assert cluster.hidden_topics([TOPIC]) == frozenset()
+
+
+def test_another_broker_tells_where_logs_end(kafka: EmbeddedKafka, silence: Callable[[], None]) -> None:
+    clusters = [LogEnds(kafka.bootstrap_server) for _ in range(CLIENTS)]
+    known = [cluster.ends({TOPIC: None}, {}) for cluster in clusters]
+    silence()
+    assert [cluster.ends({TOPIC: None}, {}) for cluster in clusters] == known
+    assert set(known[0]) == {TopicPlace(TOPIC, 0)}
