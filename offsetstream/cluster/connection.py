@@ -85,7 +85,7 @@ class Connection:
         self._is_connected = False
         self._cluster_id: str | None = None
         self._addresses: list[str] = []  # of the brokers, as last told
-        self._config = {
+        self._settings = {
             "client.id": "offsetstream",
             "socket.connection.setup.timeout.ms": 10_000,
             **librdkafka_config(properties or {}, bootstrap_server),
@@ -93,7 +93,7 @@ class Connection:
             "error_cb": self._errors.append,
         }
         try:
-            self._admin = AdminClient(self._config, logger=QUIET)
+            self._admin = AdminClient(self._settings, logger=QUIET)
         except KafkaException as error:
             raise UsageError(f"the client properties do not work: {error.args[0].str()}") from error
 
@@ -129,7 +129,7 @@ class Connection:
     def _renew(self) -> None:
         """Begin anew with any broker: librdkafka may go on asking the one that has fallen silent, for minutes."""
         servers = ",".join([*self._addresses, self.bootstrap_server])
-        self._admin = AdminClient(self._config | {"bootstrap.servers": servers}, logger=QUIET)
+        self._admin = AdminClient(self._settings | {"bootstrap.servers": servers}, logger=QUIET)
 
     def _connect(self) -> None:
         """Wait for the first answer; a refused login, after which librdkafka goes on trying, ends the wait."""
