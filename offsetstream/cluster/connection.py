@@ -184,8 +184,7 @@ class Connection:
             return self._ask(what, lambda: question(_FIRST_TIMEOUT))
         except UnreachableError:
             self._renew()
-            self._ask("the brokers", lambda: self._metadata(None))
-            return self._ask(what, lambda: question(_FIRST_TIMEOUT))
+            return self._ask(what, lambda: question(TIMEOUT - _FIRST_TIMEOUT))
 
     def _as_error(self, what: str, error: KafkaError, right: Right | None = None) -> OffsetstreamError:
         self._admin.poll(0)  # hears what went before
