@@ -32,6 +32,7 @@ from offsetstream.tables.store import Store
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.decoded import decoded_differences
+from offsetstream.verify.derivation import compare_derivation
 from offsetstream.verify.difference import Difference, plain
 from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.kafka_admin import kafka_admin
@@ -71,7 +72,8 @@ Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be comp
 @click.option(
     "--history",
     is_flag=True,
-    help="Compare the history, row by row, with the job's ledger and with the whole topic, which is read for that.",
+    help="Compare the history, row by row, with the job's ledger, with the whole topic, which is read for that, and "
+    "the decoded history with what its records mean.",
 )
 @click.pass_context
 def verify(
@@ -93,8 +95,9 @@ def verify(
 
     The rows of the history are counted, and compared with the ledger that the job keeps of them; with --history also
     their checksums. With --history each record of the topic must be in the history once and say the same, and each row
-    whose record the topic has no longer must be superseded by a newer one of its cell, or be a tombstone. Needs READ on
-    the topic.
+    whose record the topic has no longer must be superseded by a newer one of its cell, or be a tombstone; and the group
+    records are decoded once more, and every row of group_history, member_history and assignment_history compared with
+    that, but for what retention has thinned. Needs READ on the topic.
     """
     if bootstrap_server is None:
         raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
@@ -141,6 +144,10 @@ def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
         tell(f"The history's ledger began {since:%Y-%m-%d %H:%M} UTC: it does not show what was lost before")
     found = [] if since is None else ledger_differences(store, checksums=reader is not None)
     found += decoded_differences(store)
+    if reader is not None:
+        derived = compare_derivation(store)
+        found += derived.differences
+        tell(str(derived))
     result = Reconciliation() if reader is None else reader.reconcile()
     for partition, reason in sorted(result.left_out.items()):
         tell(f"Offsets partition {partition} is not compared with the topic: {reason}")

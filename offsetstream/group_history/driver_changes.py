@@ -22,7 +22,7 @@ from offsetstream.tables.store import Store
 
 _GROUP = ("offsets_partition", "group_id")
 _LOG_ORDER = [(name, "ascending") for name in ("offsets_partition", "log_id", "record_offset")]
-_STORED = tuple(name for name in COLUMNS if name != "is_final")
+STORED = tuple(name for name in COLUMNS if name != "is_final")
 _SCHEMA = pa.schema(
     [pa.field(name, pa.bool_()) if name == "is_final" else load_schema(RECORDS).arrow.field(name) for name in COLUMNS]
 )
@@ -43,16 +43,18 @@ class DriverChangeWriter:
         """Append what the records of a batch changed; see `ChangeWriter`."""
         new = _placed(records, decoding.of(is_stored=False))
         groups = set(zip(*(new[name].to_pylist() for name in _GROUP), strict=True))
-        present = read_groups(self._tables, GROUP_CELLS, groups, _STORED)
+        present = read_groups(self._tables, GROUP_CELLS, groups, STORED)
         stored = self._stored(decoding.of(is_stored=True))
-        self._append([_rows(new), _rows(present), *stored], decoding)
+        self._append([rows_to_decode(new), rows_to_decode(present), *stored], decoding)
 
     def append_load(self, records: pa.Table, cells: pa.Table, decoding: Decoding) -> None:
         """Append what the records of loaded partitions changed; see `ChangeWriter`."""
         stored = decoding.of(is_stored=True)
         new = _placed(records, decoding.of(is_stored=False))
         left = _placed(cells.filter(pc.invert(cells["is_tombstone"])), stored)
-        self._append([_rows(new), _rows(left, is_final=True), *self._stored(stored, of_all=True)], decoding)
+        self._append(
+            [rows_to_decode(new), rows_to_decode(left, is_final=True), *self._stored(stored, of_all=True)], decoding
+        )
 
     def size_of(self, spans: Spans) -> Size:
         """Return how much the history of records has of the spans."""
@@ -68,14 +70,14 @@ class DriverChangeWriter:
         """Return the records of the spans, and the last of each cell before them: of their groups, or of all."""
         if not spans:
             return []
-        columns = ", ".join(_STORED)
+        columns = ", ".join(STORED)
         recorded = self._read(f"SELECT {columns} FROM rows WHERE {within(spans, IN_SPAN)}")  # noqa: S608 - our own SQL
         before = self._read(_LAST.format(columns=columns, where=within(spans, BEFORE_SPAN)))
         is_wanted = pc.is_in(keys_of(before, _GROUP), keys_of(recorded, _GROUP))
         return [recorded, before if of_all else before.filter(is_wanted)]
 
     def _read(self, query: str) -> pa.Table:
-        return _rows(self._tables.open(RECORDS).query(query).read_all())
+        return rows_to_decode(self._tables.open(RECORDS).query(query).read_all())
 
     def _append(self, rows: list[pa.Table], decoding: Decoding) -> None:
         found = changes_on_driver(pa.concat_tables(rows), decoding, self._topic_names)
@@ -94,7 +96,7 @@ def _placed(decoded: pa.Table, spans: Spans) -> pa.Table:
     return own.append_column("log_id", partition_numbers(own, logs, 0))
 
 
-def _rows(records: pa.Table, *, is_final: bool = False) -> pa.Table:
+def rows_to_decode(records: pa.Table, *, is_final: bool = False) -> pa.Table:
     """Return records or cells with `COLUMNS`; `is_final`: they are what is at the end of a span."""
     of_all = records.append_column("is_final", pa.repeat(pa.scalar(is_final), records.num_rows))
     return of_all.select(COLUMNS).cast(_SCHEMA)

@@ -57,3 +57,4 @@ def within(spans: Spans, offsets: str) -> str:
 
 IN_SPAN = "record_offset >= {start} AND record_offset < {end}"
 BEFORE_SPAN = "record_offset < {start}"
+UP_TO_END = "record_offset < {end}"

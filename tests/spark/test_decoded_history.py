@@ -30,6 +30,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from offsetstream.verify.decoded import decoded_differences
+from offsetstream.verify.derivation import compare_derivation
 from offsetstream.verify.doubled_rows import doubled_rows
 from testkit.changes_model import difference
 from tests.spark.log import PARTITIONS, Record, frame, random_log
@@ -179,6 +180,7 @@ def test_batches_that_end_within_steps_and_die_write_each_change_once(
     job.apply(log, last)
     job.apply(log, {number: end + 5 for number, end in last.items()})
     assert difference(tables, {}) == {}
+    assert compare_derivation(tables).differences == []
     assert {row.next_decoded_offset == row.next_offset for row in job.book.rows.values()} == {True}
 
 
@@ -190,6 +192,7 @@ def test_what_two_appends_of_one_instant_were_taken_for_stays(writer: TableWrite
         Job(writer, "small", number + 2).apply(below(log, ends), ends, WRITES[number])
     Job(writer, "small", 99).apply(log, ends_of(log))
     assert difference(tables, {}, steps_may_be_split=True) == {}
+    assert compare_derivation(tables).differences == []
 
 
 @both_ways
@@ -229,6 +232,9 @@ def test_after_a_load_of_a_compacted_log_the_changes_lead_to_what_is_there(
     there = {key for key, row in newest.items() if row["change"] != "left"}
     stored = read_rows(tables.open("group_members"))
     assert there == {(r["offsets_partition"], r["group_id"], r["member_id"]) for r in stored} != set()
+    derived = compare_derivation(tables)
+    assert derived.differences == []
+    assert 0 < derived.left_out < len({(r["offsets_partition"], r["group_id"]) for r in members})
 
 
 def test_what_was_recorded_before_is_filled_up_to_where_the_job_began(
@@ -245,6 +251,7 @@ def test_what_was_recorded_before_is_filled_up_to_where_the_job_began(
         for number in range(4)
     ]
     assert decoded_differences(tables) == []  # of what the history has
+    assert compare_derivation(tables).differences == []
     assert difference(tables, {}) == {}
     with dying_before("assignment_history"):
         fill_history(spark, tables, print)
@@ -253,6 +260,7 @@ def test_what_was_recorded_before_is_filled_up_to_where_the_job_began(
         assert difference(tables, {}, steps_may_be_split=True) == {}
     assert undecoded_logs(tables) == []
     assert decoded_differences(tables) == []
+    assert compare_derivation(tables).differences == []
 
 
 def test_verify_sees_a_change_that_is_missing_or_too_many(writer: TableWriter, tables: PathStore) -> None:

@@ -1,0 +1,177 @@
+"""The decoded history compared with a derivation from the records: each step decoded once more, row by row.
+
+`decoded.py` compares where the history ends with the state; this, all that is between. What is compared of each log:
+from where it is decoded (`decoded_logs`), and retention has thinned nothing any more, up to where it is decoded; of a
+log that is over, up to the last change that the tables have of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offsetstream.group_history.driver_changes import STORED, changes_on_driver, rows_to_decode
+from offsetstream.group_history.spans import IN_SPAN, UP_TO_END, Decoding, Spans, within
+from offsetstream.tables.arrow_rows import conform
+from offsetstream.tables.checksum import row_hashes
+from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OFFSETS_PARTITIONS, RECORDS, TOPICS
+from offsetstream.tables.schema import TableSchema, load_schema
+from offsetstream.tables.small_tables import as_utc, read_rows
+from offsetstream.tables.store import Store
+from offsetstream.tables.tally import Log
+from offsetstream.tables.transaction import BatchId
+from offsetstream.verify.difference import RECORDS as OF_RECORDS
+from offsetstream.verify.difference import Difference, row_differences, value_differences
+from offsetstream.verify.portions import compared_spans, portions
+
+_NAMED = 20  # differences of each table, of what is compared together
+_LOOKED_AT = 1000  # rows that differ, of the same
+_LOG = ("offsets_partition", "log_id")
+_GROUP = (*_LOG, "group_id")
+_PLACE = (*_GROUP, "record_offset")
+_NOBODY = BatchId(0, -1)  # whose batch id is that of every load
+_Tables = dict[str, pa.Table]
+
+
+@dataclass
+class Derivation:
+    """What a comparison came to: the differences, and the groups of which a load took the record of what happened."""
+
+    records: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    left_out: int = 0
+
+    def __str__(self) -> str:
+        told = f"{self.records:,} group records decoded once more and compared with the decoded history"
+        if self.left_out:
+            told += f"; {self.left_out:,} groups up to a load only, for which compaction had taken records of them"
+        return told
+
+
+def compare_derivation(tables: Store) -> Derivation:
+    """Decode the group records once more, some groups at a time, and return how the decoded tables differ."""
+    if tables.opened(DECODED_LOGS) is None:  # tables of an older version
+        return Derivation()
+    found = _compare(tables)
+    if found.differences:  # a job, a retention or --fill-history may be at it
+        again = _compare(tables)
+        before = set(found.differences)
+        found = replace(again, differences=[each for each in again.differences if each in before])
+    return found
+
+
+def _compare(tables: Store) -> Derivation:
+    result = Derivation()
+    names = {row["topic_id"]: row["topic"] for row in read_rows(tables.open(TOPICS))}
+    books = read_rows(tables.open(OFFSETS_PARTITIONS))
+    complete_from = {row["offsets_partition"]: row["history_complete_from"] for row in books}
+    for spans, groups in portions(tables, compared_spans(tables)):
+        recorded = rows_to_decode(_read(tables, RECORDS, STORED, f"({within(spans, UP_TO_END)}) AND {groups}"))
+        read = partial(_read, tables, where=f"({within(spans, IN_SPAN)}) AND {groups}")
+        written = {table: read(table, load_schema(table).column_names) for table in DECODED_TABLES}
+        derived = _derived(recorded, written, spans, names)
+        ended = _ended_by_loads(recorded, written, complete_from)
+        result.records += recorded.num_rows
+        result.left_out += ended.num_rows
+        for table in DECODED_TABLES:
+            ours, theirs = (_before(ended, rows[table]) for rows in (written, derived))
+            result.differences += _differences(load_schema(table).unsigned, ours, theirs)
+    return result
+
+
+def _read(tables: Store, table: str, columns: Sequence[str], where: str) -> pa.Table:
+    query = f"SELECT {', '.join(columns)} FROM rows WHERE {where}"  # noqa: S608 - our own SQL
+    found = tables.open(table).query(query).read_all()
+    return found.cast(pa.schema([load_schema(table).arrow.field(name) for name in columns]))
+
+
+def _derived(recorded: pa.Table, written: _Tables, spans: Spans, names: Mapping[str, str]) -> _Tables:
+    """Decode the records once more; a step ends where the tables have a row, as it did for the job.
+
+    A batch may have ended there, or a job that was killed.
+    """
+    ends = defaultdict[Log, set[int]](set)
+    for rows in written.values():
+        places = rows.select([*_LOG, "record_offset"]).group_by([*_LOG, "record_offset"]).aggregate([])
+        for place in places.to_pylist():
+            ends[place["offsets_partition"], place["log_id"]].add(place["record_offset"])
+    spans = {log: replace(span, steps_end_at=frozenset(ends[log])) for log, span in spans.items()}
+    return changes_on_driver(recorded, Decoding(spans, {table: {} for table in DECODED_TABLES}, _NOBODY), names)
+
+
+def _ended_by_loads(recorded: pa.Table, written: _Tables, complete_from: Mapping[int, datetime | None]) -> pa.Table:
+    """Return the groups for which compaction had taken records before a load, and the offset from which that shows.
+
+    Whoever such a load did not find in the log went with its last offset, which no record explains; nor is it known
+    which cells went. It is so only before the history is complete.
+    """
+    loaded = [rows.filter(pc.equal(rows["batch_id"], _NOBODY.batch_id)) for rows in written.values()]
+    places = pa.concat_tables(rows.select([*_PLACE, "record_timestamp"]) for rows in loaded)
+    places = places.group_by(list(_PLACE)).aggregate([("record_timestamp", "min")])
+    unexplained = places.join(recorded.select(_PLACE), list(_PLACE), join_type="left anti")
+    ends = {
+        (row["offsets_partition"], row["log_id"], row["record_offset"])
+        for row in unexplained.to_pylist()
+        if _is_before(row["record_timestamp_min"], complete_from.get(row["offsets_partition"]))
+    }
+    near = places.filter(pc.is_in(places["record_offset"], pa.array([end[-1] for end in ends], pa.int64())))
+    ended: dict[tuple[int, int, str], int] = {}
+    for *log, group_id, offset, _ in zip(*(near[name].to_pylist() for name in near.column_names), strict=True):
+        if (*log, offset) in ends:
+            group = (*log, group_id)
+            ended[group] = min(offset, ended.get(group, offset))
+    rows = [dict(zip(_GROUP, group, strict=True)) | {"ended_at": offset} for group, offset in ended.items()]
+    types = [(name, places.schema.field(name).type) for name in _GROUP]
+    return pa.Table.from_pylist(rows, schema=pa.schema([*types, ("ended_at", pa.int64())]))
+
+
+def _is_before(at: datetime | None, complete_from: datetime | None) -> bool:
+    return at is None or complete_from is None or as_utc(at) <= as_utc(complete_from)
+
+
+def _before(ended: pa.Table, rows: pa.Table) -> pa.Table:
+    if not ended.num_rows:
+        return rows
+    joined = rows.join(ended, list(_GROUP), join_type="left outer")
+    is_before = pc.or_kleene(pc.is_null(joined["ended_at"]), pc.less(joined["record_offset"], joined["ended_at"]))
+    return joined.filter(is_before).select(rows.column_names)
+
+
+def _differences(schema: TableSchema, ours: pa.Table, theirs: pa.Table) -> list[Difference]:
+    """Return the first differences, in the order of the log, of rows that are mostly equal."""
+    ours, theirs = (_unnamed(conform(rows, schema)) for rows in (ours, theirs))
+    ours, theirs = _odd(schema, ours, theirs)
+    offsets = sorted(offset for rows in (ours, theirs) for offset in rows["record_offset"].to_pylist())
+    if not offsets:
+        return []
+    last = offsets[min(_LOOKED_AT, len(offsets)) - 1]
+    ours, theirs = (rows.filter(pc.less_equal(rows["record_offset"], last)).to_pylist() for rows in (ours, theirs))
+    alone, pairs = row_differences(schema.name, schema.row_key, ours, theirs, OF_RECORDS)
+    found = [*alone, *value_differences(schema.name, schema.row_key, pairs, schema.column_names)]
+    return sorted(found, key=lambda each: (each.value_of("record_offset"), str(each)))[:_NAMED]
+
+
+def _odd(schema: TableSchema, ours: pa.Table, theirs: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that the other side has not, or not as often, by their hashes."""
+    hashes = np.concatenate([row_hashes(rows, schema) for rows in (ours, theirs)])
+    _, kinds = np.unique(hashes, return_inverse=True)
+    own, other = kinds[: len(ours)], kinds[len(ours) :]
+    count = int(kinds.max(initial=-1)) + 1
+    is_odd = np.bincount(own, minlength=count) != np.bincount(other, minlength=count)
+    return ours.filter(pa.array(is_odd[own])), theirs.filter(pa.array(is_odd[other]))
+
+
+def _unnamed(rows: pa.Table) -> pa.Table:
+    """Return rows without the name of a topic that has an id: the history has the one known then."""
+    if "topic_id" not in rows.column_names:
+        return rows
+    is_named = pc.is_null(rows["topic_id"])
+    topics = pc.if_else(is_named, rows["topic"], pa.scalar(None, pa.string()))
+    return rows.set_column(rows.column_names.index("topic"), "topic", topics)
