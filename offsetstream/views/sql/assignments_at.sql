@@ -1,5 +1,7 @@
 -- Every partition that a member had, was to get or was to give up at an instant (:at). Where the history does not reach back so far,
 -- rows say so in place of assignments.
+-- An open transaction of then holds back what follows it in its offsets partition, as it did in the tables: also commits of other
+-- groups, which their coordinator had applied.
 --
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown

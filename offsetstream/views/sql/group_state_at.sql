@@ -1,5 +1,7 @@
 -- Every group as it stood at an instant (:at). Groups of commits only are Empty and simple, as the coordinator holds them.
 -- Where the history does not reach back so far, rows say so in place of groups.
+-- An open transaction of then holds back what follows it in its offsets partition, as it did in the tables: also commits of other
+-- groups, which their coordinator had applied.
 --
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown

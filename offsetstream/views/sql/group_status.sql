@@ -9,7 +9,7 @@
 --   worst_topic STRING: Topic of that partition
 --   worst_partition INT: The partition
 --   status_reason STRING: What decided that, in words
---   verdict STRING: The worst of its partitions' verdicts: ok, catching up, unknown, falling behind, late, stalled, stopped, rewound or dead
+--   verdict STRING: The worst of its partitions' verdicts, which are, the worst last: ok, catching up, unknown, falling behind, late, stalled, stopped, rewound, dead. What is unknown hides no trouble that is known, and is not hidden by what is well
 --   verdict_topic STRING: Topic of the partition that decided it
 --   verdict_partition INT: The partition
 --   verdict_reason STRING: What decided it, in words

@@ -1,5 +1,7 @@
 -- Every committed offset as it stood at an instant (:at), for readers of committed records.
 -- Where the history does not reach back so far, rows say so in place of offsets.
+-- An open transaction of then holds back what follows it in its offsets partition, as it did in the tables: also commits of other
+-- groups, which their coordinator had applied.
 --
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown

@@ -193,3 +193,27 @@ def test_before_the_history_nothing_is_known(tmp_path: Path) -> None:
         assert all(row["unknown_reason"] and row["record_offset"] is None for row in told), view
         groups = {row["group_id"] for row in rows["group_records"] if row["offsets_partition"] == 2}
         assert view == "offsets_at" or groups <= {row["group_id"] for row in told if row["offsets_partition"] == 2}
+
+
+def test_an_open_transaction_holds_back_what_follows_it_of_other_groups_too(tmp_path: Path) -> None:
+    """As it did in the tables, which have what readers of committed records get; the coordinator had applied it."""
+    log, at_ms = {"offsets_partition": 0, "log_id": 0}, START_MS
+    commit = log | {"topic": "orders", "partition": 0, "is_tombstone": False}
+    commits = [
+        commit | {"group_id": group, "record_offset": offset, "committed_offset": 7, "record_timestamp": instant(at_ms)}
+        for group, offset in (("before", 4), ("transactional", 5), ("other", 6))
+    ]
+    ends = {"topic": "__consumer_offsets", "partition": 0, "high_watermark": 8}
+    rows: Rows = {
+        "offsets_partitions": [log | {"history_complete_from": instant(at_ms - 1)}],
+        "decoded_logs": [log | {"decoded_from_offset": 0}],
+        "offset_commits": commits,
+        "end_offsets": [
+            ends | {"last_stable_offset": stable, "sampled_at": instant(at_ms + after)}
+            for stable, after in ((5, 10), (8, 20))
+        ],
+    }
+    reader = reader_of(write_tables(tmp_path, rows), instant(at_ms))
+    for after, groups in ((15, {"before"}), (25, {"before", "transactional", "other"})):
+        for view in ("offsets_at", "group_state_at"):
+            assert {row["group_id"] for row in reader.rows(view, at=instant(at_ms + after))} == groups, (view, after)
