@@ -80,10 +80,11 @@ def topic_partitions(groups: Iterable[Group]) -> set[TopicPartition]:
     return committed | {partition for group in groups for owned in _owned(group).values() for partition in owned}
 
 
-def offset_rows(group: Group, ends: Mapping[TopicPartition, int]) -> list[Row]:
+def offset_rows(group: Group, ends: Mapping[TopicPartition, int], *, clamped: bool = True) -> list[Row]:
     """Return a row per partition, members with more partitions first, those that nobody owns last.
 
-    `ends` has the log end offsets that are known.
+    `ends` has the log end offsets that are known; `clamped`: a commit beyond the end, as one after a sample was taken
+    may be, has no lag. Kafka's tool gives less than none.
     """
     committed = {(row["topic"], row["partition"]): row for row in group.offsets}
     owned = _owned(group)
@@ -94,7 +95,11 @@ def offset_rows(group: Group, ends: Mapping[TopicPartition, int]) -> list[Row]:
         for partition in sorted(owned[member["member_id"]])
     ]
     unowned = committed.keys() - {partition for partitions in owned.values() for partition in partitions}
-    return rows + [_offset_row(group, partition, committed[partition], ends, {}) for partition in sorted(unowned)]
+    rows += [_offset_row(group, partition, committed[partition], ends, {}) for partition in sorted(unowned)]
+    for row in rows:
+        if clamped and row["lag"] is not None:
+            row["lag"] = max(row["lag"], 0)
+    return rows
 
 
 def member_rows(group: Group) -> list[Row]:

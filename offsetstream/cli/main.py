@@ -23,8 +23,9 @@ SUBCOMMANDS = {
     "maintain": ("offsetstream.cli.maintain:maintain", "Thin the history, compact and vacuum the tables."),
     "config": ("offsetstream.cli.config:config", "Show the settings, and where each comes from."),
     "demo": ("offsetstream.cli.demo:demo", "See it all at work on a broker of its own."),
-    "groups": ("offsetstream.cli.groups:groups", "List and describe groups, from the tables."),
-    "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets, from the tables."),
+    "groups": ("offsetstream.cli.groups:groups", "Groups, from the tables: now, then, and what became of them."),
+    "offsets": ("offsetstream.cli.offsets:offsets", "Committed offsets, from the tables: likewise."),
+    "lag": ("offsetstream.cli.lag:lag", "Show how many messages wait for groups."),
     "partitions": ("offsetstream.cli.partitions:partitions", "Show how far each offsets partition is replayed."),
     "coordinator": ("offsetstream.cli.coordinator:coordinator", "Show which broker serves a group."),
     "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
@@ -136,7 +137,8 @@ Examples:
 Options may also be given by the environment: --tables as OFFSETSTREAM_TABLES, --bootstrap-server as
 OFFSETSTREAM_BOOTSTRAP_SERVER.
 
-Exit codes: 0 yes, 1 difference, not found or failed, 2 wrong usage, 3 the cluster could not be asked.""",
+Exit codes: 0 yes, 1 difference, not found or failed, 2 wrong usage, 3 the cluster could not be asked,
+4 a group is not well (groups status).""",
 )
 @click.option(
     "-V",

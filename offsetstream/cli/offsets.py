@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import click
 
+from offsetstream.cli.answers import at_option, ends_text, not_there, reader_of, table_of, unknown_text, unknown_then
+from offsetstream.cli.export import export
 from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.offset_history import audit, history
+from offsetstream.cli.offset_trouble import expiring, orphans
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, ReadAnew, tell
-from offsetstream.cli.times import time_text
+from offsetstream.cli.output import Column, Output, ReadAnew, tell
+from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
+from offsetstream.cli.times import instant_text, time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 
+_ENDS = (Column("log_end_offset", "LOG-END-OFFSET", 14), Column("lag", "LAG", 8))
 # METADATA is last, since it may be long.
 _LIST = (
     Column("group", "GROUP", 15),
@@ -24,6 +31,7 @@ _LIST = (
     Column("committed_offset", "COMMITTED-OFFSET", 16),
     Column("leader_epoch", "LEADER-EPOCH", 12),
     Column("commit_time", "COMMIT-TIME", 24),
+    *_ENDS,
     Column("metadata", "METADATA"),
     Column("expire_time"),
     Column("topic_id"),
@@ -51,7 +59,7 @@ _GROUP_ID = itemgetter("group_id")
 
 @click.group()
 def offsets() -> None:
-    """List committed offsets, from the tables."""
+    """Show committed offsets, from the tables: now, then, and what became of them."""
 
 
 @offsets.command(
@@ -61,6 +69,7 @@ Examples:
   offsetstream offsets list --group my-group
   offsetstream offsets list --topic orders --partition 0
   offsetstream offsets list --group my-group --output csv --file offsets.csv
+  offsetstream offsets list --group my-group --at 03:00
 
 Exit code 1 where a group has no committed offset there.""",
 )
@@ -68,6 +77,7 @@ Exit code 1 where a group has no committed offset there.""",
 @click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
 @click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")
+@at_option
 @tables_option
 @output_options
 def list_offsets(
@@ -75,27 +85,62 @@ def list_offsets(
     group: tuple[str, ...],
     topic: tuple[str, ...],
     partition: tuple[int, ...],
+    at: datetime | None,
     tables: str,
     **options: Any,
 ) -> None:
-    """List committed offsets, with the time of the commit and what the client wrote beside it."""
+    """List committed offsets, with the time of the commit and what the client wrote beside it.
+
+    LOG-END-OFFSET and LAG are by the ends that the job sampled.
+    """
     output = output_of(options)
+    where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
+    if at is not None:
+        _list_then(output, tables, at, where)
+        return
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
-    where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
+    sampled = SampledEnds(lookup)
     missing = set(group)
 
     def rows() -> Iterator[dict[str, Any]]:
         for group_id, found in groupby(lookup.stream("committed_offsets", _COLUMNS, where, order=_ORDER), _GROUP_ID):
             missing.discard(group_id)
             of_group = list(found)
-            yield from map(_list_row, _current(of_group) if output.is_text else of_group)
+            ends = sampled.ends({(row["topic"], row["partition"]) for row in of_group})
+            shown = _current(of_group) if output.is_text else of_group
+            yield from (_list_row(row, ends) for row in shown)
 
-    output.table(_LIST, ReadAnew(rows))
+    has_ends = sampled.has_any
+    output.table(_columns(output, has_ends=has_ends), ReadAnew(rows), closing=sampled.closing if has_ends else None)
     for group_id in sorted(missing):
         tell(f"Error: group '{group_id}' has no such committed offset.")
     if missing:
         click.get_current_context().exit(1)
+
+
+def _list_then(output: Output, tables: str, at: datetime, where: dict[str, Any]) -> None:
+    """List the offsets as they were at an instant."""
+    group = where["group_id"] or ()
+    reader = reader_of(tables, at, group)
+    found = table_of(reader, "committed_offsets", where)
+    topics = {row["topic"] for row in found}
+    known = [row for row in reader.rows("partition_ends", {"topic": topics}) if row["high_watermark"] is not None]
+    ends = {(row["topic"], row["partition"]): row["high_watermark"] for row in known}
+    rows = sorted((_list_row(row, ends) for row in found), key=itemgetter(*_ORDER))
+    closing = f"As it was at {instant_text(at)}; {ends_text([row['sampled_at'] for row in known], at)}."
+    if rows or not group or not output.is_text:
+        output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
+    there = {row["group_id"] for row in rows}
+    missing = unknown_then(reader, at, group, there) or not_there(reader, "group_id", group, there)
+    for message in missing or [f"group '{name}' had no such committed offset" for name in sorted(set(group) - there)]:
+        tell(f"Error: {message}")
+    click.get_current_context().exit(1 if set(group) - there else 0)
+
+
+def _columns(output: Output, *, has_ends: bool) -> list[Column]:
+    """Leave the ends out of text where none was sampled."""
+    return [column for column in _LIST if has_ends or not output.is_text or column not in _ENDS]
 
 
 def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,9 +148,17 @@ def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in of_group if row["in_coordinator_partition"]] or of_group
 
 
-def _list_row(row: dict[str, Any]) -> dict[str, Any]:
+def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    end = ends.get((row["topic"], row["partition"]))
+    has_lag = end is not None and row["committed_offset"] != -1
     return row | {
+        "log_end_offset": end,
+        "lag": max(end - row["committed_offset"], 0) if end is not None and has_lag else None,
         "group": row["group_id"],
         "commit_time": time_text(row["commit_timestamp_ms"]),
         "expire_time": time_text(row["expire_timestamp_ms"]),
     }
+
+
+for _command in (history, audit, expiring, orphans, export):
+    offsets.add_command(_command)

@@ -18,6 +18,7 @@ from offsetstream.control_characters import without_controls
 from offsetstream.errors import OffsetstreamError, UsageError
 
 Row = Mapping[str, Any]
+Closing = str | Callable[[], str | None] | None
 
 _MISSING = "-"
 _PLAIN_CSV = re.compile(r"[^\x00-\x1f\x7f\",]+")
@@ -71,19 +72,36 @@ class Output:
         """Whether a person reads it."""
         return self.output_format == "text"
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Row]) -> None:
-        """Print one table; as text its rows are gone through twice. UsageError if the file cannot be written."""
-        names = [column.name for column in columns]
-        writers = {"json": partial(_json, names), "csv": partial(_csv, names, raw=self._raw)}
-        self._write(_text_lines(Block(columns, rows)) if self.is_text else writers[self.output_format](rows))
+    def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:
+        """Print one table; as text its rows are gone through twice. UsageError if the file cannot be written.
 
-    def blocks(self, blocks: Iterable[Block]) -> None:
-        """Print the blocks as text, each after an empty line. UsageError if the file cannot be written."""
-        self._write(line for block in blocks for line in ("\n", *_text_lines(block)))
+        The `closing` sentence, or what gives it once the rows are through, follows in text; of JSON and CSV, which have
+        no room for it, it goes to stderr.
+        """
+        names = [column.name for column in columns]
+        if self.is_text:
+            self._write(chain(_text_lines(Block(columns, rows)), _closing_lines(closing)))
+            return
+        writers = {"json": partial(_json, names), "csv": partial(_csv, names, raw=self._raw)}
+        self._write(writers[self.output_format](rows))
+        for line in _closing_lines(closing):
+            click.echo(line, err=True, nl=False)
+
+    def blocks(self, blocks: Iterable[Block], *, closing: Closing = None) -> None:
+        """Print the blocks as text, each after an empty line, and what `closing` gives after the last of them.
+
+        UsageError if the file cannot be written.
+        """
+        of_blocks = (line for block in blocks for line in ("\n", *_text_lines(block)))
+        self._write(chain(of_blocks, _closing_lines(closing)))
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines for a person. UsageError if the file cannot be written."""
         self._write("".join(f"{printable(line)}\n" for line in lines))
+
+    def pieces(self, texts: Iterable[str]) -> None:
+        """Print texts as they are: a format of somebody else's. UsageError if the file cannot be written."""
+        self._write(texts)
 
     def _write(self, texts: Iterable[str]) -> None:
         """Write the texts as they come, so that there may be more of them than memory."""
@@ -130,6 +148,12 @@ def printable(text: str) -> str:
 def tell(line: str, *, err: bool = True) -> None:
     """Write a line for a person, to stderr or to stdout."""
     click.echo(printable(line), err=err)
+
+
+def _closing_lines(closing: Closing) -> Iterator[str]:
+    sentence = closing() if callable(closing) else closing
+    if sentence is not None:
+        yield f"{printable(sentence)}\n"
 
 
 def _text_lines(block: Block) -> Iterator[str]:

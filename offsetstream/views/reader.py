@@ -87,10 +87,13 @@ class ViewReader:
 
     def define_table(self, table: str) -> None:
         """Have a table's name stand for its rows; a name that is no table's is left alone."""
-        schema = THRESHOLDS if table == THRESHOLDS.name else all_schemas().get(table)
-        if table in self._defined or schema is None:
-            return
-        relation = None
+        if table not in self._defined and (table == THRESHOLDS.name or table in all_schemas()):
+            self.define(table, self.table_query(table))
+
+    def table_query(self, table: str) -> str:
+        """Return the query of a table's rows as they are stored; a column that the files lack is null."""
+        schema = THRESHOLDS if table == THRESHOLDS.name else all_schemas()[table]
+        relation, rows = None, f"{table} as it is stored"
         try:
             source = self._store.source(table)
             refuse_newer(source)
@@ -100,17 +103,16 @@ class ViewReader:
             if schema is not THRESHOLDS:
                 raise
         if relation is None:
-            self.define(table, f"SELECT {_columns(schema, ())} WHERE false")
-            return
-        rows, columns = f"{table} as it is stored", relation.columns
+            return f"SELECT {columns_of(schema, ())} WHERE false"
+        columns = relation.columns
         if source.is_read_once:
             relation.to_table(rows)
         else:
             relation.to_view(rows)
-        self.define(table, f'SELECT {_columns(schema, columns)} FROM "{rows}"')  # noqa: S608 - likewise
+        return f'SELECT {columns_of(schema, columns)} FROM "{rows}"'  # noqa: S608 - the names are ours
 
 
-def _columns(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
+def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
     """Return the schema's columns, of which those that the files lack are null."""
     return ", ".join(
         f'"{column.name}"'

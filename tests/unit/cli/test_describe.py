@@ -33,7 +33,7 @@ def make_group(committed: int, owners: dict[str, list[int]] | None = None) -> Gr
     ids=["behind", "beyond the end", "at the end", "no offset", "end unknown"],
 )
 def test_lag(committed: int, ends: dict[tuple[str, int], int], lag: int | None) -> None:
-    rows = offset_rows(make_group(committed), ends)
+    rows = offset_rows(make_group(committed), ends, clamped=False)
     assert [(row["current_offset"], row["log_end_offset"], row["lag"]) for row in rows] == [
         (committed, ends.get(("t", 0)), lag)
     ]

@@ -126,3 +126,19 @@ def test_a_home_that_there_is_not() -> None:
     result = CliRunner().invoke(main, ["groups", "list", "--tables", "~no-such-user/tables"])
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "~no-such-user/tables names no folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        (["gro"], ["groups"]),
+        (["groups", "re"], ["rebalances"]),
+        (["groups", "status", "--fail"], ["--fail-on"]),
+        (["groups", "status", "--fail-on", "v"], ["verdict"]),
+    ],
+)
+def test_a_shell_completes_commands_and_options(typed: list[str], completed: list[str]) -> None:
+    words = " ".join(["offsetstream", *typed])
+    asked = {"_OFFSETSTREAM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(typed))}
+    result = CliRunner().invoke(main, [], prog_name="offsetstream", env=asked)
+    assert [line.partition(",")[2] for line in result.output.splitlines()] == completed

@@ -49,6 +49,8 @@ def test_csv_and_json_have_more_columns(run: Run) -> None:
         "committed_offset": "50",
         "leader_epoch": "",
         "commit_time": "2026-01-01T00:00:00.123Z",
+        "log_end_offset": "",
+        "lag": "",
         "metadata": "",
         "expire_time": "",
         "topic_id": T1,

@@ -1,0 +1,216 @@
+"""What the commands that answer questions share: their options, whom they ask, and how an answer is shown."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsetstream.cli.options import SECONDS, Command
+from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.times import Instant, duration_text, instant_text
+from offsetstream.errors import OffsetstreamError, TablesError, first_line
+from offsetstream.tables.location import store_at
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
+    from offsetstream.views.reader import ViewReader
+
+Row = dict[str, Any]
+
+_LONGEST = 300  # characters of a name that is compared with others
+# Where a name may be found; the first is where it is looked for, all are where what resembles it is.
+_NAMES = {
+    "group_id": ("groups", "committed_offsets", "offset_commits", "group_history"),
+    "topic": ("committed_offsets", "offset_commits"),
+}
+_KIND = {"group_id": "group", "topic": "topic"}
+
+
+@dataclass
+class Answer:
+    """Rows, their columns, the sentence that sums them up, the exit code; `missing`: what was asked for in vain."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    closing: str
+    exit_code: int = 0
+    missing: list[str] = field(default_factory=list)
+
+
+def group_options(command: Command) -> Command:
+    """Add `--group`, repeatable, for all groups where it is left out."""
+    return click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")(command)
+
+
+def topic_options(command: Command) -> Command:
+    """Add `--topic`, repeatable."""
+    return click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")(command)
+
+
+def at_option(command: Command) -> Command:
+    """Add `--at`."""
+    told = "As it was then: 10m (ago), 03:00, 2026-11-21T03:00+01:00; UTC where no zone is said."
+    return click.option("--at", type=Instant(), metavar="TIME", help=told)(command)
+
+
+def period_options(command: Command) -> Command:
+    """Add `--since` and `--until`."""
+    since = click.option(
+        "--since", type=Instant(), metavar="TIME", help="From then on; a time as 10m, 03:00, 2026-11-21."
+    )
+    until = click.option("--until", type=Instant(), metavar="TIME", help="Before then.")
+    return since(until(command))
+
+
+def watch_option(command: Command) -> Command:
+    """Add `--watch`."""
+    return click.option("--watch", type=SECONDS, metavar="SECONDS", help="Answer again so often, until Ctrl-C.")(
+        command
+    )
+
+
+def reader_of(tables: str, at: datetime | None = None, groups: Collection[str] = ()) -> ViewReader:
+    """Return the views over the tables, as of now or of an instant; OffsetstreamError for one that is still to come."""
+    from offsetstream.views.instant import InstantReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
+
+    if at is None:
+        return ViewReader(store_at(tables))
+    now = datetime.now(UTC)
+    if at > now:
+        raise OffsetstreamError(
+            f"{instant_text(at)} is still to come: the latest that can be asked for is {instant_text(now)}"
+        )
+    return InstantReader(store_at(tables), at, groups or None)
+
+
+def rows_of(relation: DuckDBPyRelation) -> list[Row]:
+    """Return the rows of a relation; TablesError if they cannot be read."""
+    import duckdb  # noqa: PLC0415 - --help does not need it
+
+    try:
+        columns = relation.columns
+        return [dict(zip(columns, row, strict=True)) for row in relation.fetchall()]
+    except (duckdb.Error, OSError) as error:
+        raise TablesError(f"cannot read the tables: {first_line(error)}") from error
+
+
+def view_of(
+    reader: ViewReader, view: str, where: Mapping[str, Sequence[str] | Sequence[int]], *conditions: str
+) -> DuckDBPyRelation:
+    """Return the rows of a view that have one of the values, of any where there are none, and fulfil the conditions."""
+    relation = reader.relation(view, {column: values or None for column, values in where.items()})
+    for condition in filter(None, conditions):
+        relation = relation.filter(condition)
+    return relation
+
+
+def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of a table that have one of the values, None or none of them being any."""
+    from offsetstream.tables.lookup import is_one_of  # noqa: PLC0415 - of DuckDB, which --help does not need
+
+    reader.define_table(table)
+    relation = reader.connection.table(f'"{table}"')
+    for column, values in where.items():
+        relation = relation.filter(is_one_of(column, values)) if values else relation
+    return rows_of(relation)
+
+
+def in_period(column: str, since: datetime | None, until: datetime | None) -> str:
+    """Return the condition that a time lies in a period; none for no bounds."""
+    bounds = [(">=", since), ("<", until)]
+    return " AND ".join(f"{column} {sign} TIMESTAMPTZ '{instant_text(at)}'" for sign, at in bounds if at)
+
+
+def period_text(since: datetime | None, until: datetime | None) -> str:
+    """Return the period in words, with a blank before it; nothing for no bounds."""
+    return (f" since {instant_text(since)}" if since else "") + (f" until {instant_text(until)}" if until else "")
+
+
+def age_text(at: datetime | None, now: datetime) -> str | None:
+    """Return how long before `now` something was."""
+    return None if at is None else duration_text((now - at).total_seconds() * 1000)
+
+
+def ends_text(sampled: Collection[datetime], now: datetime) -> str:
+    """Return when the logs' ends were asked for that an answer rests on."""
+    if not sampled:
+        return "no end of a log was sampled"
+    oldest, newest = min(sampled), max(sampled)
+    if (newest - oldest).total_seconds() < 1:
+        return f"end offsets as of {instant_text(newest)}, {age_text(newest, now)} before"
+    return f"end offsets as of {instant_text(oldest)} to {instant_text(newest)}, {age_text(oldest, now)} before at most"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things: 1 group, 2 groups."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def not_there(reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str]) -> list[str]:
+    """Return a message for each wanted name that no table has, with what resembles it; `found` are there."""
+    return [told for name in sorted(set(wanted) - set(found)) if (told := _told_missing(reader, column, name))]
+
+
+def _told_missing(reader: ViewReader, column: str, name: str) -> str | None:
+    connection, names = reader.connection, " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
+    for table in _NAMES[column]:
+        reader.define_table(table)
+    known = connection.execute(f"SELECT 1 FROM ({names}) WHERE {column} = ? LIMIT 1", [name]).fetchone()  # noqa: S608 - ours
+    if known:
+        return None
+    nearest = connection.execute(
+        f"""SELECT {column} FROM ({names})
+            WHERE length({column}) < {_LONGEST} AND jaro_winkler_similarity({column}, ?) > 0.6
+            ORDER BY jaro_winkler_similarity({column}, ?) DESC, {column} LIMIT 3""",  # noqa: S608 - likewise
+        [name[:_LONGEST], name[:_LONGEST]],
+    ).fetchall()
+    known_text = ", ".join(f"'{row[0]}'" for row in nearest)
+    return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {known_text}" if known_text else "")
+
+
+def unknown_then(reader: ViewReader, at: datetime | None, groups: Collection[str], found: Collection[str]) -> list[str]:
+    """Return a message for each group of which the history does not tell what it was at an instant."""
+    unknown = {row["group_id"]: row for row in getattr(reader, "unknown", ())}
+    return [
+        f"group '{name}' at {instant_text(at)} is not known: {_why(unknown[name])}"
+        for name in sorted(set(groups) - set(found))
+        if name in unknown
+    ]
+
+
+def unknown_text(reader: ViewReader) -> str:
+    """Return what an answer about all groups of an instant lacks; nothing where it lacks nothing."""
+    unknown = [row for row in getattr(reader, "unknown", ()) if row["group_id"] is None]
+    partitions = {row["offsets_partition"] for row in unknown}
+    return f" {counted(len(partitions), 'offsets partition')} not known then: {_why(unknown[0])}." if unknown else ""
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    before = instant_text(row["unknown_before"])
+    return str(row["unknown_reason"]).replace("unknown_before", before or "a time that is not known yet")
+
+
+def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None:
+    """Print the answer, and again every `watch` seconds; end with its exit code, 1 where something is missing."""
+    while True:
+        answer = ask()
+        if watch is not None and output.file is None and sys.stdout is not None and sys.stdout.isatty():
+            click.clear()
+        if answer.rows or not answer.missing or not output.is_text:
+            output.table(answer.columns, answer.rows, closing=answer.closing)
+        for message in answer.missing:
+            tell(f"Error: {message}")
+        if watch is None:
+            click.get_current_context().exit(1 if answer.missing else answer.exit_code)
+        try:
+            time.sleep(watch)
+        except KeyboardInterrupt:
+            return

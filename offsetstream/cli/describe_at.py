@@ -1,0 +1,59 @@
+"""`groups describe --at`: groups as they were, in the rows of those that are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from operator import itemgetter
+from typing import Any
+
+from offsetstream.cli.answers import Row, counted, ends_text, table_of
+from offsetstream.cli.group_state import Group
+from offsetstream.cli.times import instant_text
+from offsetstream.views.reader import ViewReader
+
+_PARTS = ("group_members", "member_assignments", "committed_offsets")
+
+
+def groups_at(reader: ViewReader, groups: tuple[str, ...]) -> Iterator[Group]:
+    """Yield the groups, or all, as the reader's tables have them, by group id."""
+    own = {table: _by_group(table_of(reader, table, {"group_id": groups})) for table in _PARTS}
+    for row in sorted(
+        table_of(reader, "groups", {"group_id": groups}), key=itemgetter("group_id", "offsets_partition")
+    ):
+        place = row["offsets_partition"], row["group_id"]
+        members, assignments, offsets = (own[table][place] for table in _PARTS)
+        yield Group(row, True, sorted(members, key=lambda member: member["member_id"]), assignments, offsets)
+
+
+def ends_at(reader: ViewReader, groups: Iterable[Group]) -> tuple[dict[tuple[str, int], int], list[datetime]]:
+    """Return the ends of the logs that the groups read, and when these were sampled."""
+    topics = {row["topic"] for group in groups for row in (*group.offsets, *group.assignments) if row["topic"]}
+    rows = reader.rows("partition_ends", {"topic": topics})
+    known = [row for row in rows if row["high_watermark"] is not None]
+    return {(row["topic"], row["partition"]): row["high_watermark"] for row in known}, [
+        row["sampled_at"] for row in known
+    ]
+
+
+def closing_at(at: datetime, groups: list[Group], sampled: list[datetime] | None) -> str:
+    """Return the sentence that says what the groups were, and as of when."""
+    told = [_told(group.row) for group in groups]
+    if len(told) > 1:
+        told = [f"{group.group_id}: {text}" for group, text in zip(groups, told, strict=True)]
+    ends = "" if sampled is None else f"; {ends_text(sampled, at)}"
+    return f"As it was at {instant_text(at)}: {'; '.join(told) or 'no group'}{ends}."
+
+
+def _told(row: Row) -> str:
+    epoch = f"generation {row['generation']}" if row["group_type"] == "Classic" else f"epoch {row['group_epoch']}"
+    parts = [row["group_type"], row["state"], epoch, counted(row["member_count"], "member"), row["protocol"]]
+    return ", ".join(part for part in parts if part)
+
+
+def _by_group(rows: Iterable[Row]) -> defaultdict[tuple[int, str], list[dict[str, Any]]]:
+    found: defaultdict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[row["offsets_partition"], row["group_id"]].append(row)
+    return found

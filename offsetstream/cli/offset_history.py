@@ -1,0 +1,248 @@
+"""`offsetstream offsets history` and `audit`: what was committed and deleted, and which commits went out of line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsetstream.cli.answers import (
+    Answer,
+    Row,
+    counted,
+    group_options,
+    in_period,
+    not_there,
+    period_options,
+    period_text,
+    reader_of,
+    rows_of,
+    show,
+    topic_options,
+    view_of,
+    watch_option,
+)
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Column
+from offsetstream.cli.times import instant_text, time_text
+
+if TYPE_CHECKING:
+    from offsetstream.views.reader import ViewReader
+
+_HISTORY = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition", "PARTITION", 9),
+    Column("committed_offset", "COMMITTED-OFFSET", 16),
+    Column("at", "AT", 24),
+    Column("moved", "MOVED", 8),
+    Column("what", "WHAT", 9),
+    Column("leader_epoch"),
+    Column("metadata", "METADATA"),
+    Column("commit_time"),
+    Column("expire_time"),
+    Column("topic_id"),
+    Column("offsets_partition"),
+    Column("log_id"),
+    Column("record_offset"),
+)
+_AUDIT = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition"),
+    Column("partitions", "PARTITIONS", 10),
+    Column("from", "FROM", 8),
+    Column("to", "TO", 8),
+    Column("moved", "MOVED", 8),
+    Column("at", "AT", 24),
+    Column("state", "STATE", 6),
+    Column("client_id", "CLIENT-ID", 10),
+    Column("host"),
+    Column("members"),
+    Column("epoch"),
+    Column("what", "WHAT"),
+    Column("log_start_offset"),
+    Column("log_end_offset"),
+    Column("metadata"),
+    Column("offsets_partition"),
+    Column("log_id"),
+    Column("record_offset"),
+)
+_MOVES = """
+SELECT *, committed_offset - lag(committed_offset) OVER (PARTITION BY offsets_partition, group_id, topic, partition
+         ORDER BY log_id, record_offset) AS moved
+FROM "wanted commits" """
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream offsets history --group my-group --topic orders --since 1h
+  offsetstream offsets history --group my-group --partition 7 --since 03:00 --until 04:00
+  offsetstream offsets history --group my-group --output csv --file history.csv
+
+Exit code 1 where a group or topic is not there.""",
+)
+@config_option("offsets.history")
+@group_options
+@topic_options
+@click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")
+@period_options
+@watch_option
+@tables_option
+@output_options
+def history(
+    *,
+    group: tuple[str, ...],
+    topic: tuple[str, ...],
+    partition: tuple[int, ...],
+    since: datetime | None,
+    until: datetime | None,
+    watch: float | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """Show each commit of groups, how far it moved, what the client wrote beside it, and why offsets were deleted."""
+    output = output_of(options)
+
+    def ask() -> Answer:
+        reader = reader_of(tables)
+        where = {"group_id": group, "topic": topic, "partition": partition}
+        rows = _history_rows(reader, where, in_period("record_timestamp", since, until))
+        missing = _missing(reader, group, topic, rows)
+        deleted = sum(row["is_tombstone"] for row in rows)
+        closing = (
+            f"{counted(len(rows) - deleted, 'commit')} and {counted(deleted, 'deletion')}{period_text(since, until)}, "
+            f"as of {instant_text(datetime.now(UTC))}."
+        )
+        return Answer(_HISTORY, rows, closing, missing=missing)
+
+    show(output, watch, ask)
+
+
+def _history_rows(reader: ViewReader, where: dict[str, Any], period: str) -> list[Row]:
+    from offsetstream.tables.lookup import is_one_of  # noqa: PLC0415 - of DuckDB, which --help does not need
+
+    reader.define_table("offset_commits")
+    relation = reader.connection.table("offset_commits")
+    for column, values in where.items():
+        relation = relation.filter(is_one_of(column, values)) if values else relation
+    reader.define("wanted commits", relation.sql_query())
+    moves = reader.connection.sql(_MOVES)
+    moves = moves.filter(period) if period else moves
+    rows = rows_of(moves.order("group_id, topic, partition, log_id, record_offset"))
+    reasons: dict[tuple[int, int, int], str] = {}
+    if any(row["is_tombstone"] for row in rows):
+        told = view_of(reader, "tombstone_reasons", {"group_id": where["group_id"]}, period)
+        found = told.select("log_id, offsets_partition, record_offset, reason").fetchall()
+        reasons = {row[:3]: row[3] for row in found}
+    return [_history_row(row, reasons) for row in rows]
+
+
+def _history_row(row: Row, reasons: dict[tuple[int, int, int], str]) -> Row:
+    reason = reasons.get((row["log_id"], row["offsets_partition"], row["record_offset"]))
+    return row | {
+        "group": row["group_id"],
+        "at": instant_text(row["record_timestamp"]),
+        "what": f"deleted: {reason or 'not known why'}" if row["is_tombstone"] else "committed",
+        "commit_time": time_text(row["commit_timestamp_ms"]),
+        "expire_time": time_text(row["expire_timestamp_ms"]),
+    }
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream offsets audit --since 24h
+  offsetstream offsets audit --group my-group --topic orders
+  offsetstream offsets audit --since 03:00 --output csv
+
+Text has a row for what was committed at once; JSON and CSV one for each partition. Exit code 1 where a group or topic
+is not there.""",
+)
+@config_option("offsets.audit")
+@group_options
+@topic_options
+@period_options
+@watch_option
+@tables_option
+@output_options
+def audit(
+    *,
+    group: tuple[str, ...],
+    topic: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    watch: float | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """Show who moved offsets: commits that went back, skipped ahead, or came from outside."""
+    output = output_of(options)
+
+    def ask() -> Answer:
+        reader = reader_of(tables)
+        where = {"group_id": group, "topic": topic}
+        found = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
+        rows = [_audit_row(row) for row in rows_of(found.order("record_timestamp, group_id, topic, partition"))]
+        missing = _missing(reader, group, topic, rows)
+        groups = counted(len({row["group"] for row in rows}), "group")
+        closing = (
+            f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}, "
+            f"as of {instant_text(datetime.now(UTC))}."
+        )
+        return Answer(_AUDIT, _together(rows) if output.is_text else rows, closing, missing=missing)
+
+    show(output, watch, ask)
+
+
+def _audit_row(row: Row) -> Row:
+    moved_to = f", to {row['moved_to']}" if row["moved_to"] else ""
+    return row | {
+        "at": instant_text(row["record_timestamp"]),
+        "group": row["group_id"],
+        "partitions": row["partition"],
+        "from": row["previous_offset"],
+        "to": row["committed_offset"],
+        "state": row["group_state"],
+        "members": row["member_count"],
+        "epoch": row["group_epoch"],
+        "client_id": row["owner_client_id"],
+        "host": row["owner_host"],
+        "what": f"{row['finding']}{moved_to}",
+        "log_end_offset": row["high_watermark"],
+    }
+
+
+def _together(rows: Iterable[Row]) -> list[Row]:
+    """Return one row for what a client did to a topic at once."""
+    same = ("record_timestamp", "group", "topic", "what", "client_id")
+    ordered = sorted(rows, key=lambda row: (*(str(row[name]) for name in same), row["partition"]))
+    found = []
+    for _, alike in groupby(ordered, key=lambda row: tuple(row[name] for name in same)):
+        of_one = list(alike)
+        moved = [row["moved"] for row in of_one if row["moved"] is not None]
+        summed = {
+            "moved": sum(moved) if moved else None,
+            "partitions": ",".join(str(row["partition"]) for row in of_one),
+        }
+        found.append(of_one[0] | summed | {name: _span(row[name] for row in of_one) for name in ("from", "to")})
+    return found
+
+
+def _span(values: Iterable[int | None]) -> str | None:
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    return str(known[0]) if known[0] == known[-1] else f"{known[0]}…{known[-1]}"
+
+
+def _missing(reader: ViewReader, group: tuple[str, ...], topic: tuple[str, ...], rows: list[Row]) -> list[str]:
+    missing = not_there(reader, "group_id", group, {row["group"] for row in rows})
+    return missing + not_there(reader, "topic", topic, {row["topic"] for row in rows})

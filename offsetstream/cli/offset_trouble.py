@@ -1,0 +1,197 @@
+"""`offsetstream offsets expiring` and `orphans`: which offsets will be deleted, and which are of no use."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from offsetstream.cli.answers import (
+    Answer,
+    Row,
+    at_option,
+    counted,
+    group_options,
+    not_there,
+    reader_of,
+    rows_of,
+    show,
+    topic_options,
+    unknown_text,
+    unknown_then,
+    view_of,
+    watch_option,
+)
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Column
+from offsetstream.cli.times import Duration, duration_text, instant_text, time_text
+
+_KAFKAS = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition", "PARTITION", 9),
+    Column("current_offset", "CURRENT-OFFSET", 14),
+)
+_EXPIRING = (
+    *_KAFKAS,
+    Column("state", "STATE", 6),
+    Column("expires_at", "EXPIRES-AT", 24),
+    Column("expires_in", "EXPIRES-IN", 10),
+    Column("why", "COUNTED"),
+    Column("expires_in_ms"),
+    Column("kept_because"),
+    Column("commit_time"),
+    Column("type"),
+)
+_ORPHANS = (
+    *_KAFKAS,
+    Column("last_commit", "LAST-COMMIT", 24),
+    Column("messages_lost", "MESSAGES-LOST", 13),
+    Column("why", "WHY"),
+    Column("topic_deleted_at"),
+    Column("topic_id"),
+    Column("present_topic_id"),
+)
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream offsets expiring --within 24h
+  offsetstream offsets expiring --group my-group --kept
+  offsetstream offsets expiring --at 03:00 --output csv
+
+Exit code 1 where a group or topic is not there.""",
+)
+@config_option("offsets.expiring")
+@group_options
+@topic_options
+@click.option("--within", type=Duration(), metavar="TIME", help="Only what expires within 30m, 12h, 7d.")
+@click.option("--kept", is_flag=True, help="Also what does not expire as things are, and why.")
+@at_option
+@watch_option
+@tables_option
+@output_options
+def expiring(
+    *,
+    group: tuple[str, ...],
+    topic: tuple[str, ...],
+    within: timedelta | None,
+    kept: bool,
+    at: datetime | None,
+    watch: float | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """Show which committed offsets the brokers will delete, the next first."""
+    output = output_of(options)
+    limit = None if within is None else within / timedelta(milliseconds=1)
+
+    def ask() -> Answer:
+        reader = reader_of(tables, at, group)
+        found = view_of(reader, "expiring_offsets", {"group_id": group, "topic": topic})
+        every = [
+            _expiring_row(row) for row in rows_of(found.order("expires_at_ms NULLS LAST, group_id, topic, partition"))
+        ]
+        soon = [row for row in every if row["kept_because"] is None and _is_within(row, limit)]
+        rows = soon + [row for row in every if kept and row["kept_because"] is not None]
+        missing = unknown_then(reader, at, group, {row["group"] for row in every})
+        missing += [] if missing else not_there(reader, "group_id", group, {row["group"] for row in every})
+        missing += not_there(reader, "topic", topic, {row["topic"] for row in every})
+        closing = _expiring_closing(every, soon, within, at) + unknown_text(reader)
+        return Answer(_EXPIRING, rows, closing, missing=missing)
+
+    show(output, watch, ask)
+
+
+def _is_within(row: Row, limit: float | None) -> bool:
+    return limit is None or (row["expires_in_ms"] is not None and row["expires_in_ms"] <= limit)
+
+
+def _expiring_row(row: Row) -> Row:
+    due = row["expires_in_ms"]
+    return row | {
+        "group": row["group_id"],
+        "current_offset": row["committed_offset"],
+        "state": row["group_state"],
+        "type": row["group_type"],
+        "expires_at": time_text(row["expires_at_ms"]),
+        "expires_in": "due" if due is not None and due <= 0 else duration_text(due),
+        "why": row["counted"] or row["kept_because"],
+        "commit_time": instant_text(row["commit_timestamp"]),
+    }
+
+
+def _expiring_closing(every: list[Row], soon: list[Row], within: timedelta | None, at: datetime | None) -> str:
+    dated = [row for row in soon if row["expires_at_ms"] is not None]
+    kept = sum(row["kept_because"] is not None for row in every)
+    within_text = "" if within is None else f" within {duration_text(within / timedelta(milliseconds=1))}"
+    first = f", the first at {dated[0]['expires_at']}" if dated else ""
+    unknown = (
+        f"; of {len(soon) - len(dated)} it is not known: the job may not see the retention"
+        if len(soon) > len(dated)
+        else ""
+    )
+    groups = counted(len({row["group"] for row in dated}), "group")
+    return (
+        f"{counted(len(dated), 'offset')} of {groups} expire{within_text}{first}{unknown}; "
+        f"{kept} are kept as things are. As of {instant_text(at or datetime.now(UTC))}."
+    )
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream offsets orphans
+  offsetstream offsets orphans --topic orders --output json
+  offsetstream offsets orphans --at 2026-11-21T03:00
+
+Exit code 1 where a group or topic is not there.""",
+)
+@config_option("offsets.orphans")
+@group_options
+@topic_options
+@at_option
+@watch_option
+@tables_option
+@output_options
+def orphans(
+    *,
+    group: tuple[str, ...],
+    topic: tuple[str, ...],
+    at: datetime | None,
+    watch: float | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """Show committed offsets that no consumer can use as they are, and why."""
+    output = output_of(options)
+
+    def ask() -> Answer:
+        reader = reader_of(tables, at, group)
+        found = view_of(reader, "orphan_offsets", {"group_id": group, "topic": topic})
+        rows = [_orphan_row(row) for row in rows_of(found.order("group_id, topic, partition"))]
+        missing = unknown_then(reader, at, group, {row["group"] for row in rows})
+        missing += [] if missing else not_there(reader, "group_id", group, {row["group"] for row in rows})
+        missing += not_there(reader, "topic", topic, {row["topic"] for row in rows})
+        groups = counted(len({row["group"] for row in rows}), "group")
+        closing = (
+            f"{counted(len(rows), 'offset')} of {groups} of no use, as of {instant_text(at or datetime.now(UTC))}."
+        )
+        return Answer(_ORPHANS, rows, closing + unknown_text(reader), missing=missing)
+
+    show(output, watch, ask)
+
+
+def _orphan_row(row: Row) -> Row:
+    return row | {
+        "group": row["group_id"],
+        "current_offset": row["committed_offset"],
+        "last_commit": instant_text(row["commit_timestamp"]),
+        "why": row["reason"],
+        "topic_deleted_at": instant_text(row["deleted_at"]),
+    }

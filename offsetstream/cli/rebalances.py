@@ -1,0 +1,175 @@
+"""`offsetstream groups rebalances`: each generation or epoch of a group, who came and went, and what it cost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsetstream.cli.answers import (
+    Answer,
+    Row,
+    counted,
+    group_options,
+    in_period,
+    not_there,
+    period_options,
+    period_text,
+    reader_of,
+    rows_of,
+    show,
+    view_of,
+    watch_option,
+)
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Column
+from offsetstream.cli.times import duration_text, instant_text
+
+if TYPE_CHECKING:
+    from offsetstream.views.reader import ViewReader
+
+_COLUMNS = (
+    Column("group", "GROUP", 15),
+    Column("generation", "GENERATION", 10),
+    Column("at", "AT", 24),
+    Column("state", "STATE", 6),
+    Column("members", "#MEMBERS", 8),
+    Column("joined_clients", "JOINED", 6),
+    Column("left_clients", "LEFT", 6),
+    Column("partitions", "PARTITIONS", 10),
+    Column("sync", "SYNC-TIME", 9),
+    Column("commit_pause", "COMMIT-PAUSE"),
+    Column("partitions_assigned"),
+    Column("partitions_revoked"),
+    Column("members_joined"),
+    Column("members_left"),
+    Column("static_returns"),
+    Column("sync_ms"),
+    Column("settle_ms"),
+    Column("commit_pause_ms"),
+    Column("is_superseded"),
+    Column("epochs_without_record"),
+    Column("type"),
+    Column("protocol"),
+    Column("leader_member_id"),
+)
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream groups rebalances --group my-group
+  offsetstream groups rebalances --since 03:00 --until 04:00
+  offsetstream groups rebalances --group my-group --since 24h --output csv
+
+Exit code 1 where a group is not there.""",
+)
+@config_option("groups.rebalances")
+@group_options
+@period_options
+@watch_option
+@tables_option
+@output_options
+def rebalances(
+    *,
+    group: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    watch: float | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """Show the rebalances of groups: who joined and left, what moved, and how long nothing was committed.
+
+    SYNC-TIME is how long SyncGroup took; of newer groups, until all members had what they were to have.
+    """
+    output = output_of(options)
+
+    def ask() -> Answer:
+        reader = reader_of(tables)
+        found = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
+        rows = [_row(row) for row in rows_of(found.order("group_id, log_id, record_offset"))]
+        missing = not_there(reader, "group_id", group, {row["group"] for row in rows})
+        return Answer(_COLUMNS, rows, _closing(reader, rows, period_text(since, until)), missing=missing)
+
+    show(output, watch, ask)
+
+
+def _row(row: Row) -> Row:
+    took = row["settle_ms"] if row["sync_ms"] is None else row["sync_ms"]
+    return row | {
+        "group": row["group_id"],
+        "type": row["group_type"],
+        "generation": row["epoch"],
+        "at": instant_text(row["started_at"]),
+        "members": row["member_count"],
+        "joined_clients": row["joined_clients"] or None,
+        "left_clients": row["left_clients"] or None,
+        "partitions": f"+{row['partitions_assigned']} -{row['partitions_revoked']}",
+        "sync": duration_text(took),
+        "commit_pause": duration_text(row["commit_pause_ms"]),
+    }
+
+
+def _closing(reader: ViewReader, rows: list[Row], period: str) -> str:
+    if not rows:
+        return f"No rebalance{period}, as of {instant_text(datetime.now(UTC))}."
+    first, last = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
+    lost = sum(row["epochs_without_record"] or 0 for row in rows)
+    more = f" ({lost} more began and did not end)" if lost else ""
+    begun = f"{counted(len(rows), 'rebalance')} in {duration_text((last - first).total_seconds() * 1000)}{more}"
+    groups = {row["group"] for row in rows}
+    as_of = f"as of {instant_text(datetime.now(UTC))}"
+    if len(groups) > 1:
+        return f"{begun} of {len(groups)} groups{period}; {as_of}."
+    pauses = _pauses(reader, rows)
+    total = sum((end - start for start, end in pauses), timedelta())
+    longest = max((end - start for start, end in pauses), default=timedelta())
+    paused = f"the group did not commit for {_text(total)} of them, at most {_text(longest)} at once"
+    return f"{begun}{period}; {paused}; {as_of}."
+
+
+def _text(length: timedelta) -> str | None:
+    return duration_text(length / timedelta(milliseconds=1))
+
+
+def _pauses(reader: ViewReader, rows: list[Row]) -> list[tuple[datetime, datetime]]:
+    """Return the stretches without a commit, those that overlap as one."""
+    before = _commits_before(reader, rows)
+    paused = [(row, before.get((row["log_id"], row["record_offset"]))) for row in rows if row["commit_pause_ms"]]
+    spans = sorted((at, at + timedelta(milliseconds=row["commit_pause_ms"])) for row, at in paused if at)
+    return merged(spans)
+
+
+def merged(spans: list[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+    """Return sorted spans of time, those that overlap as one."""
+    found: list[tuple[datetime, datetime]] = []
+    for start, end in spans:
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _commits_before(reader: ViewReader, rows: list[Row]) -> dict[tuple[int, int], datetime]:
+    """Return the time of the last commit before each rebalance of one group."""
+    commits = reader.connection.execute(
+        """SELECT log_id, record_offset, max(record_timestamp) OVER (PARTITION BY log_id ORDER BY record_offset) AS last
+           FROM offset_commits WHERE group_id = ? AND offsets_partition = ? AND NOT is_tombstone ORDER BY ALL""",
+        [rows[0]["group"], rows[0]["offsets_partition"]],
+    ).fetchall()
+    marks = sorted(
+        [(*commit[:2], commit[2]) for commit in commits] + [(r["log_id"], r["record_offset"], None) for r in rows]
+    )
+    found: dict[tuple[int, int], datetime] = {}
+    last: datetime | None = None
+    for earlier, later in pairwise([(-1, -1, None), *marks]):
+        last = None if earlier[0] != later[0] else earlier[2] or last
+        if later[2] is None and last is not None:
+            found[later[0], later[1]] = last
+    return found

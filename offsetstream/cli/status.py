@@ -1,0 +1,165 @@
+"""`offsetstream groups status`: which groups are not well, and why; the exit code tells scripts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsetstream.cli.answers import (
+    Answer,
+    Row,
+    at_option,
+    counted,
+    ends_text,
+    group_options,
+    not_there,
+    reader_of,
+    rows_of,
+    show,
+    unknown_text,
+    unknown_then,
+    view_of,
+    watch_option,
+)
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Column
+from offsetstream.cli.times import duration_text, instant_text, time_text
+
+if TYPE_CHECKING:
+    from offsetstream.views.reader import ViewReader
+
+NOT_OK = 4
+_COLUMNS = (
+    Column("group", "GROUP", 15),
+    Column("state", "STATE", 6),
+    Column("members"),
+    Column("status", "STATUS", 6),
+    Column("because", "BECAUSE", 7),
+    Column("topic"),
+    Column("partition"),
+    Column("topic_partition", "PARTITION", 9),
+    Column("total_lag", "TOTAL-LAG", 9),
+    Column("max_lag"),
+    Column("time_lag", "TIME-LAG", 8),
+    Column("time_lag_seconds"),
+    Column("verdict", "VERDICT", 7),
+    Column("reason", "REASON"),
+    Column("status_reason"),
+    Column("verdict_reason"),
+    Column("partitions"),
+    Column("partitions_not_ok"),
+    Column("complete"),
+    Column("last_commit_time"),
+    Column("type"),
+    Column("sampled_at"),
+)
+_RANK = {"ERR": 0, "WARN": 1, "NOTFOUND": 2, "OK": 3}
+_WELL = {"ok", "catching up", "unknown", None}
+# What fails, by the word of --fail-on.
+_FAILS = {
+    "WARN": lambda row: row["status"] in {"WARN", "ERR"},
+    "ERR": lambda row: row["status"] == "ERR",
+    "verdict": lambda row: row["verdict"] not in _WELL,
+    "never": lambda _: False,
+}
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream groups status
+  offsetstream groups status --group my-group --fail-on ERR
+  offsetstream groups status --at 03:00 --output json
+  offsetstream groups status --watch 10
+
+Exit code 4 where a group is WARN or ERR (--fail-on), 1 where one is not there.""",
+)
+@config_option("groups.status")
+@group_options
+@click.option(
+    "--fail-on",
+    type=click.Choice(list(_FAILS)),
+    default="WARN",
+    show_default=True,
+    help="Exit code 4 where a status is WARN or ERR, only where it is ERR, where our verdict is not well, or never.",
+)
+@at_option
+@watch_option
+@tables_option
+@output_options
+def status(
+    *,
+    group: tuple[str, ...],
+    fail_on: str,
+    at: datetime | None,
+    watch: float | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """Show which groups are not well: the worst first, by Burrow's rules (STATUS) and by our own (VERDICT)."""
+    output = output_of(options)
+
+    def ask() -> Answer:
+        reader = reader_of(tables, at, group)
+        rows = _rows(reader, group)
+        missing = unknown_then(reader, at, group, found := {row["group"] for row in rows})
+        missing += not_there(reader, "group_id", group, found) if not missing else []
+        exit_code = NOT_OK if any(map(_FAILS[fail_on], rows)) else 0
+        return Answer(_COLUMNS, rows, _closing(rows, at) + unknown_text(reader), exit_code, missing)
+
+    show(output, watch, ask)
+
+
+def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
+    waits = view_of(reader, "time_lag", {"group_id": group}).aggregate(
+        "group_id, max(time_lag_seconds) AS seconds, min(sampled_at) AS oldest, max(sampled_at) AS newest"
+    )
+    times = {row[0]: row[1:] for row in waits.fetchall()}
+    rows = [_row(row, times) for row in rows_of(view_of(reader, "group_status", {"group_id": group}))]
+    return sorted(
+        rows,
+        key=lambda row: (_RANK.get(row["status"], 3), row["verdict"] in _WELL, -(row["total_lag"] or 0), row["group"]),
+    )
+
+
+def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
+    seconds, oldest, newest = times.get(row["group_id"], (None, None, None))
+    is_ok = row["status"] == "OK"
+    topic, partition = (
+        (row["verdict_topic"], row["verdict_partition"]) if is_ok else (row["worst_topic"], row["worst_partition"])
+    )
+    is_shown = topic is not None and not (is_ok and row["verdict"] in _WELL)
+    return row | {
+        "group": row["group_id"],
+        "state": row["group_state"],
+        "type": row["group_type"],
+        "members": row["member_count"],
+        "because": None if is_ok else row["worst_status"],
+        "topic": topic,
+        "partition": partition,
+        "topic_partition": f"{topic}-{partition}" if is_shown else None,
+        "time_lag": None if seconds is None else duration_text(seconds * 1000),
+        "time_lag_seconds": seconds,
+        "reason": row["verdict_reason"] if is_ok else row["status_reason"],
+        "last_commit_time": time_text(row["last_commit_at_ms"]),
+        "sampled_at": instant_text(newest),
+        "sampled": [each for each in (oldest, newest) if each],
+    }
+
+
+def _closing(rows: list[Row], at: datetime | None) -> str:
+    now = at or datetime.now(UTC)
+    not_ok = sum(row["status"] in {"WARN", "ERR"} for row in rows)
+    silent = sum(row["status"] == "NOTFOUND" for row in rows)
+    unwell = sum(row["status"] == "OK" and row["verdict"] not in _WELL for row in rows)
+    also = f", {unwell} more by our verdict" if unwell else ""
+    also += f", {silent} without a commit for seven days" if silent else ""
+    are = "is" if not_ok == 1 else "are"
+    return (
+        f"{not_ok} of {counted(len(rows), 'group')} {are} not OK{also}, as of {instant_text(now)}; "
+        f"{ends_text([each for row in rows for each in row['sampled']], now)}."
+    )

@@ -1,0 +1,93 @@
+"""The views as they would have answered at an instant: over what the tables had then, as the history tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.store import Store
+from offsetstream.views.reader import ViewReader, columns_of
+
+# State, and the view that has it at an instant.
+_STATE = {
+    "committed_offsets": "offsets_at",
+    "groups": "group_state_at",
+    "group_members": "members_at",
+    "member_assignments": "assignments_at",
+}
+_THEN = {
+    "member_subscriptions": """
+        SELECT offsets_partition, group_id, member_id, unnest(string_split(subscribed_topics, ',')) AS topic,
+               'name' AS subscribed_by, record_offset, record_timestamp, log_id, true AS in_coordinator_partition
+        FROM "group_members as it was" WHERE coalesce(subscribed_topics, '') <> ''""",
+    "topics": "SELECT * REPLACE (CASE WHEN deleted_at <= {at} THEN deleted_at END AS deleted_at) FROM ({topics})",
+    # A row of end_offsets held until the next one's previous look; the newest look may not be among them yet.
+    "topic_partitions": """
+        WITH looks AS (
+          SELECT *, lead(previous_sampled_at) OVER parts AS held_until FROM ({end_offsets})
+          WINDOW parts AS (PARTITION BY topic, topic_id, partition ORDER BY sampled_at)
+        ), then_ AS (
+          SELECT topic_id, topic, partition, leader_id, leader_epoch, log_start_offset, high_watermark,
+                 last_stable_offset, greatest(sampled_at, least(held_until, {at})) AS sampled_at,
+                 sampled_at AS changed_at, NULL::VARCHAR AS error
+          FROM looks WHERE sampled_at <= {at}
+          UNION ALL
+          SELECT topic_id, topic, partition, leader_id, leader_epoch, log_start_offset, high_watermark,
+                 last_stable_offset, least(sampled_at, {at}), changed_at, NULL
+          FROM ({topic_partitions}) WHERE changed_at <= {at} AND error IS NULL
+        )
+        SELECT * FROM then_
+        QUALIFY row_number() OVER (PARTITION BY topic, topic_id, partition ORDER BY changed_at DESC) = 1""",
+}
+
+
+class InstantReader(ViewReader):
+    """The views of a store's tables as of an instant; of some `groups` only, where that is enough.
+
+    `unknown` has the rows that tell of which groups and offsets partitions the history does not reach back so far,
+    once a view was asked for. Raises what ViewReader does.
+    """
+
+    def __init__(self, store: Store, at: datetime, groups: Collection[str] | None = None) -> None:
+        self._literal = f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
+        super().__init__(
+            store, {"clock": f"SELECT {self._literal} AS now_at, {self._literal} - INTERVAL '1' DAY AS since_at"}
+        )
+        self._at, self._groups = at, groups
+        self._now = ViewReader(store)
+        self.unknown: list[dict[str, Any]] = []
+
+    def table_query(self, table: str) -> str:
+        """Return the query of a table's rows of then."""
+        if table in _STATE:
+            return self._state(table)
+        if table == "member_subscriptions":
+            self.define_table("group_members")
+        if table in _THEN:
+            read = ("end_offsets", "topic_partitions") if table == "topic_partitions" else ("topics",)
+            queries = {each: super(InstantReader, self).table_query(each) for each in read}
+            return _THEN[table].format(at=self._literal, **queries)
+        query = super().table_query(table)
+        time = next((name for name in ("record_timestamp", "sampled_at", "event_at") if _is_history(table, name)), None)
+        return f"SELECT * FROM ({query}) WHERE {time} < {self._literal}" if time else query  # noqa: S608 - all ours
+
+    def _state(self, table: str) -> str:
+        found = self._now.arrow(_STATE[table], {"group_id": self._groups}, at=self._at)
+        rows = f"{table} as it was"
+        self.connection.from_arrow(found).to_table(rows)
+        unknown = self.connection.sql(
+            f'SELECT DISTINCT offsets_partition, group_id, unknown_before, unknown_reason FROM "{rows}"'  # noqa: S608
+            " WHERE unknown_reason IS NOT NULL"
+        )
+        self.unknown += [dict(zip(unknown.columns, row, strict=True)) for row in unknown.fetchall()]
+        columns = columns_of(all_schemas()[table], found.column_names).replace(
+            'CAST(NULL AS BOOLEAN) AS "in_coordinator_partition"', 'true AS "in_coordinator_partition"'
+        )
+        return f'SELECT {columns} FROM "{rows}" WHERE unknown_reason IS NULL'  # noqa: S608 - likewise
+
+
+def _is_history(table: str, column: str) -> bool:
+    schema = all_schemas().get(table)
+    return schema is not None and schema.kind == "history" and column in schema.column_names

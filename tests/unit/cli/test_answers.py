@@ -1,0 +1,345 @@
+"""The commands that answer questions, over a made-up cluster of forty minutes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetstream.cli.rebalances import merged
+from testkit.group_world import GroupWorld
+from testkit.sampled_logs import START_MS, instant
+from testkit.tables import append_rows, new_tables
+from tests.unit.cli.conftest import Run, assigned, commit, group, member
+from tests.unit.cli.test_hostile_ids import IDS, is_harmless
+
+END, THEN = "2026-01-05T10:40Z", "2026-01-05 10:20"
+COMMANDS = (
+    ("groups", "status", "--at", END),
+    ("groups", "rebalances"),
+    ("groups", "history"),
+    ("groups", "describe", "--all-groups", "--at", THEN),
+    ("groups", "describe", "--all-groups", "--members", "--at", THEN),
+    ("groups", "describe", "--all-groups", "--state", "--at", THEN),
+    ("lag", "--all-groups", "--time", "--at", END),
+    ("lag", "--all-groups"),
+    ("offsets", "list", "--at", THEN),
+    ("offsets", "list"),
+    ("offsets", "history", "--since", THEN),
+    ("offsets", "audit", "--since", THEN),
+    ("offsets", "expiring", "--at", END, "--kept"),
+    ("offsets", "orphans", "--at", END),
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("world")
+    new_tables(root)
+    for table, rows in GroupWorld(1).rows.items():
+        if table != "thresholds":
+            append_rows(root, table, rows)
+    return root
+
+
+def rows_of(run: Run, world: Path, *command: str) -> list[dict[str, Any]]:
+    shown = run(*command, "--output", "json", tables=world)
+    assert shown.exit_code in {0, 4}, shown.output
+    found: list[dict[str, Any]] = json.loads(shown.stdout)
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_each_answers_in_text_json_and_csv(run: Run, world: Path, command: tuple[str, ...]) -> None:
+    text = run(*command, tables=world)
+    assert (text.exit_code, text.stderr.replace("\n", "")) in {(0, ""), (4, "")} or "has no active" in text.stderr
+    heading = next(line for line in text.stdout.splitlines() if line)
+    assert heading.split()[0] == "GROUP"
+    assert text.stdout.splitlines()[-1].endswith(("Z.", "Z ago.", " ago.", " before.", "before at most.", "range."))
+    rows = rows_of(run, world, *command)
+    assert len(rows) > 0
+    table = run(*command, "--output", "csv", "--raw", tables=world)
+    assert len(list(csv.reader(io.StringIO(table.stdout)))) == len(rows) + 1
+    assert text.stdout.splitlines()[-1][:4] in table.stderr  # the sentence
+
+
+def test_status(run: Run, world: Path) -> None:
+    shown = run("groups", "status", "--at", END, tables=world)
+    assert shown.exit_code == 4
+    assert shown.stdout.splitlines()[-1].startswith("6 of 11 groups are not OK, 1 more by our verdict, 2 without")
+    rows = rows_of(run, world, "groups", "status", "--at", END)
+    assert [row["status"] for row in rows] == ["ERR"] * 6 + ["NOTFOUND"] * 2 + ["OK"] * 3
+    (late,) = [row for row in rows if row["group"] == "group-10"]
+    assert (late["because"], late["topic_partition"], late["time_lag"]) == ("STOP", "audit-0", "8 min 1 s")
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "group_id", "code"),
+    [
+        ("WARN", "group-10", 4),
+        ("ERR", "group-10", 4),
+        ("never", "group-10", 0),
+        ("WARN", "group-9", 0),
+        ("verdict", "group-9", 4),
+        ("verdict", "group-7", 0),
+    ],
+)
+def test_what_fails(run: Run, world: Path, fail_on: str, group_id: str, code: int) -> None:
+    shown = run("groups", "status", "--at", END, "--group", group_id, "--fail-on", fail_on, tables=world)
+    assert shown.exit_code == code
+
+
+def test_lag(run: Run, world: Path) -> None:
+    rows = rows_of(run, world, "lag", "--group", "group-10", "--time", "--at", END)
+    told = ("topic", "partition", "current_offset", "log_end_offset", "lag", "client_id", "time_lag", "note")
+    assert [tuple(row[name] for name in told) for row in rows] == [
+        ("audit", 0, 18461, 22184, 3723, "client-3", "8 min", None),
+        ("stock", 0, 426, 785, 359, "client-3", "8 min 1 s", None),
+        ("stock", 1, None, None, None, "client-4", None, "no offset: topic deleted"),
+    ]
+    text = run("lag", "--group", "group-10", "--at", END, tables=world).stdout.splitlines()
+    assert text[0].split()[:6] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    assert text[-1] == (
+        "4082 messages wait in 2 of 3 partitions of 1 group; as it was at 2026-01-05T10:40:00.000Z, "
+        "end offsets as of 2026-01-05T10:39:53.000Z, 7.0 s before."
+    )
+
+
+def test_rebalances(run: Run, world: Path) -> None:
+    shown = run("groups", "rebalances", "--group", "group-9", "--since", "2026-01-05T10:14:30", tables=world)
+    assert [line.split()[1] for line in shown.stdout.splitlines()[1:-1]] == ["4", "5", "6"]
+    # The last two are four seconds apart, and within one pause.
+    assert "3 rebalances in 5 min 39 s since" in shown.stdout
+    assert "the group did not commit for 1 min 28 s of them, at most 44 s at once" in shown.stdout
+
+
+def test_pauses_that_overlap_count_once() -> None:
+    spans = [(0, 5), (3, 8), (4, 6), (8, 9), (20, 30)]
+    at = [(instant(start), instant(end)) for start, end in spans]
+    assert merged(at) == [(instant(0), instant(8)), (instant(8), instant(9)), (instant(20), instant(30))]
+
+
+def test_history(run: Run, world: Path) -> None:
+    rows = rows_of(run, world, "groups", "history", "--group", "group-9", "--until", "2026-01-05T10:10")
+    assert [(row["what"], row["state"], row["epoch"], row["client_id"], row["partitions"]) for row in rows] == [
+        ("group", "Stable", 1, None, None),
+        ("joined", None, 1, "client-1", None),
+        ("assigned", None, 1, "client-1", "audit:0;orders:0,1,2"),
+        ("group", "Stable", 2, None, None),
+        ("left", None, 2, "client-1", None),
+        ("joined", None, 2, "client-2", None),
+        ("revoked", None, 2, "client-1", "audit:0;orders:0,1,2"),
+        ("assigned", None, 2, "client-2", "audit:0;orders:0,1,2"),
+    ]
+
+
+def test_who_owned_a_partition_then(run: Run, world: Path) -> None:
+    (before, after) = (
+        {(row["topic"], row["partition"]): row["client_id"] for row in rows_of(run, world, *command)}
+        for command in (
+            ("groups", "describe", "--group", "group-9", "--at", "2026-01-05T10:15"),
+            ("groups", "describe", "--group", "group-9", "--at", "2026-01-05T10:16"),
+        )
+    )
+    assert (before["orders", 1], after["orders", 1]) == ("client-2", "client-3")
+    shown = run("groups", "describe", "--group", "group-9", "--at", "2026-01-05T10:16", tables=world).stdout
+    closing = (
+        "As it was at 2026-01-05T10:16:00.000Z: Classic, Stable, generation 4, 2 members, range; end offsets as of"
+    )
+    assert shown.splitlines()[-1].startswith(closing)
+
+
+def test_offsets_history(run: Run, world: Path) -> None:
+    rows = rows_of(run, world, "offsets", "history", "--group", "group-5", "--topic", "orders", "--partition", "2")
+    assert [row["committed_offset"] for row in rows[-2:]] == [10957, None]
+    assert (rows[-1]["what"], rows[-1]["at"]) == ("deleted: expired", "2026-01-05T10:38:24.513Z")
+    moved = [later["committed_offset"] - row["committed_offset"] for row, later in pairwise(rows[:-1])]
+    assert [row["moved"] for row in rows[1:-1]] == moved
+    later = rows_of(
+        run,
+        world,
+        *["offsets", "history", "--group", "group-5", "--topic", "orders", "--partition", "2", "--since"],
+        THEN,
+    )
+    assert later == rows[-len(later) :]
+
+
+def test_audit_puts_together_what_was_done_at_once(run: Run, world: Path) -> None:
+    each = rows_of(run, world, "offsets", "audit")
+    text = run("offsets", "audit", tables=world).stdout.splitlines()
+    assert 2 < len(text) - 2 < len(each)
+    assert any("," in line.split()[2] for line in text[1:-1])
+    assert text[-1].startswith(f"{len(each)} offsets of ")
+
+
+def test_expiring_within(run: Run, world: Path) -> None:
+    soon = rows_of(run, world, "offsets", "expiring", "--at", END, "--within", "2m")
+    every = rows_of(run, world, "offsets", "expiring", "--at", END)
+    assert {row["group"] for row in every} - {row["group"] for row in soon} == {"group-11"}
+    assert [row["expires_in"] for row in soon][:4] == ["due", "due", "due", "1 min 56 s"]
+
+
+def test_export_is_what_was_committed_then(run: Run, world: Path) -> None:
+    """The rows are those that the offsets of that time had, in the format of Kafka's own export (reference 8.5)."""
+    shown = run("offsets", "export", "--group", "group-0", "--at", THEN, tables=world)
+    assert shown.stdout == "audit,0,11218\npayments,0,2100\npayments,1,953\n"
+    assert shown.stderr == "3 offsets of 1 group as of 2026-01-05T10:20:00.000Z.\n"
+    both = run("offsets", "export", "--group", "group-0", "--group", "group-9", "--at", THEN, tables=world)
+    assert both.stdout.splitlines()[0] == "group-0,audit,0,11218"
+    topic = run("offsets", "export", "--group", "group-0", "--topic", "audit", "--at", THEN, tables=world)
+    assert topic.stdout == "audit,0,11218\n"
+    missing = run("offsets", "export", "--group", "group-1", "--at", THEN, tables=world)
+    assert (missing.exit_code, missing.stdout, missing.stderr) == (1, "", "Error: group 'group-1' had no such offset\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("lag", "--group", "grup-0"), "Error: group 'grup-0' is not there; nearest: 'group-0', 'group-1"),
+        (("groups", "status", "--group", "x"), "Error: group 'x' is not there\n"),
+        (("groups", "rebalances", "--group", "group-O"), "nearest: 'group-0'"),
+        (("groups", "history", "--group", "group-O"), "nearest: 'group-0'"),
+        (("groups", "describe", "--group", "group-O", "--at", THEN), "nearest: 'group-0'"),
+        (("offsets", "list", "--group", "group-O", "--at", THEN), "nearest: 'group-0'"),
+        (("offsets", "history", "--topic", "order"), "Error: topic 'order' is not there; nearest: 'orders'"),
+        (("offsets", "audit", "--topic", "order"), "nearest: 'orders'"),
+        (("offsets", "expiring", "--topic", "order"), "nearest: 'orders'"),
+        (("offsets", "orphans", "--group", "group-O"), "nearest: 'group-0'"),
+        (("offsets", "export", "--group", "group-O"), "nearest: 'group-0'"),
+        (("lag", "--group", "group-0", "--at", "2026-01-05T09:00"), "complete from 2026-01-05T09:59:00.000Z on only"),
+        (("groups", "describe", "--group", "group-0", "--at", "2026-01-05T09:00"), "complete from 2026-01-05T09:59"),
+        (("offsets", "export", "--group", "group-0", "--at", "2026-01-05T09:00"), "complete from 2026-01-05T09:59"),
+        (("lag", "--all-groups", "--at", "2999-01-01"), "2999-01-01T00:00:00.000Z is still to come"),
+    ],
+)
+def test_what_is_not_there(run: Run, world: Path, command: tuple[str, ...], told: str) -> None:
+    shown = run(*command, tables=world)
+    assert (shown.exit_code, shown.stdout, told in shown.stderr) == (1, "", True), shown.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("lag",), ("lag", "--all-groups", "--group", "a"), ("offsets", "export"), ("groups", "status", "--at", "soon")],
+)
+def test_wrong_usage(run: Run, world: Path, command: tuple[str, ...]) -> None:
+    assert run(*command, tables=world).exit_code == 2
+
+
+def test_watch_answers_again(run: Run, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    shown = run("lag", "--group", "group-0", "--watch", "2", tables=world)
+    assert (shown.exit_code, waited, shown.stdout.count("GROUP ")) == (0, [2, 2, 2], 3)
+
+
+def test_sampled_ends_stand_in_for_the_cluster(run: Run, world: Path) -> None:
+    shown = run("groups", "describe", "--group", "group-10", tables=world)
+    lines = shown.stdout.splitlines()
+    assert [line.split()[3:6] for line in lines[2:4]] == [["18461", "22184", "3723"], ["426", "785", "359"]]
+    assert lines[-1].startswith("LOG-END-OFFSET and LAG as sampled at 2026-01-05T10:39:53.000Z, ")
+    listed = run("offsets", "list", "--group", "group-10", tables=world).stdout.splitlines()
+    assert listed[-1].startswith("LOG-END-OFFSET and LAG as sampled at 2026-01-05T10:39:53.000Z, ")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every id as a group with a member, a topic and a history, of a minute ago."""
+    root, at = tmp_path_factory.mktemp("hostile"), instant(START_MS)
+    new_tables(root)
+    place = {"log_id": 0, "record_timestamp": at, "commit_timestamp": at, "commit_timestamp_ms": START_MS}
+    book = {"log_id": 0, "history_complete_from": at - timedelta(minutes=1), "load_state": "OWNED"}
+    append_rows(root, "offsets_partitions", [book | {"offsets_partition": number} for number in range(50)])
+    append_rows(
+        root, "decoded_logs", [{"offsets_partition": n, "log_id": 0, "decoded_from_offset": 0} for n in range(50)]
+    )
+    for table, rows in hostile_rows(at).items():
+        append_rows(
+            root,
+            table,
+            [row | {key: place[key] for key in place if key in row or table == "offset_commits"} for row in rows],
+        )
+    return root
+
+
+def hostile_rows(at: datetime) -> dict[str, list[dict[str, Any]]]:
+    def history(row: dict[str, Any], number: int, **fields: Any) -> dict[str, Any]:
+        row = {name: value for name, value in row.items() if name != "in_coordinator_partition"}
+        common = {"log_id": 0, "record_timestamp": at, "record_offset": number, "written_day": at.date()}
+        return row | common | fields
+
+    groups = [group(key, "Consumer", "Stable", 1, group_epoch=1) for key in IDS]
+    members = [member(key, "m", client_id=key, client_host=key, group_instance_id=key) for key in IDS]
+    owned = [row for key in IDS for row in assigned(key, "m", 0, topic=key)]
+    commits = [commit(key, key, 0, 5, metadata=key) for key in IDS]
+    back = [commit(key, key, 0, 3, metadata=key) for key in IDS]
+    ends = [{"topic": key, "partition": 0, "high_watermark": 9, "log_start_offset": 0} for key in IDS]
+    return {
+        "groups": groups,
+        "group_members": members,
+        "member_assignments": owned,
+        "committed_offsets": [row | {"record_offset": 10 * n + 5} for n, row in enumerate(back)],
+        "topic_partitions": [row | {"sampled_at": at, "changed_at": at} for row in ends],
+        "end_offsets": [row | {"sampled_at": at, "previous_sampled_at": at, "written_day": at.date()} for row in ends],
+        "group_history": [history(row, 10 * n + 1, is_removed=False) for n, row in enumerate(groups)],
+        "member_history": [history(row, 10 * n + 2, change="joined", epoch=1) for n, row in enumerate(members)],
+        "assignment_history": [history(row, 10 * n + 3, change="assigned", epoch=1) for n, row in enumerate(owned)],
+        "offset_commits": [
+            *(history(row, 10 * n + 4, is_tombstone=False) for n, row in enumerate(commits)),
+            *(history(row, 10 * n + 5, is_tombstone=False) for n, row in enumerate(back)),
+        ],
+    }
+
+
+HOSTILE = (
+    ("groups", "status"),
+    ("groups", "rebalances"),
+    ("groups", "history"),
+    ("groups", "describe", "--all-groups", "--at", "2026-01-05T10:30"),
+    ("lag", "--all-groups", "--time"),
+    ("offsets", "list", "--at", "2026-01-05T10:30"),
+    ("offsets", "history"),
+    ("offsets", "audit"),
+    ("offsets", "expiring", "--kept"),
+    ("sql", 'SELECT group_id AS "group", * FROM lag'),
+)
+
+
+@pytest.mark.parametrize("command", HOSTILE, ids=lambda command: " ".join(command[:2])[:20])
+def test_ids_that_nobody_would_choose_stay_text(run: Run, hostile: Path, command: tuple[str, ...]) -> None:
+    text = run(*command, tables=hostile)
+    assert text.exit_code in {0, 4}, text.output[:1000]
+    assert is_harmless(text)
+    for output_format in ("json", "csv"):
+        shown = run(*command, "--output", output_format, "--raw", tables=hostile)
+        content = shown.stdout_bytes.decode()
+        rows = json.loads(content) if output_format == "json" else parsed(content)
+        assert {row["group"] for row in rows} == set(IDS)
+
+
+def parsed(text: str) -> Iterator[dict[str, Any]]:
+    csv.field_size_limit(1 << 20)
+    return csv.DictReader(io.StringIO(text, newline=""), strict=True)
+
+
+def test_exported_ids_are_as_kafka_reads_them(run: Run, hostile: Path) -> None:
+    wanted = [key for key in IDS if "\n" not in key]
+    shown = run("offsets", "export", *(f"--group={key}" for key in wanted), tables=hostile)
+    lines = [next(csv.reader([line])) for line in shown.stdout_bytes.decode().split("\n")[:-1]]
+    assert sorted(lines) == sorted([key, key, "0", "3"] for key in wanted)
+    refused = run("offsets", "export", "--group", "line\nfeed", tables=hostile)
+    assert (refused.exit_code, "reads a file line by line" in refused.stderr) == (2, True)
+    assert is_harmless(refused)

@@ -1,0 +1,96 @@
+"""The views as of an instant, over the whole history, equal those over tables that end at that instant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetstream.views.files import all_views, load_view
+from offsetstream.views.instant import InstantReader
+from testkit.group_world import GroupWorld
+from testkit.sampled_logs import MINUTE, START_MS, instant
+from testkit.tables import append_rows, new_tables
+from testkit.view_tables import reader_of, write_tables
+
+SEED = 1
+# What the last look before an instant saw of the leaders is kept of now only: then the end before stands.
+NO_LOOK = "NOT_LEADER_OR_FOLLOWER"
+SAME = {
+    "lag": (
+        *(
+            "group_id",
+            "topic",
+            "partition",
+            "committed_offset",
+            "log_end_offset",
+            "lag",
+            "lag_readable",
+            "messages_lost",
+        ),
+        *("is_truncated", "is_recreated", "reason", "commit_timestamp", "member_id", "client_id", "client_host"),
+        "group_state",
+    ),
+    "time_lag": ("group_id", "topic", "partition", "committed_offset", "log_end_offset", "method"),
+    "expiring_offsets": load_view("expiring_offsets").column_names,
+    "rebalances": load_view("rebalances").column_names,
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    root = tmp_path_factory.mktemp("whole")
+    tables = new_tables(root)
+    for table, rows in GroupWorld(SEED).rows.items():
+        if table != "thresholds":
+            append_rows(root, table, rows)
+    return tables
+
+
+@pytest.mark.parametrize("minute", [3, 12, 31, 39])
+@pytest.mark.parametrize("view", SAME)
+def test_a_view_then(whole: Any, tmp_path: Path, view: str, minute: int) -> None:
+    at = instant(START_MS + minute * MINUTE)
+    world = GroupWorld(SEED, until_minute=minute)
+    world.rows.pop("thresholds")
+    expected = {place(row): row for row in reader_of(write_tables(tmp_path, world.rows), at).rows(view)}
+    found = {place(row): row for row in InstantReader(whole, at).rows(view)}
+    assert found.keys() == expected.keys()
+    looked = [key for key, row in expected.items() if NO_LOOK not in str(row.get("reason"))]
+    assert len(looked) > len(found) / 2
+    for key in looked:
+        assert {name: found[key][name] for name in SAME[view]} == {name: expected[key][name] for name in SAME[view]}
+
+
+def place(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in ("group_id", "topic", "partition", "epoch", "record_offset"))
+
+
+@pytest.mark.parametrize("minute", [12, 39])
+def test_the_status_then(whole: Any, tmp_path: Path, minute: int) -> None:
+    at = instant(START_MS + minute * MINUTE)
+    world = GroupWorld(SEED, until_minute=minute)
+    world.rows.pop("thresholds")
+    found = {row["group_id"]: row for row in InstantReader(whole, at).rows("group_status")}
+    for row in reader_of(write_tables(tmp_path, world.rows), at).rows("group_status"):
+        assert found[row["group_id"]] == row
+
+
+def test_only_some_groups(whole: Any) -> None:
+    at = instant(START_MS + 20 * MINUTE)
+    every = InstantReader(whole, at).rows("lag")
+    assert InstantReader(whole, at, ["group-0"]).rows("lag") == [row for row in every if row["group_id"] == "group-0"]
+
+
+def test_what_is_not_known(whole: Any) -> None:
+    reader = InstantReader(whole, instant(START_MS - 2 * MINUTE))
+    assert reader.rows("lag") == []
+    assert {row["unknown_before"] for row in reader.unknown} == {instant(START_MS - MINUTE)}
+    assert {row["group_id"] for row in reader.unknown} >= {"group-0", None}
+
+
+def test_every_view_answers(whole: Any) -> None:
+    for view in all_views().values():
+        if not view.is_at:
+            InstantReader(whole, instant(START_MS + 20 * MINUTE)).rows(view.name)
