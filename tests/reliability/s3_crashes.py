@@ -68,10 +68,10 @@ def s3_crashes(server: S3Server, kafka: EmbeddedKafka, workload: Workload, folde
     return S3Crashes(server, StoredJob(kafka.bootstrap_server, place, folder, options), workload)
 
 
-def run(crashes: S3Crashes, sample: int | None, seed: int, say: Callable[[str], None]) -> int:
-    """Kill at each write of a batch, or at a seeded sample of them; returns how many were killed."""
+def run(crashes: S3Crashes, sample: int | None, seed: int, say: Callable[[str], None], first: int = 1) -> int:
+    """Kill at each write of a batch from the first on, or at a seeded sample of them; returns how many were killed."""
     every = range(1, crashes.writes() + 1)
-    points = list(every) if sample is None else sorted(Random(seed).sample(every, sample))
+    points = list(every[first - 1 :]) if sample is None else sorted(Random(seed).sample(every, sample))
     kills = 0
     for number in points:
         at = crashes.kill_at(number)
@@ -83,7 +83,8 @@ def run(crashes: S3Crashes, sample: int | None, seed: int, say: Callable[[str], 
 @click.command()
 @click.option("--sample", type=int, metavar="N", help="A seeded sample of so many kills.")
 @click.option("--seed", default=1, show_default=True, help="Of the workload and of the sample.")
-def main(sample: int | None, seed: int) -> None:
+@click.option("--first", default=1, show_default=True, metavar="N", help="The write to begin at, to go on with a run.")
+def main(sample: int | None, seed: int, first: int) -> None:
     """Kill the job at the n-th write of a batch on S3, for every n; ends with an error at the first difference."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -92,7 +93,7 @@ def main(sample: int | None, seed: int) -> None:
         EmbeddedKafka() as kafka,
         run_workload(kafka.bootstrap_server, groups=_GROUPS, seed=seed, say=lambda _line: None) as workload,
     ):
-        kills = run(s3_crashes(server, kafka, workload, Path(folder)), sample, seed, click.echo)
+        kills = run(s3_crashes(server, kafka, workload, Path(folder)), sample, seed, click.echo, first)
         click.echo(f"{kills} kills; differences: 0")
 
 

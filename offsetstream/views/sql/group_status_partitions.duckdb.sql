@@ -208,11 +208,11 @@ WITH limits AS (
     is_waiting
   UNION ALL
   SELECT
-    place,
-    window_start,
-    2,
-    cell,
-    instant,
+    c.place,
+    CASE k.kind WHEN 2 THEN c.window_start WHEN 3 THEN c.ring_start ELSE c.late_before END,
+    k.kind,
+    c.cell,
+    c.instant,
     NULL,
     NULL,
     NULL,
@@ -220,43 +220,19 @@ WITH limits AS (
     NULL,
     NULL,
     NULL
-  FROM cells
+  FROM cells AS c
+  CROSS JOIN (
+    SELECT
+      2 AS kind
+    UNION ALL
+    SELECT
+      3
+    UNION ALL
+    SELECT
+      4
+  ) AS k
   WHERE
-    is_waiting
-  UNION ALL
-  SELECT
-    place,
-    ring_start,
-    3,
-    cell,
-    instant,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL
-  FROM cells
-  WHERE
-    is_waiting
-  UNION ALL
-  SELECT
-    place,
-    late_before,
-    4,
-    cell,
-    instant,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL
-  FROM cells
-  WHERE
-    is_waiting AND NOT late_before IS NULL
+    c.is_waiting
   UNION ALL
   SELECT
     place,
@@ -321,47 +297,25 @@ WITH limits AS (
     ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE
     p.kind > 0
-), ring AS (
+), traced AS (
   SELECT
-    cell,
-    record_offset,
-    committed_offset,
-    previous_offset,
-    lag_then,
-    LAST_VALUE(lag_then IGNORE NULLS) OVER (
+    s.*,
+    MIN(CASE WHEN in_ring AND committed_offset < previous_offset THEN record_offset END) OVER (PARTITION BY cell) AS rewind_offset,
+    LAST_VALUE(CASE WHEN in_ring THEN lag_then END IGNORE NULLS) OVER (
       PARTITION BY cell
-      ORDER BY record_offset NULLS FIRST
+      ORDER BY COALESCE(record_offset, -1) NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS previous_lag
-  FROM seen
-  WHERE
-    kind = 1 AND in_ring
-), rewinds AS (
-  SELECT
-    cell,
-    MIN(record_offset) AS record_offset
-  FROM ring
-  WHERE
-    committed_offset < previous_offset
-  GROUP BY
-    cell
-), rings AS (
-  SELECT
-    r.cell,
-    MAX(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
-    MAX(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
-    MIN(r.lag_then) AS lowest_lag,
-    MIN(r.committed_offset) = MAX(r.committed_offset) AS is_stalled,
-    COALESCE(MAX(CASE WHEN r.lag_then < r.previous_lag THEN 1 END), 0) AS lag_fell
-  FROM ring AS r
-  LEFT JOIN rewinds AS b
-    ON b.cell = r.cell
-  GROUP BY
-    r.cell
+  FROM seen AS s
 ), before AS (
-  /* The lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
+  /* What the ring tells; the lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
   SELECT
     cell,
+    MAX(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
+    MAX(CASE WHEN in_ring AND record_offset >= rewind_offset THEN committed_offset END) AS best_since_rewind,
+    MIN(CASE WHEN in_ring THEN lag_then END) AS lowest_lag,
+    MIN(CASE WHEN in_ring THEN committed_offset END) = MAX(CASE WHEN in_ring THEN committed_offset END) AS is_stalled,
+    MAX(CASE WHEN in_ring AND lag_then < previous_lag THEN 1 END) AS lag_fell,
     MAX(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
     MAX(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
     MAX(
@@ -404,7 +358,7 @@ WITH limits AS (
         END
       END
     ) AS late_end
-  FROM seen
+  FROM traced
   GROUP BY
     cell
 ), lowest_ends AS (
@@ -434,11 +388,11 @@ WITH limits AS (
     TRY_CAST(COALESCE(n.commits, 0) AS DOUBLE) / NULLIF(TRY_CAST(c.intervals AS DOUBLE), 0) AS complete,
     n.first_ms,
     n.last_ms,
-    r.before_rewind,
-    r.best_since_rewind,
-    r.lowest_lag,
-    r.is_stalled,
-    r.lag_fell,
+    b.before_rewind,
+    b.best_since_rewind,
+    b.lowest_lag,
+    b.is_stalled,
+    b.lag_fell,
     GREATEST(0, COALESCE(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
     EPOCH_US(c.instant) // 1000000 * 1000 AS now_ms,
     COALESCE(b.lowest_end, l.lowest_end) AS lowest_end,
@@ -451,8 +405,6 @@ WITH limits AS (
   FROM cells AS c
   LEFT JOIN counts AS n
     ON n.cell = c.cell
-  LEFT JOIN rings AS r
-    ON r.cell = c.cell
   LEFT JOIN before AS b
     ON b.cell = c.cell
   LEFT JOIN lowest_ends AS l

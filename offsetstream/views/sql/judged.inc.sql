@@ -6,11 +6,10 @@ moments AS (
          CAST(NULL AS TIMESTAMP) AS end_at
   FROM commits WHERE is_waiting
   UNION ALL
-  SELECT place, window_start, 2, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE is_waiting
-  UNION ALL
-  SELECT place, ring_start, 3, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE is_waiting
-  UNION ALL
-  SELECT place, late_before, 4, cell, instant, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM cells WHERE is_waiting AND late_before IS NOT NULL
+  SELECT c.place, CASE k.kind WHEN 2 THEN c.window_start WHEN 3 THEN c.ring_start ELSE c.late_before END, k.kind, c.cell, c.instant,
+         NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM cells AS c CROSS JOIN (SELECT 2 AS kind UNION ALL SELECT 3 UNION ALL SELECT 4) AS k
+  WHERE c.is_waiting
   UNION ALL
   SELECT place, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
 ), placed AS (
@@ -23,23 +22,19 @@ moments AS (
          CASE WHEN p.kind = 1 AND e.high_watermark IS NOT NULL THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
   FROM placed AS p LEFT JOIN ends AS e ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE p.kind > 0
-), ring AS (
-  SELECT cell, record_offset, committed_offset, previous_offset, lag_then,
-         last_value(lag_then) IGNORE NULLS OVER (PARTITION BY cell ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag
-  FROM seen WHERE kind = 1 AND in_ring
-), rewinds AS (
-  SELECT cell, min(record_offset) AS record_offset FROM ring WHERE committed_offset < previous_offset GROUP BY cell
-), rings AS (
-  SELECT r.cell,
-         max(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
-         max(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
-         min(r.lag_then) AS lowest_lag, min(r.committed_offset) = max(r.committed_offset) AS is_stalled,
-         coalesce(max(CASE WHEN r.lag_then < r.previous_lag THEN 1 END), 0) AS lag_fell
-  FROM ring AS r LEFT JOIN rewinds AS b ON b.cell = r.cell
-  GROUP BY r.cell
+), traced AS (
+  SELECT s.*, min(CASE WHEN in_ring AND committed_offset < previous_offset THEN record_offset END) OVER (PARTITION BY cell) AS rewind_offset,
+         last_value(CASE WHEN in_ring THEN lag_then END) IGNORE NULLS OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1)
+           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag
+  FROM seen AS s
 ), before AS (
-  -- The lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before.
+  -- What the ring tells; the lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before.
   SELECT cell,
+         max(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
+         max(CASE WHEN in_ring AND record_offset >= rewind_offset THEN committed_offset END) AS best_since_rewind,
+         min(CASE WHEN in_ring THEN lag_then END) AS lowest_lag,
+         min(CASE WHEN in_ring THEN committed_offset END) = max(CASE WHEN in_ring THEN committed_offset END) AS is_stalled,
+         max(CASE WHEN in_ring AND lag_then < previous_lag THEN 1 END) AS lag_fell,
          max(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
          max(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
          max(CASE WHEN kind = 2 THEN CASE WHEN held_until > moment THEN high_watermark WHEN next_sampled_at <= instant THEN next_offset END END) AS end_after_start,
@@ -52,14 +47,14 @@ moments AS (
                     ELSE CAST(high_watermark AS DOUBLE) + CAST(next_offset - high_watermark AS DOUBLE)
                          * CAST(unix_micros(moment) - unix_micros(held_until) AS DOUBLE)
                          / CAST(unix_micros(next_sampled_at) - unix_micros(held_until) AS DOUBLE) END END) AS late_end
-  FROM seen GROUP BY cell
+  FROM traced GROUP BY cell
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
   SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.sampled_at, c.member_count, c.allowed_lag,
          c.minimum_complete, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
-         n.first_ms, n.last_ms, r.before_rewind, r.best_since_rewind, r.lowest_lag, r.is_stalled, r.lag_fell,
+         n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
          greatest(0, coalesce(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
          unix_micros(c.instant) div 1000000 * 1000 AS now_ms,
          coalesce(b.lowest_end, l.lowest_end) AS lowest_end,
@@ -68,7 +63,6 @@ moments AS (
          greatest(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
   LEFT JOIN counts AS n ON n.cell = c.cell
-  LEFT JOIN rings AS r ON r.cell = c.cell
   LEFT JOIN before AS b ON b.cell = c.cell
   LEFT JOIN lowest_ends AS l ON l.place = c.place
 ), burrow AS (

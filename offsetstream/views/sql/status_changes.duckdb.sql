@@ -382,47 +382,43 @@ WITH steps AS (
     AND t.partition = c.partition
   JOIN numbered AS n
     ON n.story = t.story AND n.record_offset = c.record_offset
-), blocks AS (
+), sought AS (
   /* The ring lies in two blocks of 64 commits, what else stood in the window in two hours. */
   SELECT
-    cell,
-    story,
-    last_seq // 64 AS block
-  FROM latest
-  UNION ALL
+    l.*,
+    k.by_hour,
+    CASE k.by_hour WHEN 1 THEN EPOCH_US(instant) // 3600000000 ELSE last_seq // 64 END - k.back AS bucket
+  FROM latest AS l
+  CROSS JOIN (
+    SELECT
+      0 AS by_hour,
+      0 AS back
+    UNION ALL
+    SELECT
+      0,
+      1
+    UNION ALL
+    SELECT
+      1,
+      0
+    UNION ALL
+    SELECT
+      1,
+      1
+  ) AS k
+), shelved AS (
   SELECT
-    cell,
-    story,
-    last_seq // 64 - 1
-  FROM latest
-), hours AS (
-  SELECT
-    cell,
-    story,
-    EPOCH_US(instant) // 3600000000 AS hour
-  FROM latest
-  UNION ALL
-  SELECT
-    cell,
-    story,
-    EPOCH_US(instant) // 3600000000 - 1
-  FROM latest
-), chosen AS (
-  SELECT
-    b.cell,
-    n.story,
-    n.seq
-  FROM blocks AS b
-  JOIN numbered AS n
-    ON n.story = b.story AND n.seq // 64 = b.block
-  UNION
-  SELECT
-    h.cell,
-    n.story,
-    n.seq
-  FROM hours AS h
-  JOIN numbered AS n
-    ON n.story = h.story AND EPOCH_US(n.next_at) // 3600000000 = h.hour
+    n.*,
+    k.by_hour,
+    CASE k.by_hour WHEN 1 THEN EPOCH_US(next_at) // 3600000000 ELSE seq // 64 END AS bucket
+  FROM numbered AS n
+  CROSS JOIN (
+    SELECT
+      0 AS by_hour
+    UNION ALL
+    SELECT
+      1
+  ) AS k
 ), commits AS (
   SELECT
     c.cell,
@@ -443,16 +439,17 @@ WITH steps AS (
       WHEN n.next_at IS NULL OR n.next_at > c.window_start OR n.seq = c.last_seq
       THEN 0
     END AS since_start
-  FROM latest AS c
-  JOIN chosen AS x
-    ON x.cell = c.cell
-  JOIN numbered AS n
-    ON n.story = x.story AND n.seq = x.seq
+  FROM sought AS c
+  JOIN shelved AS n
+    ON n.story = c.story AND n.by_hour = c.by_hour AND n.bucket = c.bucket
   WHERE
     n.seq <= c.last_seq
     AND n.record_offset > c.deleted_offset
     AND (
       n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start
+    )
+    AND (
+      c.by_hour = 0 OR n.seq // 64 < c.last_seq // 64 - 1
     )
 ), counts AS (
   SELECT
@@ -499,11 +496,11 @@ WITH steps AS (
     is_waiting
   UNION ALL
   SELECT
-    place,
-    window_start,
-    2,
-    cell,
-    instant,
+    c.place,
+    CASE k.kind WHEN 2 THEN c.window_start WHEN 3 THEN c.ring_start ELSE c.late_before END,
+    k.kind,
+    c.cell,
+    c.instant,
     NULL,
     NULL,
     NULL,
@@ -511,43 +508,19 @@ WITH steps AS (
     NULL,
     NULL,
     NULL
-  FROM cells
+  FROM cells AS c
+  CROSS JOIN (
+    SELECT
+      2 AS kind
+    UNION ALL
+    SELECT
+      3
+    UNION ALL
+    SELECT
+      4
+  ) AS k
   WHERE
-    is_waiting
-  UNION ALL
-  SELECT
-    place,
-    ring_start,
-    3,
-    cell,
-    instant,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL
-  FROM cells
-  WHERE
-    is_waiting
-  UNION ALL
-  SELECT
-    place,
-    late_before,
-    4,
-    cell,
-    instant,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL
-  FROM cells
-  WHERE
-    is_waiting AND NOT late_before IS NULL
+    c.is_waiting
   UNION ALL
   SELECT
     place,
@@ -612,47 +585,25 @@ WITH steps AS (
     ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE
     p.kind > 0
-), ring AS (
+), traced AS (
   SELECT
-    cell,
-    record_offset,
-    committed_offset,
-    previous_offset,
-    lag_then,
-    LAST_VALUE(lag_then IGNORE NULLS) OVER (
+    s.*,
+    MIN(CASE WHEN in_ring AND committed_offset < previous_offset THEN record_offset END) OVER (PARTITION BY cell) AS rewind_offset,
+    LAST_VALUE(CASE WHEN in_ring THEN lag_then END IGNORE NULLS) OVER (
       PARTITION BY cell
-      ORDER BY record_offset NULLS FIRST
+      ORDER BY COALESCE(record_offset, -1) NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS previous_lag
-  FROM seen
-  WHERE
-    kind = 1 AND in_ring
-), rewinds AS (
-  SELECT
-    cell,
-    MIN(record_offset) AS record_offset
-  FROM ring
-  WHERE
-    committed_offset < previous_offset
-  GROUP BY
-    cell
-), rings AS (
-  SELECT
-    r.cell,
-    MAX(CASE WHEN r.record_offset = b.record_offset THEN r.previous_offset END) AS before_rewind,
-    MAX(CASE WHEN r.record_offset >= b.record_offset THEN r.committed_offset END) AS best_since_rewind,
-    MIN(r.lag_then) AS lowest_lag,
-    MIN(r.committed_offset) = MAX(r.committed_offset) AS is_stalled,
-    COALESCE(MAX(CASE WHEN r.lag_then < r.previous_lag THEN 1 END), 0) AS lag_fell
-  FROM ring AS r
-  LEFT JOIN rewinds AS b
-    ON b.cell = r.cell
-  GROUP BY
-    r.cell
+  FROM seen AS s
 ), before AS (
-  /* The lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
+  /* What the ring tells; the lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
   SELECT
     cell,
+    MAX(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
+    MAX(CASE WHEN in_ring AND record_offset >= rewind_offset THEN committed_offset END) AS best_since_rewind,
+    MIN(CASE WHEN in_ring THEN lag_then END) AS lowest_lag,
+    MIN(CASE WHEN in_ring THEN committed_offset END) = MAX(CASE WHEN in_ring THEN committed_offset END) AS is_stalled,
+    MAX(CASE WHEN in_ring AND lag_then < previous_lag THEN 1 END) AS lag_fell,
     MAX(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
     MAX(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
     MAX(
@@ -695,7 +646,7 @@ WITH steps AS (
         END
       END
     ) AS late_end
-  FROM seen
+  FROM traced
   GROUP BY
     cell
 ), lowest_ends AS (
@@ -725,11 +676,11 @@ WITH steps AS (
     TRY_CAST(COALESCE(n.commits, 0) AS DOUBLE) / NULLIF(TRY_CAST(c.intervals AS DOUBLE), 0) AS complete,
     n.first_ms,
     n.last_ms,
-    r.before_rewind,
-    r.best_since_rewind,
-    r.lowest_lag,
-    r.is_stalled,
-    r.lag_fell,
+    b.before_rewind,
+    b.best_since_rewind,
+    b.lowest_lag,
+    b.is_stalled,
+    b.lag_fell,
     GREATEST(0, COALESCE(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
     EPOCH_US(c.instant) // 1000000 * 1000 AS now_ms,
     COALESCE(b.lowest_end, l.lowest_end) AS lowest_end,
@@ -742,8 +693,6 @@ WITH steps AS (
   FROM cells AS c
   LEFT JOIN counts AS n
     ON n.cell = c.cell
-  LEFT JOIN rings AS r
-    ON r.cell = c.cell
   LEFT JOIN before AS b
     ON b.cell = c.cell
   LEFT JOIN lowest_ends AS l

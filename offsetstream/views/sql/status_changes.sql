@@ -88,27 +88,23 @@ WITH
   JOIN stories AS t
     ON t.log_id = c.log_id AND t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id AND t.topic = c.topic AND t.partition = c.partition
   JOIN numbered AS n ON n.story = t.story AND n.record_offset = c.record_offset
-), blocks AS (
+), sought AS (
   -- The ring lies in two blocks of 64 commits, what else stood in the window in two hours.
-  SELECT cell, story, last_seq div 64 AS block FROM latest
-  UNION ALL SELECT cell, story, last_seq div 64 - 1 FROM latest
-), hours AS (
-  SELECT cell, story, unix_micros(instant) div 3600000000 AS hour FROM latest
-  UNION ALL SELECT cell, story, unix_micros(instant) div 3600000000 - 1 FROM latest
-), chosen AS (
-  SELECT b.cell, n.story, n.seq FROM blocks AS b JOIN numbered AS n ON n.story = b.story AND n.seq div 64 = b.block
-  UNION
-  SELECT h.cell, n.story, n.seq FROM hours AS h JOIN numbered AS n ON n.story = h.story AND unix_micros(n.next_at) div 3600000000 = h.hour
+  SELECT l.*, k.by_hour, CASE k.by_hour WHEN 1 THEN unix_micros(instant) div 3600000000 ELSE last_seq div 64 END - k.back AS bucket
+  FROM latest AS l CROSS JOIN (SELECT 0 AS by_hour, 0 AS back UNION ALL SELECT 0, 1 UNION ALL SELECT 1, 0 UNION ALL SELECT 1, 1) AS k
+), shelved AS (
+  SELECT n.*, k.by_hour, CASE k.by_hour WHEN 1 THEN unix_micros(next_at) div 3600000000 ELSE seq div 64 END AS bucket
+  FROM numbered AS n CROSS JOIN (SELECT 0 AS by_hour UNION ALL SELECT 1) AS k
 ), commits AS (
   SELECT c.cell, c.place, c.instant, c.is_waiting, n.record_offset, n.record_timestamp, n.committed_offset, n.commit_timestamp_ms,
          CASE WHEN n.next_at > c.instant THEN NULL ELSE n.next_at END AS next_at, c.last_seq - n.seq + 1 AS nth, c.last_seq - n.seq < c.intervals AS in_ring,
          CASE WHEN c.last_seq - n.seq + 1 < c.intervals THEN n.previous_offset END AS previous_offset,
          CASE WHEN n.record_timestamp > c.window_start THEN 1
               WHEN n.next_at IS NULL OR n.next_at > c.window_start OR n.seq = c.last_seq THEN 0 END AS since_start
-  FROM latest AS c
-  JOIN chosen AS x ON x.cell = c.cell
-  JOIN numbered AS n ON n.story = x.story AND n.seq = x.seq
+  FROM sought AS c
+  JOIN shelved AS n ON n.story = c.story AND n.by_hour = c.by_hour AND n.bucket = c.bucket
   WHERE n.seq <= c.last_seq AND n.record_offset > c.deleted_offset AND (n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start)
+    AND (c.by_hour = 0 OR n.seq div 64 < c.last_seq div 64 - 1)
 ), counts AS (
   SELECT cell, count(*) AS commits, max(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
          max(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
