@@ -21,7 +21,9 @@ from offsetstream.group_history.driver_changes import STORED, changes_on_driver,
 from offsetstream.group_history.spans import IN_SPAN, UP_TO_END, Decoding, Spans, within
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.checksum import row_hashes
+from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OFFSETS_PARTITIONS, RECORDS, TOPICS
+from offsetstream.tables.row_pieces import as_python
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small_tables import as_utc, read_rows
 from offsetstream.tables.store import Store
@@ -76,9 +78,12 @@ def _compare(tables: Store) -> Derivation:
         recorded = rows_to_decode(_read(tables, RECORDS, STORED, f"({within(spans, UP_TO_END)}) AND {groups}"))
         read = partial(_read, tables, where=f"({within(spans, IN_SPAN)}) AND {groups}")
         written = {table: read(table, load_schema(table).column_names) for table in DECODED_TABLES}
+        result.records += recorded.num_rows
+        if unreadable := _unreadable(recorded):
+            result.differences += unreadable
+            continue
         derived = _derived(recorded, written, spans, names)
         ended = _ended_by_loads(recorded, written, complete_from)
-        result.records += recorded.num_rows
         result.left_out += ended.num_rows
         for table in DECODED_TABLES:
             ours, theirs = (_before(ended, rows[table]) for rows in (written, derived))
@@ -90,6 +95,21 @@ def _read(tables: Store, table: str, columns: Sequence[str], where: str) -> pa.T
     query = f"SELECT {', '.join(columns)} FROM rows WHERE {where}"  # noqa: S608 - our own SQL
     found = tables.open(table).query(query).read_all()
     return found.cast(pa.schema([load_schema(table).arrow.field(name) for name in columns]))
+
+
+def _unreadable(recorded: pa.Table) -> list[Difference]:
+    """Return the first records that the job cannot have written, as their JSON is none of Kafka's."""
+    found = []
+    for row in as_python(recorded):
+        try:
+            if row["value_json"] is not None:
+                cell_of(row)
+        except (ValueError, KeyError, TypeError):
+            place = tuple(row[name] for name in _PLACE)
+            found.append(Difference(RECORDS, _PLACE, place, "value_json", row["value_json"], "none such", OF_RECORDS))
+            if len(found) == _NAMED:
+                break
+    return found
 
 
 def _derived(recorded: pa.Table, written: _Tables, spans: Spans, names: Mapping[str, str]) -> _Tables:

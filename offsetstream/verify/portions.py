@@ -16,7 +16,7 @@ from offsetstream.tables.store import EVERY_ROW, Store
 from offsetstream.tables.tally import Log
 from offsetstream.verify.topic import thinned_below
 
-_AT_ONCE = 32 << 20  # bytes of JSON whose changes are in memory together
+_AT_ONCE = 16 << 20  # bytes of JSON whose changes are in memory together
 _BYTES_OF_RECORD = 200  # besides its JSON
 
 

@@ -126,6 +126,14 @@ def test_a_row_that_was_changed_removed_or_doubled_is_found(tables: PathStore, n
     assert found_in(tables) == []
 
 
+def test_a_record_that_is_none_is_named(tables: PathStore) -> None:
+    rows = read_rows(tables.open(RECORDS))
+    row = next(row for row in rows if row["value_json"] is not None)
+    for made_up in ("no JSON", "{}", "[]"):
+        put(tables, RECORDS, [each | {"value_json": made_up} if each is row else each for each in rows])
+        assert found_in(tables) == [(RECORDS, row["record_offset"], row["group_id"], "value_json")]
+
+
 def test_portions_of_groups_leave_none_out(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, records: list[Row]
 ) -> None:
