@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from offsetstream.cluster.client import Cluster, kafka_uuid
+from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT
+from offsetstream.cluster.topics import kafka_uuid
 
 NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 # The client's cost grows faster than the partitions of one call: 20,000 in one took 2.0 s of CPU, in ten 0.5 s.
