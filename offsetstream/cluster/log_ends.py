@@ -94,8 +94,9 @@ class LogEnds(Cluster):
                     found[place] = NoEnd(topic_id, errors[place])
             else:
                 end, start = high[place], starts.get(place)
+                stable_end = min(stable[place].offset, end.offset)
                 found[place] = LogEnd(
-                    topic_id, leader, end.leader_epoch, start and start.offset, end.offset, stable[place].offset
+                    topic_id, leader, end.leader_epoch, start and start.offset, end.offset, stable_end
                 )
         return found
 
@@ -128,13 +129,16 @@ class LogEnds(Cluster):
     def _asked(
         self, led: Collection[TopicPlace], of_start: Collection[TopicPlace]
     ) -> tuple[_Told, _Told, _Told, dict[TopicPlace, str]]:
-        """Return starts, last stable offsets, high watermarks and errors; the last stable offset is asked for first."""
+        """Return starts, last stable offsets, high watermarks and errors; the last stable offset is asked for last.
+
+        So it is below the high watermark only where a transaction is open, not where records came between the two.
+        """
         starts, errors = self._offsets(of_start, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
         left = [place for place in led if place not in errors]
-        stable, more = self._offsets(left, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        high, more = self._offsets(left, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         errors |= more
         left = [place for place in left if place not in errors]
-        high, more = self._offsets(left, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        stable, more = self._offsets(left, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         return starts, stable, high, errors | more
 
     def _offsets(self, asked: Collection[TopicPlace], spec: Any, isolation: Any) -> tuple[_Told, dict[TopicPlace, str]]:

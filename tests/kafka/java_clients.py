@@ -40,18 +40,18 @@ class Member:
         if self._polling.isDone():
             self._polling.get()
 
-    def commit(self) -> None:
-        """Commit what the last poll returned."""
-        self._do("commitSync")
+    def commit(self, offsets: Mapping[Place, int] | None = None) -> None:
+        """Commit what the last poll returned, or these offsets."""
+        self._do("commitSync", *([] if offsets is None else [self._clients.offset_map(offsets)]))
 
     def leave(self) -> None:
         """Leave the group as a consumer that is closed."""
         self._do("close")
         self._thread.shutdownNow()
 
-    def _do(self, method: str) -> None:
+    def _do(self, method: str, *arguments: Any) -> None:
         """Between two polls, by the thread that polls: a consumer serves one thread at a time."""
-        self._thread.submit(self._clients.runnable(self._interface, method, self._consumer)).get()
+        self._thread.submit(self._clients.runnable(self._interface, method, self._consumer, *arguments)).get()
 
 
 class JavaClients:
@@ -121,8 +121,11 @@ class JavaClients:
         consumer.commitSync(self.offsets(offsets, metadata))
         consumer.close()
 
-    def transaction(self, group_id: str, offsets: Mapping[Place, int], end: str | None) -> None:
-        """Commit in a transaction, then call `end`: commitTransaction, abortTransaction, or None to leave it open."""
+    def transaction(self, group_id: str, offsets: Mapping[Place, int], end: str | None) -> Any:
+        """Commit in a transaction, then call `end`: commitTransaction, abortTransaction, or None to leave it open.
+
+        Returns the KafkaProducer, which is closed once its transaction ended.
+        """
         settings = self._settings(
             {}, transactional_id=f"{group_id}-writer", transaction_timeout_ms=_TRANSACTION_MS, **_serializers()
         )
@@ -134,6 +137,7 @@ class JavaClients:
         if end is not None:
             getattr(producer, end)()
             producer.close()
+        return producer
 
     def admin(self) -> Any:
         """Kafka's Admin client."""
@@ -148,14 +152,21 @@ class JavaClients:
         epoch = self.jvm.java.util.Optional.of(0)
         return {self.place(place): committed(offset, epoch, metadata) for place, offset in offsets.items()}
 
+    def offset_map(self, offsets: Mapping[Place, int]) -> Any:
+        """The same as a java.util.Map, for calls by reflection."""
+        found = self.jvm.java.util.HashMap()
+        for place, committed in self.offsets(offsets).items():
+            found[place] = committed
+        return found
+
     def duration(self, milliseconds: int) -> Any:
         return self.jvm.java.time.Duration.ofMillis(milliseconds)
 
     def runnable(self, interface: str, method: str, target: Any, *arguments: Any) -> Any:
-        """A java.lang.Runnable that calls the method, the one that takes just these classes of arguments."""
+        """A java.lang.Runnable that calls the method, the one that takes just these arguments."""
         lang = self.jvm.java.lang
         methods = [m for m in lang.Class.forName(interface).getMethods() if m.getName() == method]
-        found = next(m for m in methods if [p.getName() for p in m.getParameterTypes()] == _types(arguments))
+        found = next(m for m in methods if _takes(m.getParameterTypes(), arguments))
         handle = lang.invoke.MethodHandles.publicLookup().unreflect(found).bindTo(target)
         values = self._gateway.new_array(lang.Object, len(arguments))
         for index, argument in enumerate(arguments):
@@ -194,5 +205,6 @@ def _serializers() -> dict[str, str]:
     return {"key_serializer": f"{_BYTES}Serializer", "value_serializer": f"{_BYTES}Serializer"}
 
 
-def _types(arguments: Sequence[Any]) -> list[str]:
-    return [argument.getClass().getName() for argument in arguments]
+def _takes(parameters: Sequence[Any], arguments: Sequence[Any]) -> bool:
+    of_kind = [parameter.isInstance(argument) for parameter, argument in zip(parameters, arguments, strict=False)]
+    return len(parameters) == len(arguments) and all(of_kind)

@@ -1,5 +1,6 @@
 """Where logs end, sampled from a real broker: growth, transactions, deleted and recreated topics."""
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
@@ -97,6 +99,33 @@ def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka
     # The last stable offset is asked for later: a row of its own may tell that it has moved.
     assert {row[1]: row[2] for row in ends if row[0] == 0} == {0: 0, 5: 5, 8: 5, 9: 9}
     assert [number for number, row in enumerate(row for row in ends if row[0] == 0) if row[3] is None] == [0]
+
+
+def test_where_records_stream_in_nothing_is_held_back(kafka: EmbeddedKafka) -> None:
+    """They come between the questions for the two ends, too."""
+    create(kafka, "streaming", [[1]])
+    cluster, ended = LogEnds(kafka.bootstrap_server), threading.Event()
+    found: list[LogEnd | NoEnd] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "linger.ms": 0})
+
+    def stream() -> None:
+        while not ended.is_set():
+            producer.produce("streaming", b"value")
+            producer.poll(0.001)
+
+    streaming = threading.Thread(target=stream)
+    streaming.start()
+    try:
+        for _ in range(100):
+            found += cluster.ends({"streaming": None}, {}).values()
+    finally:
+        ended.set()
+        streaming.join()
+        producer.flush(30)
+    ends = [each for each in found if isinstance(each, LogEnd)]
+    assert len(ends) == 100
+    assert ends[-1].high_watermark > ends[0].high_watermark
+    assert [each for each in ends if each.last_stable_offset != each.high_watermark] == []
 
 
 def test_rows_wait_for_one_file(runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,267 @@
+"""What each view must say, from the book of the script and from Admin's answers: written down before a view is run.
+
+Of each view the rows by their key, with the columns that script or Admin know; `{"between": [low, high]}` where they
+know a value between two only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+from offsetstream.coordinator.partitioning import partition_for
+from tests.kafka.incident.answers import Answers, Ends
+from tests.kafka.incident.book import Book, Cell
+
+Row = dict[str, Any]
+_CELL = ("group_id", "topic", "partition")
+_SHARE = "share group: its offsets are in __share_group_state"
+_KEPT = "kept: a member subscribes to the topic"
+_RETENTION_MS = 60_000
+
+
+def expected(book: Book, answers: Answers, now_ms: int) -> dict[str, list[Row]]:
+    """Return the rows that views must have, by the view's name."""
+    makers: dict[str, Callable[[Book, Answers, int], Iterable[Row]]] = {
+        "lag": _lag,
+        "lag_history": _lag_history,
+        "time_lag": _time_lag,
+        "commit_audit": _commit_audit,
+        "commit_freshness": _commit_freshness,
+        "commit_rate": _commit_rate,
+        "tombstone_reasons": _tombstone_reasons,
+        "orphan_offsets": _orphan_offsets,
+        "expiring_offsets": _expiring_offsets,
+        "idle_groups": _idle_groups,
+        "group_status": _group_status,
+        "status_changes": _status_changes,
+        "rebalances": _rebalances,
+        "assignment_intervals": _assignment_intervals,
+        "hot_offsets_partitions": _hot_offsets_partitions,
+        "coordinator_moves": _coordinator_moves,
+        "offsets_at": _offsets_at,
+    }
+    return {view: list(make(book, answers, now_ms)) for view, make in makers.items()}
+
+
+def _of(cell: Cell) -> Row:
+    return dict(zip(_CELL, cell, strict=True))
+
+
+def _between(low: float, high: float) -> Row:
+    return {"between": [low, high]}
+
+
+def _lag(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    owners, clients = answers.owners(), answers.clients()
+    for cell in sorted(answers.offsets.keys() | owners.keys()):
+        group = answers.groups[cell.group]
+        is_share, offset = group["group_type"] == "Share", answers.offsets.get(cell)
+        member = owners.get(cell)
+        told = {
+            "committed_offset": offset,
+            "log_end_offset": answers.ends[cell.topic, cell.partition][2],
+            "is_recreated": False,
+            "client_id": clients.get((cell.group, member or "")),
+            "member_id": member,
+            "group_state": group["state"],
+        }
+        if offset is None:
+            reason = _SHARE if is_share else f"no offset: {_why_none(book, cell)}"
+            told |= {"lag": None, "reason": reason}
+        else:
+            told |= _distances(answers.ends[cell.topic, cell.partition], offset) | {"reason": None}
+        yield _of(cell) | told
+
+
+def _lag_history(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    """When the last minute ended in which a cell was committed or sampled anew."""
+    for cell, offset in book.standing().items():
+        end = answers.ends[cell.topic, cell.partition][2]
+        yield _of(cell) | {"committed_offset": offset, "log_end_offset": end, "lag": max(0, end - offset)}
+
+
+def _why_none(book: Book, cell: Cell) -> str:
+    return next((each.reason for each in reversed(book.deletions) if each.cell == cell), "never committed")
+
+
+def _distances(ends: Ends, offset: int) -> Row:
+    start, stable, end = ends
+    return {
+        "lag": max(0, end - offset),
+        "lag_read_committed": max(0, stable - offset),
+        "lag_readable": max(0, end - max(start, offset)),
+        "messages_lost": max(0, start - offset),
+        "is_truncated": offset < start,
+    }
+
+
+def _time_lag(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for cell, offset in answers.offsets.items():
+        end = answers.ends[cell.topic, cell.partition][2]
+        at_least = 0.0 if offset >= end else 1.0
+        caught_up = {"method": "caught up"} if offset >= end else {}
+        most = 0.0 if offset >= end else 3600.0
+        yield _of(cell) | caught_up | {"log_end_offset": end, "time_lag_seconds": _between(at_least, most)}
+
+
+def _commit_audit(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for found in book.findings:
+        told = {"previous_offset": found.previous, "committed_offset": found.committed, "finding": found.finding}
+        moved = {"moved_to": found.moved_to} if "from outside" in found.finding else {}
+        yield _of(found.cell) | told | {"moved": found.committed - found.previous} | moved
+
+
+def _commit_freshness(book: Book, answers: Answers, now_ms: int) -> Iterable[Row]:
+    for cell, offset in answers.offsets.items():
+        group = answers.groups[cell.group]
+        told = {"committed_offset": offset, "group_state": group["state"], "member_count": group["member_count"]}
+        own = [commit for commit in book.commits if commit.cell == cell and commit.offset is not None]
+        if own:
+            age = _between(now_ms - own[-1].until_ms, now_ms - own[-1].since_ms)
+            told |= {"commits": len(own), "age_ms": age, "is_in_future": False}
+        yield _of(cell) | told
+
+
+def _commit_rate(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
+    """Summed over the minutes."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    before: dict[Cell, int | None] = {}
+    for commit in book.commits:
+        previous, before[commit.cell] = before.get(commit.cell), commit.offset
+        if commit.offset is None:
+            continue
+        moved = 0 if previous is None else commit.offset - previous
+        count = counts.setdefault((commit.cell.group, commit.cell.topic), Counter())
+        count["commits"] += 1
+        count["messages"] += max(moved, 0)
+        count["commits_back"] += moved < 0
+        count["commits_without_progress"] += previous is not None and moved == 0
+    for (group, topic), count in counts.items():
+        names = ("commits", "messages", "commits_back", "commits_without_progress")
+        yield {"group_id": group, "topic": topic, **{name: count[name] for name in names}}
+
+
+def _tombstone_reasons(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for each in book.deletions:
+        yield _of(each.cell) | {"last_offset": each.last_offset, "reason": each.reason}
+
+
+def _orphan_offsets(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for cell, reason in book.orphans.items():
+        start, offset = answers.ends[cell.topic, cell.partition][0], answers.offsets[cell]
+        yield _of(cell) | {"committed_offset": offset, "reason": reason, "messages_lost": start - offset}
+
+
+def _expiring_offsets(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for cell, offset in answers.offsets.items():
+        group = answers.groups[cell.group]
+        told: Row = {"committed_offset": offset, "group_state": group["state"], "group_type": group["group_type"]}
+        if group["member_count"]:
+            told |= {"kept_because": _KEPT, "expires_at_ms": None, "counted": None}
+        else:
+            [*_, last] = [commit for commit in book.commits if commit.cell == cell]
+            at = _between(last.since_ms + _RETENTION_MS, last.until_ms + _RETENTION_MS)
+            told |= {"kept_because": None, "expires_at_ms": at, "counted": "since the commit"}
+        yield _of(cell) | told
+
+
+def _idle_groups(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for group_id, group in answers.groups.items():
+        own = answers.offsets_of(group_id)
+        has = "has members" if group["member_count"] else "no members"
+        yield {
+            "group_id": group_id,
+            "group_type": group["group_type"],
+            "group_state": group["state"],
+            "member_count": group["member_count"],
+            "offsets": len(own),
+            "topics": len({cell.topic for cell in own}),
+            "what": _SHARE if group["group_type"] == "Share" else has if own else "never committed",
+            "offsets_partition": partition_for(group_id, 50),
+        }
+
+
+def _group_status(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for group_id, group in answers.groups.items():
+        own = answers.offsets_of(group_id)
+        lags = [max(0, answers.ends[cell.topic, cell.partition][2] - offset) for cell, offset in own.items()]
+        told = {
+            "group_id": group_id,
+            "group_type": group["group_type"],
+            "group_state": group["state"],
+            "member_count": group["member_count"],
+            "partitions": len(own),
+            "total_lag": sum(lags) if own else None,
+            "max_lag": max(lags) if own else None,
+        }
+        if group_id in book.statuses:
+            told |= dict(zip(("status", "worst_status", "verdict"), book.statuses[group_id], strict=True))
+        elif not own:
+            told |= {"status": "NOTFOUND", "worst_status": None, "verdict": "unknown"}
+        elif not sum(lags):
+            told |= {"status": "OK", "worst_status": "OK", "verdict": "ok"}
+        yield told
+
+
+def _status_changes(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
+    """Of groups that were the same all the time: one row."""
+    for group_id in book.steady:
+        status, _, verdict = book.statuses[group_id]
+        told = {"status": status, "verdict": verdict, "previous_status": None, "previous_verdict": None}
+        yield {"group_id": group_id, **told}
+
+
+def _rebalances(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    """Of each group, over all of its epochs: who came, who went; and its last epoch, where Admin tells it."""
+    for group_id in sorted({each.group for each in book.passings}):
+        own = [each for each in book.passings if each.group == group_id]
+        by_change = {
+            change: sorted(each.client for each in own if each.change == change) for change in ("joined", "left")
+        }
+        told: Row = {"group_id": group_id, "joined": by_change["joined"], "left": by_change["left"]}
+        if group_id in answers.groups:
+            group = answers.groups[group_id]
+            told |= {"member_count": group["member_count"], "state": group["state"]}
+            told |= {} if group["group_epoch"] is None else {"epoch": group["group_epoch"]}
+        yield told
+
+
+def _assignment_intervals(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    """Those that last."""
+    clients = answers.clients()
+    for row in answers.assignments:
+        if row["kind"] != "target":
+            client = clients[row["group_id"], row["member_id"]]
+            names = ("group_id", "member_id", "kind", "subtopology_id", "topic", "partition")
+            yield {name: row[name] for name in names} | {"client_id": client}
+
+
+def _hot_offsets_partitions(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    for number, (coordinator, _epoch) in answers.coordinators.items():
+        own = answers.records.get(number, [])
+        size = sum(len(record.value or b"") for record in own)
+        told = {"coordinator_id": coordinator, "records": len(own), "value_bytes": size, "held_back": 0}
+        yield {"offsets_partition": number, **told}
+
+
+def _coordinator_moves(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    """Each change between two looks at the cluster."""
+    for before, after in pairwise([*book.coordinators, answers.coordinators]):
+        for number, (coordinator, epoch) in after.items():
+            if before[number] != (coordinator, epoch):
+                yield {
+                    "offsets_partition": number,
+                    "previous_coordinator_id": before[number][0],
+                    "coordinator_id": coordinator,
+                    "previous_coordinator_epoch": before[number][1],
+                    "coordinator_epoch": epoch,
+                }
+
+
+def _offsets_at(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+    """At the end."""
+    for cell, offset in answers.offsets.items():
+        yield _of(cell) | {"committed_offset": offset, "unknown_reason": None}

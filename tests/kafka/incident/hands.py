@@ -1,0 +1,294 @@
+"""What the script of the incident does with, each act of which is seen to have happened before it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
+from offsetstream.errors import ClusterError
+from testkit.waiting import await_
+from tests.kafka.incident.book import Book, Cell, Deletion, Finding, Passing, Place
+from tests.kafka.java_admin import JavaAdmin
+from tests.kafka.java_clients import JavaClients, Member
+from tests.kafka.jobs import JobRunner
+
+_TIMEOUT, _OFFSETS = 60.0, "__consumer_offsets"
+_NO_MEMBERS: dict[str, Member] = {}
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Hands:
+    """Clients, Admin, Kafka's tool and the job of one incident, and the book in which it is written down."""
+
+    def __init__(self, kafka: EmbeddedKafka, clients: JavaClients, runner: JobRunner, book: Book) -> None:
+        self.kafka, self.clients, self.runner, self.book = kafka, clients, runner, book
+        self.admin = JavaAdmin(clients)
+        self.cluster = Cluster(kafka.bootstrap_server)
+        self.members: dict[str, dict[str, Member]] = {}
+        self._topics = admin_client(kafka.bootstrap_server)
+
+    # Topics
+
+    def create_topic(self, topic: str, partitions: int, records: int) -> None:
+        """Create a topic with so many records in each partition."""
+        self._topics.create_topics([NewTopic(topic, partitions)])[topic].result(_TIMEOUT)
+        self.await_(lambda: topic in self.admin.topic_names().values(), f"no topic {topic}")
+        self.book.topic_names |= self.admin.topic_names()
+        self.produce(topic, dict.fromkeys(range(partitions), records))
+
+    def produce(self, topic: str, records: Mapping[int, int]) -> None:
+        """Append so many records to each partition."""
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap_server, "acks": "all"}, logger=QUIET)
+        delivered: list[Any] = []
+        for partition, count in records.items():
+            for _ in range(count):
+                producer.produce(topic, b"x", partition=partition, on_delivery=lambda error, _: delivered.append(error))
+        producer.flush(_TIMEOUT)
+        assert delivered == [None] * sum(records.values())
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic that the job has seen; wait until Admin gives no offset in it, and the job has missed it."""
+        topic_id = self._id_of(topic)
+        self.await_job(lambda: topic_id in dict(self.runner.rows("topics", "topic_id", "deleted_at")))
+        self._topics.delete_topics([topic])[topic].result(_TIMEOUT)
+        began = now_ms()
+        cells = [cell for cell in self.book.standing() if cell.topic == topic]
+        self.await_(lambda: not [c for c in self.offsets({c.group for c in cells}) if c.topic == topic], topic)
+        self.await_job(lambda: self._is_deleted(topic_id))
+        self._deleted(cells, "topic deleted", began)
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        self._topics.create_partitions([NewPartitions(topic, partitions)])[topic].result(_TIMEOUT)
+        self.await_(lambda: len(self.cluster.topic_partitions(topic)) == partitions, f"{topic} has not grown")
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> None:
+        """Delete what is before an offset, and wait until the job has sampled it."""
+        place = TopicPartition(topic, partition, offset)
+        self._topics.delete_records([place])[place].result(_TIMEOUT)
+        columns = ("topic", "partition", "log_start_offset")
+        self.await_job(lambda: (topic, partition, offset) in self.runner.rows("topic_partitions", *columns))
+
+    # Groups
+
+    def join(self, group: str, client: str, *topics: str, **properties: Any) -> None:
+        """A member joins and is assigned its partitions."""
+        member = self.clients.consumer(group, *topics, client_id=client, **properties)
+        self.joined(group, client, member)
+
+    def joined(self, group: str, client: str, member: Member) -> None:
+        self.members.setdefault(group, {})[client] = member
+        self.settle(group)
+        self.book.passings.append(Passing(group, client, "joined"))
+
+    def leave(self, group: str, client: str) -> None:
+        """A member closes; the others are at rest again, or the group is empty."""
+        self.members[group].pop(client).leave()
+        self.settle(group)
+        self.note_left(group, client)
+
+    def note_left(self, group: str, client: str) -> None:
+        self.book.passings.append(Passing(group, client, "left"))
+
+    def type_of(self, group: str) -> str:
+        [row] = [row for row in self.admin.list_groups() if row["group_id"] == group]
+        return str(row["group_type"])
+
+    def settle(self, group: str) -> None:
+        """Wait until the group has just its members, and is at rest."""
+        clients = sorted(self.members.get(group, _NO_MEMBERS))
+
+        def is_settled() -> bool:
+            for member in self.members.get(group, _NO_MEMBERS).values():
+                member.check()
+            found = self.admin.answers({group})
+            states = [row["state"] for row in found.groups]
+            return states == (["Stable"] if clients else ["Empty"]) and clients == sorted(
+                row["client_id"] for row in found.members
+            )
+
+        self.await_(is_settled, f"{group} has not come to rest with {clients}")
+
+    def assigned(self, group: str) -> dict[str, list[Place]]:
+        """The partitions of each client of a group, by Admin."""
+        found = self.admin.answers({group})
+        clients = {row["member_id"]: row["client_id"] for row in found.members}
+        places: dict[str, list[Place]] = {client: [] for client in clients.values()}
+        for row in found.assignments:
+            if row["kind"] == "assigned":
+                places[clients[row["member_id"]]].append((row["topic"], row["partition"]))
+        return {client: sorted(own) for client, own in places.items()}
+
+    # Commits
+
+    def commit(self, group: str, offsets: Mapping[Place, int], finding: str | None = None) -> None:
+        """Commit by the members to whom the partitions are assigned, or by a simple consumer where there are none."""
+        began = now_ms()
+        if self.members.get(group):
+            for client, places in self.assigned(group).items():
+                own = {place: offsets[place] for place in places if place in offsets}
+                if own:
+                    self.members[group][client].commit(own)
+        else:
+            self.clients.commit(group, offsets)
+        self.committed(group, offsets, began, finding)
+
+    def committed(
+        self,
+        group: str,
+        offsets: Mapping[Place, int],
+        began: int,
+        finding: str | None = None,
+        moved_to: str | None = None,
+    ) -> None:
+        """See that Admin gives these offsets, and write them down."""
+        wanted = {Cell(group, *place): offset for place, offset in offsets.items()}
+        self.await_(lambda: self.offsets([group]).items() >= wanted.items(), f"{group} never committed {offsets}")
+        for cell, offset in wanted.items():
+            if finding is not None:
+                previous = [c.offset for c in self.book.commits if c.cell == cell and c.offset is not None][-1]
+                self.book.findings.append(Finding(cell, previous, offset, finding, moved_to))
+            self.book.note(cell, offset, began, now_ms())
+
+    def reset(self, group: str, topic: str, how: list[str], wanted: Mapping[int, int], **told: str | None) -> None:
+        """Reset an empty group's offsets by Kafka's own tool."""
+        began = now_ms()
+        self.tool(group, "--reset-offsets", "--topic", topic, *how, "--execute")
+        self.committed(group, {(topic, number): offset for number, offset in wanted.items()}, began, **told)
+
+    def delete_offsets(self, group: str, places: Iterable[Place], *, by_tool: bool) -> None:
+        """Delete offsets of a group, by Kafka's own tool or by Admin."""
+        began, places = now_ms(), list(places)
+        for topic, number in places if by_tool else ():
+            self.tool(group, "--delete-offsets", "--topic", f"{topic}:{number}")
+        if not by_tool:
+            self.admin.delete_offsets(group, places)
+        cells = [Cell(group, *place) for place in places]
+        self.await_(lambda: not self.offsets([group]).keys() & set(cells), f"{group} keeps {places}")
+        self._deleted(cells, "offsets deleted", began)
+
+    def delete_group(self, group: str) -> None:
+        began = now_ms()
+        self.admin.delete_groups([group])
+        self.await_(lambda: group not in self.listed(), f"{group} is still there")
+        self._deleted([cell for cell in self.book.standing() if cell.group == group], "group deleted", began)
+
+    def await_expiry(self, group: str) -> None:
+        """Wait until the coordinator has let all offsets of a group go."""
+        cells = [cell for cell in self.book.standing() if cell.group == group]
+        began = now_ms()
+        self.await_(lambda: group not in self.listed() or not self.offsets([group]), f"{group} does not expire")
+        self._deleted(cells, "expired", began - 60_000)
+
+    def _deleted(self, cells: Iterable[Cell], reason: str, began: int) -> None:
+        standing = self.book.standing()
+        for cell in cells:
+            self.book.deletions.append(Deletion(cell, standing[cell], reason))
+            self.book.note(cell, None, began, now_ms())
+
+    # Brokers
+
+    def look_at_coordinators(self) -> dict[int, tuple[int | None, int | None]]:
+        """Who coordinates which offsets partition, once the job has seen it, too."""
+        found: dict[int, tuple[int | None, int | None]] = {}
+
+        def is_told() -> bool:
+            try:
+                ends = self.cluster.partition_ends(range(50))
+            except ClusterError:  # leaders are moving
+                return False
+            found.update({number: (end.coordinator_id, end.coordinator_epoch) for number, end in ends.items()})
+            columns = ("offsets_partition", "coordinator_id", "coordinator_epoch")
+            told = {number: of for number, *of in self.runner.rows("offsets_partitions", *columns)}
+            return {number: tuple(of) for number, of in told.items()} == found
+
+        self.await_job(is_told)
+        self.book.coordinators.append(dict(found))
+        return found
+
+    def await_brokers(self, wanted: set[int]) -> None:
+        self.await_(lambda: set(self._topics.list_topics(timeout=_TIMEOUT).brokers) == wanted, f"not {wanted}")
+
+    # The job
+
+    def await_applied(self) -> None:
+        """Wait until the job has applied all that is in the topic now."""
+        ends = {number: end.last_stable_offset for number, end in self.cluster.partition_ends(range(50)).items()}
+
+        def is_applied() -> bool:
+            told = dict(self.runner.rows("offsets_partitions", "offsets_partition", "next_offset"))
+            return all((told[number] or 0) >= end for number, end in ends.items())
+
+        self.await_job(is_applied)
+
+    def await_sampled(self, ends: Mapping[str, int]) -> None:
+        """Wait until the job has sampled the end of each topic's first partition."""
+        columns = ("topic", "partition", "high_watermark")
+
+        def is_sampled() -> bool:
+            return {(topic, 0, end) for topic, end in ends.items()} <= set(
+                self.runner.rows("topic_partitions", *columns)
+            )
+
+        self.await_job(is_sampled)
+
+    def await_ends(self, ends: Mapping[Place, tuple[int, int, int]]) -> None:
+        """Wait until the job has sampled these ends wherever it samples."""
+        columns = ("topic", "partition", "log_start_offset", "last_stable_offset", "high_watermark", "error")
+
+        def is_sampled() -> bool:
+            found = {row[:2]: row[2:] for row in self.runner.rows("topic_partitions", *columns)}
+            return all((*end, None) == found[place] for place, end in ends.items() if place in found)
+
+        self.await_job(is_sampled)
+
+    def await_held_back(self, number: int, last_stable_offset: int | None) -> None:
+        """Wait until the job has sampled that an offsets partition is held back at an offset, or no more."""
+        columns = ("topic", "partition", "last_stable_offset", "high_watermark")
+
+        def is_sampled() -> bool:
+            [(stable, end)] = [
+                row[2:] for row in self.runner.rows("topic_partitions", *columns) if row[:2] == (_OFFSETS, number)
+            ]
+            return bool(stable == end if last_stable_offset is None else last_stable_offset == stable < end)
+
+        self.await_job(is_sampled)
+
+    # What is asked
+
+    def tool(self, group: str, *arguments: str) -> str:
+        return run_tool(
+            CONSUMER_GROUPS, ["--bootstrap-server", self.kafka.bootstrap_server, "--group", group, *arguments]
+        )
+
+    def listed(self) -> set[str]:
+        return {row["group_id"] for row in self.admin.list_groups()}
+
+    def offsets(self, groups: Iterable[str]) -> dict[Cell, int]:
+        """The committed offsets of groups, by Admin."""
+        return {
+            Cell(row["group_id"], row["topic"], row["partition"]): row["committed_offset"]
+            for row in self.admin.committed_offsets(groups)
+        }
+
+    def await_(self, condition: Callable[[], bool], told: str) -> None:
+        await_(condition, lambda: f"{told}\n{self.runner.said.getvalue()[-4000:]}", pause=0.3)
+
+    def await_job(self, condition: Callable[[], bool]) -> None:
+        self.await_(condition, "the job has not seen it")
+
+    def _id_of(self, topic: str) -> str:
+        return next(topic_id for topic_id, name in self.admin.topic_names().items() if name == topic)
+
+    def _is_deleted(self, topic_id: str) -> bool:
+        return dict(self.runner.rows("topics", "topic_id", "deleted_at"))[topic_id] is not None

@@ -1,0 +1,78 @@
+"""What the views of an instant must have: Kafka's records of the topic up to it, replayed by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.coordinator import GroupMetadataCache
+from offsetstream.coordinator.log_cut import until
+from tests.conformance.state_rows import snapshot, without_empty_assignments
+from tests.kafka.incident.book import Book
+from tests.reliability.truth import Records
+
+Rows = list[dict[str, Any]]
+INSTANTS = 50
+_VIEWS = {
+    "groups": "group_state_at",
+    "group_members": "members_at",
+    "member_assignments": "assignments_at",
+    "committed_offsets": "offsets_at",
+}
+
+
+def instant(ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def random_instants(book: Book, records: Records, since_ms: int) -> list[int]:
+    """Random instants of the incident, several within the open transaction.
+
+    None is between what happened to the transaction and the sample that tells of it: by then nobody can know.
+    """
+    told, rng = book.open_transaction, Random(book.seed)
+    last_ms = max(record.timestamp_ms or 0 for own in records.values() for record in own)
+    in_between = ((told["since_ms"], told["seen_ms"]), (told["ending_ms"], told["ended_ms"]))
+    found = [rng.randrange(told["seen_ms"], told["ending_ms"]) for _ in range(INSTANTS // 5)]
+    while len(found) < INSTANTS:
+        at_ms = rng.randrange(since_ms, last_ms + 1000)
+        if not any(low <= at_ms <= high for low, high in in_between):
+            found.append(at_ms)
+    return sorted(found)
+
+
+def stood(rows: Callable[[str, datetime], Rows], at_ms: int) -> dict[str, Any]:
+    """What the views have, in the words of the model."""
+    found = {table: rows(view, instant(at_ms)) for table, view in _VIEWS.items()}
+    assert all(row["unknown_reason"] is None for own in found.values() for row in own)
+    return snapshot(found)
+
+
+def replayed(book: Book, records: Records, at_ms: int) -> dict[str, Any]:
+    """What the model holds of the records before the instant that no open transaction held back then."""
+    cache, told = GroupMetadataCache("new"), book.open_transaction
+    is_open = told["seen_ms"] <= at_ms <= told["ending_ms"]
+    for number, own in records.items():
+        is_held_back = is_open and number == told["offsets_partition"]
+        end = told["first_offset"] if is_held_back else None
+        loaded = cache.load_partition(number, list(until(_batches(own), end_offset=end, end_ms=at_ms)))
+        assert loaded.error is None, loaded.error
+    return without_empty_assignments(cache.snapshot(book.topic_names))
+
+
+def disagreements(found: Mapping[str, Any], held: Mapping[str, Any], at_ms: int) -> list[str]:
+    return [
+        f"at {at_ms}: {kind}: {what}: {each}"
+        for kind in ("groups", "offsets")
+        for what, some, others in (("lacking", held, found), ("beyond", found, held))
+        for each in some[kind]
+        if each not in others[kind]
+    ]
+
+
+def _batches(records: list[LogRecord]) -> Iterator[RecordBatch]:
+    for record in records:
+        yield RecordBatch(record.offset, record.offset + 1, (record,))
