@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +20,7 @@ from offsetstream.tables.location import store_at
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
+    from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
 Row = dict[str, Any]
@@ -63,7 +64,10 @@ def at_option(command: Command) -> Command:
 def period_options(command: Command) -> Command:
     """Add `--since` and `--until`."""
     since = click.option(
-        "--since", type=Instant(), metavar="TIME", help="From then on; a time as 10m, 03:00, 2026-11-21."
+        "--since",
+        type=Instant(),
+        metavar="TIME",
+        help="From then on (10m, 03:00, 2026-11-21); a day ago without --group.",
     )
     until = click.option("--until", type=Instant(), metavar="TIME", help="Before then.")
     return since(until(command))
@@ -76,13 +80,15 @@ def watch_option(command: Command) -> Command:
     )
 
 
-def reader_of(tables: str, at: datetime | None = None, groups: Collection[str] = ()) -> ViewReader:
+def reader_of(
+    tables: str, at: datetime | None = None, groups: Collection[str] = (), *, since: datetime | None = None
+) -> ViewReader:
     """Return the views over the tables, as of now or of an instant; OffsetstreamError for one that is still to come."""
     from offsetstream.views.instant import InstantReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
     if at is None:
-        return ViewReader(store_at(tables))
+        return ViewReader(store_at(tables), groups=groups or None, since=since)
     now = datetime.now(UTC)
     if at > now:
         raise OffsetstreamError(
@@ -129,6 +135,11 @@ def in_period(column: str, since: datetime | None, until: datetime | None) -> st
     return " AND ".join(f"{column} {sign} TIMESTAMPTZ '{instant_text(at)}'" for sign, at in bounds if at)
 
 
+def day_at_least(groups: Collection[str], since: datetime | None, until: datetime | None) -> datetime | None:
+    """Return since when to answer: a day ago, where neither a period nor groups are wanted."""
+    return since if since or until or groups else datetime.now(UTC) - timedelta(days=1)
+
+
 def period_text(since: datetime | None, until: datetime | None) -> str:
     """Return the period in words, with a blank before it; nothing for no bounds."""
     return (f" since {instant_text(since)}" if since else "") + (f" until {instant_text(until)}" if until else "")
@@ -156,10 +167,13 @@ def counted(number: int, what: str) -> str:
 
 def not_there(reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str]) -> list[str]:
     """Return a message for each wanted name that no table has, with what resembles it; `found` are there."""
-    return [told for name in sorted(set(wanted) - set(found)) if (told := _told_missing(reader, column, name))]
+    return [told for name in sorted(set(wanted) - set(found)) if (told := _told_missing(reader.store, column, name))]
 
 
-def _told_missing(reader: ViewReader, column: str, name: str) -> str | None:
+def _told_missing(tables: Store, column: str, name: str) -> str | None:
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - of DuckDB, which --help does not need
+
+    reader = ViewReader(tables)  # of all groups
     connection, names = reader.connection, " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
     for table in _NAMES[column]:
         reader.define_table(table)

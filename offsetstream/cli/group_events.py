@@ -11,6 +11,7 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     counted,
+    day_at_least,
     group_options,
     in_period,
     not_there,
@@ -108,10 +109,11 @@ def group_history(
 ) -> None:
     """Show what happened to groups: their states, who joined and left, and which partitions went where."""
     output = output_of(options)
+    since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables)
-        rows = _rows(reader, group, since, until)
+        reader = reader_of(tables, groups=group)
+        rows = _rows(reader, since, until)
         missing = not_there(reader, "group_id", group, {row["group"] for row in rows})
         now = instant_text(datetime.now(UTC))
         found = counted(len({row["group"] for row in rows}), "group")
@@ -121,18 +123,10 @@ def group_history(
     show(output, watch, ask)
 
 
-def _rows(reader: ViewReader, group: tuple[str, ...], since: datetime | None, until: datetime | None) -> list[Row]:
-    from offsetstream.tables.lookup import is_one_of  # noqa: PLC0415 - of DuckDB, which --help does not need
-
+def _rows(reader: ViewReader, since: datetime | None, until: datetime | None) -> list[Row]:
     for table in _TABLES:
         reader.define_table(table)
-        if group:
-            relation = reader.connection.table(table).filter(is_one_of("group_id", group))
-            reader.define(f"{table} of groups", relation.sql_query())
-    events = _EVENTS
-    for table in _TABLES if group else ():
-        events = events.replace(f"FROM {table}", f'FROM "{table} of groups"')
-    relation = reader.connection.sql(events)
+    relation = reader.connection.sql(_EVENTS)
     if period := in_period("record_timestamp", since, until):
         relation = relation.filter(period)
     ordered = relation.order("group_id, log_id, record_timestamp, record_offset, nth, member_id, partitions")

@@ -13,6 +13,7 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     counted,
+    day_at_least,
     group_options,
     in_period,
     not_there,
@@ -109,9 +110,10 @@ def history(
 ) -> None:
     """Show each commit of groups, how far it moved, what the client wrote beside it, and why offsets were deleted."""
     output = output_of(options)
+    since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables)
+        reader = reader_of(tables, groups=group, since=since)
         where = {"group_id": group, "topic": topic, "partition": partition}
         rows = _history_rows(reader, where, in_period("record_timestamp", since, until))
         missing = _missing(reader, group, topic, rows)
@@ -185,9 +187,10 @@ def audit(
 ) -> None:
     """Show who moved offsets: commits that went back, skipped ahead, or came from outside."""
     output = output_of(options)
+    since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables)
+        reader = reader_of(tables, groups=group, since=since)
         where = {"group_id": group, "topic": topic}
         found = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
         rows = [_audit_row(row) for row in rows_of(found.order("record_timestamp, group_id, topic, partition"))]

@@ -12,6 +12,7 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     counted,
+    day_at_least,
     group_options,
     in_period,
     not_there,
@@ -88,9 +89,10 @@ def rebalances(
     SYNC-TIME is how long SyncGroup took; of newer groups, until all members had what they were to have.
     """
     output = output_of(options)
+    since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables)
+        reader = reader_of(tables, groups=group, since=since)
         found = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
         rows = [_row(row) for row in rows_of(found.order("group_id, log_id, record_offset"))]
         missing = not_there(reader, "group_id", group, {row["group"] for row in rows})

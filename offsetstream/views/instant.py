@@ -53,9 +53,11 @@ class InstantReader(ViewReader):
     def __init__(self, store: Store, at: datetime, groups: Collection[str] | None = None) -> None:
         self._literal = f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
         super().__init__(
-            store, {"clock": f"SELECT {self._literal} AS now_at, {self._literal} - INTERVAL '1' DAY AS since_at"}
+            store,
+            {"clock": f"SELECT {self._literal} AS now_at, {self._literal} - INTERVAL '1' DAY AS since_at"},
+            groups=groups,
         )
-        self._at, self._groups = at, groups
+        self._at = at
         self._now = ViewReader(store)
         self.unknown: list[dict[str, Any]] = []
 

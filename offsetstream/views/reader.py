@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,19 +22,37 @@ if TYPE_CHECKING:
 
     from offsetstream.tables.lookup import Where
 
+_LATER = """
+WITH stored AS ({query}), last_before AS (
+  SELECT log_id, offsets_partition, max(record_offset) AS record_offset FROM stored WHERE record_timestamp < {since}
+  GROUP BY log_id, offsets_partition, group_id, topic, partition, is_tombstone
+)
+FROM stored WHERE record_timestamp >= {since}
+UNION ALL FROM stored SEMI JOIN last_before USING (log_id, offsets_partition, record_offset)
+  WHERE record_timestamp < {since}"""
 _TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
 
 
 class ViewReader:
     """The views of a store's tables; what takes more than 400 MB of memory goes to disk.
 
-    `relations` are queries of DuckDB's dialect that stand in for tables or views by their names: so may a
-    `clock` of another instant. All methods raise TablesError where a table is not there or cannot be read, KeyError for
-    a view or a column that there is not, UsageError for an instant that is missing or not wanted.
+    `relations` are queries of DuckDB's dialect that stand in for tables or views by their names: so may a `clock` of
+    another instant. `groups`: the tables have rows of these only, which is all that views of groups need; `since`: of
+    each cell's commits those from then on, and the last commit and deletion before. All methods raise TablesError where
+    a table is not there or cannot be read, KeyError for a view or a column that there is not, UsageError for an instant
+    that is missing or not wanted.
     """
 
-    def __init__(self, store: Store, relations: Mapping[str, str] | None = None) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        relations: Mapping[str, str] | None = None,
+        *,
+        groups: Collection[str] | None = None,
+        since: datetime | None = None,
+    ) -> None:
+        self.store = store
+        self._groups, self._since = groups, since
         self.connection = connected()
         self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
@@ -95,7 +113,7 @@ class ViewReader:
         schema = THRESHOLDS if table == THRESHOLDS.name else all_schemas()[table]
         relation, rows = None, f"{table} as it is stored"
         try:
-            source = self._store.source(table)
+            source = self.store.source(table)
             refuse_newer(source)
             relation = source.relation(self.connection)
             self.files += source.files
@@ -105,11 +123,16 @@ class ViewReader:
         if relation is None:
             return f"SELECT {columns_of(schema, ())} WHERE false"
         columns = relation.columns
+        if self._groups is not None and "group_id" in columns and schema is not THRESHOLDS:
+            relation = relation.filter(is_one_of("group_id", self._groups))
         if source.is_read_once:
             relation.to_table(rows)
         else:
             relation.to_view(rows)
-        return f'SELECT {columns_of(schema, columns)} FROM "{rows}"'  # noqa: S608 - the names are ours
+        query = f'SELECT {columns_of(schema, columns)} FROM "{rows}"'  # noqa: S608 - the names are ours
+        if table != "offset_commits" or self._since is None:
+            return query
+        return _LATER.format(query=query, since=f"TIMESTAMPTZ '{self._since.astimezone(UTC).isoformat()}'")
 
 
 def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
     for command in COMMANDS:
         own = command.replace("localhost:9092", own_kafka.bootstrap_server)
         shown = subprocess.run(
-            own.replace("/var/lib/kafka/data", str(own_kafka.folder)).split(),
+            shlex.split(own.replace("/var/lib/kafka/data", str(own_kafka.folder))),
             cwd=folder,
             env=os.environ | {"PATH": path},
             capture_output=True,

@@ -21,11 +21,11 @@ from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import Run, assigned, commit, group, member
 from tests.unit.cli.test_hostile_ids import IDS, is_harmless
 
-END, THEN = "2026-01-05T10:40Z", "2026-01-05 10:20"
+END, THEN, THEN_HOSTILE = "2026-01-05T10:40Z", "2026-01-05 10:20", "2026-01-05"
 COMMANDS = (
     ("groups", "status", "--at", END),
-    ("groups", "rebalances"),
-    ("groups", "history"),
+    ("groups", "rebalances", "--since", THEN),
+    ("groups", "history", "--since", THEN),
     ("groups", "describe", "--all-groups", "--at", THEN),
     ("groups", "describe", "--all-groups", "--members", "--at", THEN),
     ("groups", "describe", "--all-groups", "--state", "--at", THEN),
@@ -173,11 +173,27 @@ def test_offsets_history(run: Run, world: Path) -> None:
 
 
 def test_audit_puts_together_what_was_done_at_once(run: Run, world: Path) -> None:
-    each = rows_of(run, world, "offsets", "audit")
-    text = run("offsets", "audit", tables=world).stdout.splitlines()
+    each = rows_of(run, world, "offsets", "audit", "--since", THEN_HOSTILE)
+    text = run("offsets", "audit", "--since", THEN_HOSTILE, tables=world).stdout.splitlines()
     assert 2 < len(text) - 2 < len(each)
     assert any("," in line.split()[2] for line in text[1:-1])
     assert text[-1].startswith(f"{len(each)} offsets of ")
+
+
+@pytest.mark.parametrize("command", ["offsets audit", "offsets history", "groups rebalances", "groups history"])
+def test_a_period_changes_no_row(run: Run, world: Path, command: str) -> None:
+    """What came before a period is read as far as its rows need it; without a period or a group it is the last day."""
+    every = rows_of(run, world, *command.split(), "--since", "2026-01-05")
+    later = rows_of(run, world, *command.split(), "--since", "2026-01-05T10:20")
+    at = [row["at"] for row in every]
+    assert 0 < len(later) < len(every)
+    assert later == [row for row in every if row["at"] >= "2026-01-05T10:20"]
+    assert {row["group"] for row in every} == {
+        row["group"] for row in rows_of(run, world, *command.split(), "--since", at[0])
+    }
+    of_one = rows_of(run, world, *command.split(), "--group", "group-8", "--since", "2026-01-05T10:20")
+    assert of_one == [row for row in later if row["group"] == "group-8"]
+    assert rows_of(run, world, *command.split()) == []
 
 
 def test_expiring_within(run: Run, world: Path) -> None:
@@ -306,13 +322,13 @@ def hostile_rows(at: datetime) -> dict[str, list[dict[str, Any]]]:
 
 HOSTILE = (
     ("groups", "status"),
-    ("groups", "rebalances"),
-    ("groups", "history"),
+    ("groups", "rebalances", "--since", THEN_HOSTILE),
+    ("groups", "history", "--since", THEN_HOSTILE),
     ("groups", "describe", "--all-groups", "--at", "2026-01-05T10:30"),
     ("lag", "--all-groups", "--time"),
     ("offsets", "list", "--at", "2026-01-05T10:30"),
-    ("offsets", "history"),
-    ("offsets", "audit"),
+    ("offsets", "history", "--since", THEN_HOSTILE),
+    ("offsets", "audit", "--since", THEN_HOSTILE),
     ("offsets", "expiring", "--kept"),
     ("sql", 'SELECT group_id AS "group", * FROM lag'),
 )
