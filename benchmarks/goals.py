@@ -31,6 +31,7 @@ class Goal:
 _OWNED = "from query start until all partitions are OWNED"
 _CONSOLE = "against Kafka's console consumer with OffsetsMessageFormatter"
 _BATCH = "seconds of a batch, median"
+_COLD = "a command from a cold process, 100,000 committed offsets and 3 million commits: "
 _GOALS = (
     Goal(
         "codec",
@@ -88,6 +89,10 @@ _GOALS = (
     Goal("lag", "views without Spark, 100,000 committed offsets: lag", "wall time", 1.0, "s"),
     Goal("group-status", "views without Spark, 100,000 committed offsets: group_status", "wall time", 1.0, "s"),
     Goal("one-instant", "views without Spark: offsets_at of one group, among 3 million commits", "wall time", 0.5, "s"),
+    Goal("cold-lag", f"{_COLD}lag --group --time", "wall time", 1.0, "s"),
+    Goal("cold-status", f"{_COLD}groups status --group", "wall time", 1.0, "s"),
+    Goal("cold-then", f"{_COLD}offsets list --group --at", "wall time", 1.0, "s"),
+    Goal("cold-history", f"{_COLD}offsets history --group", "wall time", 1.0, "s"),
     Goal(
         "sampler", "where the logs of 20,000 partitions end, as sampled every ten seconds", "time of a round", 5.0, "s"
     ),

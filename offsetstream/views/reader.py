@@ -30,6 +30,11 @@ WITH stored AS ({query}), last_before AS (
 FROM stored WHERE record_timestamp >= {since}
 UNION ALL FROM stored SEMI JOIN last_before USING (log_id, offsets_partition, record_offset)
   WHERE record_timestamp < {since}"""
+# A group may be assigned what it never committed, by the id of a topic that has another name now.
+_OF_TOPICS = """
+FROM ({query}) WHERE topic = '__consumer_offsets' OR topic IN (
+  FROM offset_commits SELECT topic UNION FROM member_assignments SELECT topic
+  UNION FROM member_assignments JOIN topics USING (topic_id) SELECT topics.topic)"""
 _TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
 
 
@@ -130,9 +135,17 @@ class ViewReader:
         else:
             relation.to_view(rows)
         query = f'SELECT {columns_of(schema, columns)} FROM "{rows}"'  # noqa: S608 - the names are ours
+        if table == "end_offsets" and self._groups is not None:
+            return self._of_topics(query)
         if table != "offset_commits" or self._since is None:
             return query
         return _LATER.format(query=query, since=f"TIMESTAMPTZ '{self._since.astimezone(UTC).isoformat()}'")
+
+    def _of_topics(self, query: str) -> str:
+        """Return the query's rows of the topics that the groups may have to do with."""
+        for table in ("offset_commits", "member_assignments", "topics"):
+            self.define_table(table)
+        return _OF_TOPICS.format(query=query)
 
 
 def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
