@@ -9,7 +9,7 @@ from typing import Any
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from tests.kafka.incident.book import Cell, Place
 from tests.kafka.incident.hands import Hands
-from tests.reliability.truth import Records, read_topic
+from tests.reliability.truth import Records
 
 Row = dict[str, Any]
 Ends = tuple[int, int, int]  # the log's start, its last stable offset, its end
@@ -58,5 +58,5 @@ def ask(hands: Hands) -> Answers:
         {Cell(row["group_id"], row["topic"], row["partition"]): row["committed_offset"] for row in found.offsets},
         ends,
         hands.look_at_coordinators(),
-        read_topic(hands.kafka.bootstrap_server)[0],
+        hands.keep_records(),
     )

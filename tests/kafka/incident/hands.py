@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    NewPartitions,
+    NewTopic,
+)
 
-from offsetstream.cluster.client import Cluster
-from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.clients import QUIET
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
-from offsetstream.errors import ClusterError
-from testkit.waiting import await_
+from tests.kafka.incident.asking import Asking
 from tests.kafka.incident.book import Book, Cell, Deletion, Finding, Passing, Place
-from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, Member
 from tests.kafka.jobs import JobRunner
 
@@ -28,15 +27,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Hands:
-    """Clients, Admin, Kafka's tool and the job of one incident, and the book in which it is written down."""
+class Hands(Asking):
+    """Clients and their groups, topics and commits; all is written down in the book."""
 
     def __init__(self, kafka: EmbeddedKafka, clients: JavaClients, runner: JobRunner, book: Book) -> None:
-        self.kafka, self.clients, self.runner, self.book = kafka, clients, runner, book
-        self.admin = JavaAdmin(clients)
-        self.cluster = Cluster(kafka.bootstrap_server)
+        super().__init__(kafka, clients, runner, book)
         self.members: dict[str, dict[str, Member]] = {}
-        self._topics = admin_client(kafka.bootstrap_server)
 
     # Topics
 
@@ -100,10 +96,6 @@ class Hands:
     def note_left(self, group: str, client: str) -> None:
         self.book.passings.append(Passing(group, client, "left"))
 
-    def type_of(self, group: str) -> str:
-        [row] = [row for row in self.admin.list_groups() if row["group_id"] == group]
-        return str(row["group_type"])
-
     def settle(self, group: str) -> None:
         """Wait until the group has just its members, and is at rest."""
         clients = sorted(self.members.get(group, _NO_MEMBERS))
@@ -118,16 +110,6 @@ class Hands:
             )
 
         self.await_(is_settled, f"{group} has not come to rest with {clients}")
-
-    def assigned(self, group: str) -> dict[str, list[Place]]:
-        """The partitions of each client of a group, by Admin."""
-        found = self.admin.answers({group})
-        clients = {row["member_id"]: row["client_id"] for row in found.members}
-        places: dict[str, list[Place]] = {client: [] for client in clients.values()}
-        for row in found.assignments:
-            if row["kind"] == "assigned":
-                places[clients[row["member_id"]]].append((row["topic"], row["partition"]))
-        return {client: sorted(own) for client, own in places.items()}
 
     # Commits
 
@@ -195,100 +177,3 @@ class Hands:
         for cell in cells:
             self.book.deletions.append(Deletion(cell, standing[cell], reason))
             self.book.note(cell, None, began, now_ms())
-
-    # Brokers
-
-    def look_at_coordinators(self) -> dict[int, tuple[int | None, int | None]]:
-        """Who coordinates which offsets partition, once the job has seen it, too."""
-        found: dict[int, tuple[int | None, int | None]] = {}
-
-        def is_told() -> bool:
-            try:
-                ends = self.cluster.partition_ends(range(50))
-            except ClusterError:  # leaders are moving
-                return False
-            found.update({number: (end.coordinator_id, end.coordinator_epoch) for number, end in ends.items()})
-            columns = ("offsets_partition", "coordinator_id", "coordinator_epoch")
-            told = {number: of for number, *of in self.runner.rows("offsets_partitions", *columns)}
-            return {number: tuple(of) for number, of in told.items()} == found
-
-        self.await_job(is_told)
-        self.book.coordinators.append(dict(found))
-        return found
-
-    def await_brokers(self, wanted: set[int]) -> None:
-        self.await_(lambda: set(self._topics.list_topics(timeout=_TIMEOUT).brokers) == wanted, f"not {wanted}")
-
-    # The job
-
-    def await_applied(self) -> None:
-        """Wait until the job has applied all that is in the topic now."""
-        ends = {number: end.last_stable_offset for number, end in self.cluster.partition_ends(range(50)).items()}
-
-        def is_applied() -> bool:
-            told = dict(self.runner.rows("offsets_partitions", "offsets_partition", "next_offset"))
-            return all((told[number] or 0) >= end for number, end in ends.items())
-
-        self.await_job(is_applied)
-
-    def await_sampled(self, ends: Mapping[str, int]) -> None:
-        """Wait until the job has sampled the end of each topic's first partition."""
-        columns = ("topic", "partition", "high_watermark")
-
-        def is_sampled() -> bool:
-            return {(topic, 0, end) for topic, end in ends.items()} <= set(
-                self.runner.rows("topic_partitions", *columns)
-            )
-
-        self.await_job(is_sampled)
-
-    def await_ends(self, ends: Mapping[Place, tuple[int, int, int]]) -> None:
-        """Wait until the job has sampled these ends wherever it samples."""
-        columns = ("topic", "partition", "log_start_offset", "last_stable_offset", "high_watermark", "error")
-
-        def is_sampled() -> bool:
-            found = {row[:2]: row[2:] for row in self.runner.rows("topic_partitions", *columns)}
-            return all((*end, None) == found[place] for place, end in ends.items() if place in found)
-
-        self.await_job(is_sampled)
-
-    def await_held_back(self, number: int, last_stable_offset: int | None) -> None:
-        """Wait until the job has sampled that an offsets partition is held back at an offset, or no more."""
-        columns = ("topic", "partition", "last_stable_offset", "high_watermark")
-
-        def is_sampled() -> bool:
-            [(stable, end)] = [
-                row[2:] for row in self.runner.rows("topic_partitions", *columns) if row[:2] == (_OFFSETS, number)
-            ]
-            return bool(stable == end if last_stable_offset is None else last_stable_offset == stable < end)
-
-        self.await_job(is_sampled)
-
-    # What is asked
-
-    def tool(self, group: str, *arguments: str) -> str:
-        return run_tool(
-            CONSUMER_GROUPS, ["--bootstrap-server", self.kafka.bootstrap_server, "--group", group, *arguments]
-        )
-
-    def listed(self) -> set[str]:
-        return {row["group_id"] for row in self.admin.list_groups()}
-
-    def offsets(self, groups: Iterable[str]) -> dict[Cell, int]:
-        """The committed offsets of groups, by Admin."""
-        return {
-            Cell(row["group_id"], row["topic"], row["partition"]): row["committed_offset"]
-            for row in self.admin.committed_offsets(groups)
-        }
-
-    def await_(self, condition: Callable[[], bool], told: str) -> None:
-        await_(condition, lambda: f"{told}\n{self.runner.said.getvalue()[-4000:]}", pause=0.3)
-
-    def await_job(self, condition: Callable[[], bool]) -> None:
-        self.await_(condition, "the job has not seen it")
-
-    def _id_of(self, topic: str) -> str:
-        return next(topic_id for topic_id, name in self.admin.topic_names().items() if name == topic)
-
-    def _is_deleted(self, topic_id: str) -> bool:
-        return dict(self.runner.rows("topics", "topic_id", "deleted_at"))[topic_id] is not None
