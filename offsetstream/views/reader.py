@@ -84,7 +84,11 @@ class ViewReader:
             raise UsageError(f"the view {view} is of an instant: say which by at=, a datetime with its zone")
         if at is not None and not wanted.is_at:
             raise UsageError(f"the view {view} is of no other instant than now: leave out at=")
-        for each in needed(view):
+        views = needed(view)
+        # A job may be at work: histories are read after the states that are to be found in them.
+        for table in sorted({name for each in views for name in each.reads}, key=_is_history):
+            self.define_table(table)
+        for each in views:
             self.define_view(each, at)
         relation = self.connection.table(f'"{view}"')
         for column, values in (where or {}).items():
@@ -146,6 +150,10 @@ class ViewReader:
         for table in ("offset_commits", "member_assignments", "topics"):
             self.define_table(table)
         return _OF_TOPICS.format(query=query)
+
+
+def _is_history(table: str) -> bool:
+    return table in all_schemas() and all_schemas()[table].kind == "history"
 
 
 def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:

@@ -23,10 +23,10 @@ _HIDDEN = "TOPIC_AUTHORIZATION_FAILED"
 
 
 class Rounds:
-    """What is sampled goes to `topic_partitions` with each round, and waits in `book` for `end_offsets`.
+    """What is sampled goes to `end_offsets`, where it is new, and to `topic_partitions`.
 
     Topics whose ends the user may not see are said once. Raises ClusterError, TablesError, and LeaseError
-    once a later job has written to the tables; what waits is then not lost.
+    once a later job has written to the tables; rows that cannot be written wait in `book` for the next round.
     """
 
     def __init__(self, tables: Store, cluster: LogEnds, coordinator: Coordinator, say: Callable[[str], None]) -> None:
@@ -55,17 +55,17 @@ class Rounds:
         self._tell_of_hidden()
 
     def write(self, batch: BatchId) -> None:
-        """Write `topic_partitions` and, every ten minutes, `cluster` if that has changed."""
+        """Write what is new to `end_offsets`, then `topic_partitions`, and every ten minutes `cluster` if it changed.
+
+        A job that is killed between leaves out nothing: of what is new the history knows first.
+        """
+        if self.book.waiting:
+            self._written.write_end_offsets(self.book.waiting, batch)
+            self.book.waiting = []
         self._written.write_topic_partitions(self.book.rows(), batch)
         if time.monotonic() - self._observed_at >= CLUSTER_SECONDS:
             self._observed.write(batch)
             self._observed_at = time.monotonic()
-
-    def write_end_offsets(self, batch: BatchId) -> None:
-        """Append what waits to `end_offsets`, as one file."""
-        if self.book.waiting:
-            self._written.write_end_offsets(self.book.waiting, batch)
-            self.book.waiting = []
 
     def _opened(self) -> Positions:
         if self._positions is None:

@@ -48,8 +48,8 @@ class SampleBook:
     def recall(self, rows: Iterable[Mapping[str, Any]], recorded: Mapping[TopicPlace, datetime]) -> None:
         """Begin with the rows of `topic_partitions`, and with when `end_offsets` has the last row of each from.
 
-        A job that was killed may have left out the rows of its last minute. Of these the newest is made up for; the one
-        before it is known to have held at its own time only.
+        A job whose writes failed, or of an older version, may have left out its last rows. Of these the newest is
+        made up for; the one before it is known to have held at its own time only.
         """
         for row in rows:
             place = TopicPlace(row["topic"], row["partition"])

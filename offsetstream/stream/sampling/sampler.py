@@ -11,7 +11,6 @@ from offsetstream.errors import LeaseError, first_line
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.tables.transaction import BatchId
 
-WRITE_SECONDS = 60.0  # one file of end_offsets, and so what a job that is killed may leave out
 _END_SECONDS = 5.0  # for which a round that a silent cluster holds up is waited for
 
 
@@ -44,7 +43,7 @@ class Sampler:
             self._thread.start()
 
     def end(self, *, with_a_round: bool = False) -> None:
-        """Stop, and write what waits; before that sample once more, for whoever asks once the job has ended."""
+        """Stop; before that sample once more, for whoever asks once the job has ended."""
         self._ended.set()
         if self._thread.ident is None:
             return
@@ -52,26 +51,21 @@ class Sampler:
         if self._thread.is_alive():
             return  # what it waits to ask nobody answers, and what it has not written the next job makes up for
         if with_a_round:
-            self._try("sampled", self._round)
-        self._try("recorded", self._write_end_offsets)
+            self._round()
 
     def _run(self) -> None:
-        written_at = time.monotonic()
         while not self._ended.is_set():
             began = time.monotonic()
-            self._try("sampled", self._round)
-            if time.monotonic() - written_at >= WRITE_SECONDS and self._try("recorded", self._write_end_offsets):
-                written_at = time.monotonic()
+            self._round()
             self._ended.wait(max(0.0, began + self._seconds - time.monotonic()))
 
     def _round(self) -> None:
-        self._rounds.ask()
+        if self._try("sampled", self._rounds.ask):
+            self._try("recorded", self._record)
+
+    def _record(self) -> None:
         with self._writing:
             self._rounds.write(self._batch)
-
-    def _write_end_offsets(self) -> None:
-        with self._writing:
-            self._rounds.write_end_offsets(self._batch)
 
     def _try(self, what: str, step: Callable[[], None]) -> bool:
         try:

@@ -1,27 +1,15 @@
 -- Reads: end_offsets, topic_partitions
 WITH looks AS (
+  /* First the newest look: of a job at work the history is then read at least as far. */
   SELECT
     topic,
     topic_id,
     partition,
-    sampled_at,
-    previous_sampled_at,
+    changed_at AS sampled_at,
+    LEAST(changed_at, sampled_at - INTERVAL '70' SECOND) AS previous_sampled_at,
     high_watermark,
     log_start_offset,
-    0 AS source
-  FROM end_offsets
-  WHERE
-    NOT high_watermark IS NULL
-  UNION ALL
-  SELECT
-    topic,
-    topic_id,
-    partition,
-    changed_at,
-    LEAST(changed_at, sampled_at - INTERVAL '70' SECOND),
-    high_watermark,
-    log_start_offset,
-    1
+    1 AS source
   FROM topic_partitions
   WHERE
     NOT high_watermark IS NULL AND NOT changed_at IS NULL
@@ -38,6 +26,19 @@ WITH looks AS (
   FROM topic_partitions
   WHERE
     NOT high_watermark IS NULL AND NOT changed_at IS NULL
+  UNION ALL
+  SELECT
+    topic,
+    topic_id,
+    partition,
+    sampled_at,
+    previous_sampled_at,
+    high_watermark,
+    log_start_offset,
+    0
+  FROM end_offsets
+  WHERE
+    NOT high_watermark IS NULL
 ), chained AS (
   SELECT
     topic,

@@ -1,5 +1,5 @@
 -- Helper: every end that was sampled, how long it held, and what came after it. The newest look (topic_partitions) counts as
--- two samples: those between the last row of end_offsets and it may still wait to be written, for a minute at most.
+-- two samples: where end_offsets could not be written, its last row is older, and may have held for another minute at most.
 --
 --   topic STRING: Topic
 --   topic_id STRING: Topic id; null where it is not known
@@ -13,14 +13,16 @@
 --   next_offset BIGINT: Its end
 --   next_lowest BIGINT: The lowest end from the next row on
 WITH looks AS (
-  SELECT topic, topic_id, partition, sampled_at, previous_sampled_at, high_watermark, log_start_offset, 0 AS source
-  FROM end_offsets WHERE high_watermark IS NOT NULL
-  UNION ALL
-  SELECT topic, topic_id, partition, changed_at, least(changed_at, sampled_at - INTERVAL '70' SECOND), high_watermark, log_start_offset, 1
+  -- First the newest look: of a job at work the history is then read at least as far.
+  SELECT topic, topic_id, partition, changed_at AS sampled_at, least(changed_at, sampled_at - INTERVAL '70' SECOND) AS previous_sampled_at,
+         high_watermark, log_start_offset, 1 AS source
   FROM topic_partitions WHERE high_watermark IS NOT NULL AND changed_at IS NOT NULL
   UNION ALL
   SELECT topic, topic_id, partition, sampled_at, sampled_at, high_watermark, log_start_offset, 2
   FROM topic_partitions WHERE high_watermark IS NOT NULL AND changed_at IS NOT NULL
+  UNION ALL
+  SELECT topic, topic_id, partition, sampled_at, previous_sampled_at, high_watermark, log_start_offset, 0
+  FROM end_offsets WHERE high_watermark IS NOT NULL
 ), chained AS (
   SELECT topic, topic_id, partition, sampled_at, high_watermark, log_start_offset,
          lead(sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_sampled_at,

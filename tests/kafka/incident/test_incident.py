@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.sampling import rounds, sampler
+from offsetstream.stream.sampling import rounds
 from offsetstream.views.files import all_views
 from offsetstream.views.reader import ViewReader
 from offsetstream.views.thresholds import THRESHOLDS
@@ -57,7 +57,6 @@ def recorded(
 ) -> Iterator[Recorded]:
     book = Book(request.param)
     with pytest.MonkeyPatch.context() as in_a_hurry, ExitStack() as stack:
-        in_a_hurry.setattr(sampler, "WRITE_SECONDS", 10.0)
         in_a_hurry.setattr(rounds, "START_SECONDS", 2.0)
         in_a_hurry.setattr(live, "SAMPLE_SECONDS", 1.0)
         in_a_hurry.setattr(live, "IDLE_REFRESH_SECONDS", 2.0)
