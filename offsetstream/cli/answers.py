@@ -118,7 +118,7 @@ def view_of(
     return relation
 
 
-def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> list[Row]:
+def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> DuckDBPyRelation:
     """Return the rows of a table that have one of the values, None or none of them being any."""
     from offsetstream.tables.lookup import is_one_of  # noqa: PLC0415 - of DuckDB, which --help does not need
 
@@ -126,7 +126,15 @@ def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> list[R
     relation = reader.connection.table(f'"{table}"')
     for column, values in where.items():
         relation = relation.filter(is_one_of(column, values)) if values else relation
-    return rows_of(relation)
+    return relation
+
+
+def ends_of(reader: ViewReader, topics: Collection[str]) -> tuple[dict[tuple[str, int], int], list[datetime]]:
+    """Return the ends of the topics' logs, by topic and partition, and when these were sampled."""
+    rows = [row for row in reader.rows("partition_ends", {"topic": topics}) if row["high_watermark"] is not None]
+    return {(row["topic"], row["partition"]): row["high_watermark"] for row in rows}, [
+        row["sampled_at"] for row in rows
+    ]
 
 
 def in_period(column: str, since: datetime | None, until: datetime | None) -> str:
@@ -188,6 +196,19 @@ def _told_missing(tables: Store, column: str, name: str) -> str | None:
     ).fetchall()
     known_text = ", ".join(f"'{row[0]}'" for row in nearest)
     return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {known_text}" if known_text else "")
+
+
+def missing_of(
+    reader: ViewReader,
+    rows: Collection[Row],
+    groups: Collection[str],
+    topics: Collection[str] = (),
+    at: datetime | None = None,
+) -> list[str]:
+    """Return a message for each wanted group and topic that has no row and is not there, or is not known of then."""
+    found = {row["group_id"] for row in rows}
+    missing = unknown_then(reader, at, groups, found) or not_there(reader, "group_id", groups, found)
+    return missing + not_there(reader, "topic", topics, {row["topic"] for row in rows} if topics else ())
 
 
 def unknown_then(reader: ViewReader, at: datetime | None, groups: Collection[str], found: Collection[str]) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from offsetstream.cli.answers import Row, counted, ends_text, table_of
+from offsetstream.cli.answers import Row, counted, ends_of, ends_text, rows_of, table_of
 from offsetstream.cli.group_state import Group
 from offsetstream.cli.times import instant_text
 from offsetstream.views.reader import ViewReader
@@ -18,9 +18,9 @@ _PARTS = ("group_members", "member_assignments", "committed_offsets")
 
 def groups_at(reader: ViewReader, groups: tuple[str, ...]) -> Iterator[Group]:
     """Yield the groups, or all, as the reader's tables have them, by group id."""
-    own = {table: _by_group(table_of(reader, table, {"group_id": groups})) for table in _PARTS}
+    own = {table: _by_group(rows_of(table_of(reader, table, {"group_id": groups}))) for table in _PARTS}
     for row in sorted(
-        table_of(reader, "groups", {"group_id": groups}), key=itemgetter("group_id", "offsets_partition")
+        rows_of(table_of(reader, "groups", {"group_id": groups})), key=itemgetter("group_id", "offsets_partition")
     ):
         place = row["offsets_partition"], row["group_id"]
         members, assignments, offsets = (own[table][place] for table in _PARTS)
@@ -30,11 +30,7 @@ def groups_at(reader: ViewReader, groups: tuple[str, ...]) -> Iterator[Group]:
 def ends_at(reader: ViewReader, groups: Iterable[Group]) -> tuple[dict[tuple[str, int], int], list[datetime]]:
     """Return the ends of the logs that the groups read, and when these were sampled."""
     topics = {row["topic"] for group in groups for row in (*group.offsets, *group.assignments) if row["topic"]}
-    rows = reader.rows("partition_ends", {"topic": topics})
-    known = [row for row in rows if row["high_watermark"] is not None]
-    return {(row["topic"], row["partition"]): row["high_watermark"] for row in known}, [
-        row["sampled_at"] for row in known
-    ]
+    return ends_of(reader, topics)
 
 
 def closing_at(at: datetime, groups: list[Group], sampled: list[datetime] | None) -> str:

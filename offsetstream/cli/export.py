@@ -13,12 +13,13 @@ from offsetstream.cli.answers import (
     Row,
     at_option,
     counted,
+    missing_of,
     not_there,
     reader_of,
+    rows_of,
     table_of,
     topic_options,
     unknown_text,
-    unknown_then,
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, tables_option
@@ -64,9 +65,9 @@ def export(
     reader = reader_of(tables, at, group)
     rows = _rows(reader, group, topic)
     found = {row["group_id"] for row in rows}
-    missing = unknown_then(reader, at, group, found)
-    missing = missing or not_there(reader, "group_id", group, found)
-    missing = missing or [f"group '{name}' had no such offset" for name in sorted(set(group) - found)]
+    missing = missing_of(reader, rows, group, at=at) or [
+        f"group '{name}' had no such offset" for name in sorted(set(group) - found)
+    ]
     missing += not_there(reader, "topic", topic, {row["topic"] for row in rows})
     if not missing:
         Output(file=output_file).pieces(_lines(rows, with_group=len(group) != 1))
@@ -78,7 +79,7 @@ def export(
 
 
 def _rows(reader: Any, group: tuple[str, ...], topic: tuple[str, ...]) -> list[Row]:
-    found = table_of(reader, "committed_offsets", {"group_id": group, "topic": topic})
+    found = rows_of(table_of(reader, "committed_offsets", {"group_id": group, "topic": topic}))
     there = [row for row in found if row["in_coordinator_partition"] and row["committed_offset"] >= 0]
     return sorted(there, key=itemgetter("group_id", "topic", "partition"))
 

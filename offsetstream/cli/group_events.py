@@ -14,7 +14,7 @@ from offsetstream.cli.answers import (
     day_at_least,
     group_options,
     in_period,
-    not_there,
+    missing_of,
     period_options,
     period_text,
     reader_of,
@@ -114,7 +114,7 @@ def group_history(
     def ask() -> Answer:
         reader = reader_of(tables, groups=group)
         rows = _rows(reader, since, until)
-        missing = not_there(reader, "group_id", group, {row["group"] for row in rows})
+        missing = missing_of(reader, rows, group)
         now = instant_text(datetime.now(UTC))
         found = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'change')} of {found}{period_text(since, until)}, as of {now}."

@@ -14,13 +14,12 @@ from offsetstream.cli.answers import (
     at_option,
     counted,
     ends_text,
-    not_there,
+    missing_of,
     reader_of,
     rows_of,
     show,
     topic_options,
     unknown_text,
-    unknown_then,
     view_of,
     watch_option,
 )
@@ -100,10 +99,7 @@ def lag(
         now = at or datetime.now(UTC)
         rows = _rows(reader, group, topic, now, with_time=with_time)
         note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
-        found = {row["group"] for row in rows}
-        unknown = unknown_then(reader, at, group, found)
-        missing = unknown or not_there(reader, "group_id", group, found)
-        missing += not_there(reader, "topic", topic, {row["topic"] for row in rows})
+        missing = missing_of(reader, rows, group, topic, at)
         columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
         return Answer(columns, rows, _closing(rows, at, now) + unknown_text(reader), missing=missing)
 

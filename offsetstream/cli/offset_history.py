@@ -16,12 +16,13 @@ from offsetstream.cli.answers import (
     day_at_least,
     group_options,
     in_period,
-    not_there,
+    missing_of,
     period_options,
     period_text,
     reader_of,
     rows_of,
     show,
+    table_of,
     topic_options,
     view_of,
     watch_option,
@@ -116,7 +117,7 @@ def history(
         reader = reader_of(tables, groups=group, since=since)
         where = {"group_id": group, "topic": topic, "partition": partition}
         rows = _history_rows(reader, where, in_period("record_timestamp", since, until))
-        missing = _missing(reader, group, topic, rows)
+        missing = missing_of(reader, rows, group, topic)
         deleted = sum(row["is_tombstone"] for row in rows)
         closing = (
             f"{counted(len(rows) - deleted, 'commit')} and {counted(deleted, 'deletion')}{period_text(since, until)}, "
@@ -128,13 +129,7 @@ def history(
 
 
 def _history_rows(reader: ViewReader, where: dict[str, Any], period: str) -> list[Row]:
-    from offsetstream.tables.lookup import is_one_of  # noqa: PLC0415 - of DuckDB, which --help does not need
-
-    reader.define_table("offset_commits")
-    relation = reader.connection.table("offset_commits")
-    for column, values in where.items():
-        relation = relation.filter(is_one_of(column, values)) if values else relation
-    reader.define("wanted commits", relation.sql_query())
+    reader.define("wanted commits", table_of(reader, "offset_commits", where).sql_query())
     moves = reader.connection.sql(_MOVES)
     moves = moves.filter(period) if period else moves
     rows = rows_of(moves.order("group_id, topic, partition, log_id, record_offset"))
@@ -194,7 +189,7 @@ def audit(
         where = {"group_id": group, "topic": topic}
         found = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
         rows = [_audit_row(row) for row in rows_of(found.order("record_timestamp, group_id, topic, partition"))]
-        missing = _missing(reader, group, topic, rows)
+        missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = (
             f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}, "
@@ -244,8 +239,3 @@ def _span(values: Iterable[int | None]) -> str | None:
     if not known:
         return None
     return str(known[0]) if known[0] == known[-1] else f"{known[0]}…{known[-1]}"
-
-
-def _missing(reader: ViewReader, group: tuple[str, ...], topic: tuple[str, ...], rows: list[Row]) -> list[str]:
-    missing = not_there(reader, "group_id", group, {row["group"] for row in rows})
-    return missing + not_there(reader, "topic", topic, {row["topic"] for row in rows})

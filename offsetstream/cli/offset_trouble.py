@@ -13,13 +13,12 @@ from offsetstream.cli.answers import (
     at_option,
     counted,
     group_options,
-    not_there,
+    missing_of,
     reader_of,
     rows_of,
     show,
     topic_options,
     unknown_text,
-    unknown_then,
     view_of,
     watch_option,
 )
@@ -98,9 +97,7 @@ def expiring(
         ]
         soon = [row for row in every if row["kept_because"] is None and _is_within(row, limit)]
         rows = soon + [row for row in every if kept and row["kept_because"] is not None]
-        missing = unknown_then(reader, at, group, {row["group"] for row in every})
-        missing += [] if missing else not_there(reader, "group_id", group, {row["group"] for row in every})
-        missing += not_there(reader, "topic", topic, {row["topic"] for row in every})
+        missing = missing_of(reader, every, group, topic, at)
         closing = _expiring_closing(every, soon, within, at) + unknown_text(reader)
         return Answer(_EXPIRING, rows, closing, missing=missing)
 
@@ -175,9 +172,7 @@ def orphans(
         reader = reader_of(tables, at, group)
         found = view_of(reader, "orphan_offsets", {"group_id": group, "topic": topic})
         rows = [_orphan_row(row) for row in rows_of(found.order("group_id, topic, partition"))]
-        missing = unknown_then(reader, at, group, {row["group"] for row in rows})
-        missing += [] if missing else not_there(reader, "group_id", group, {row["group"] for row in rows})
-        missing += not_there(reader, "topic", topic, {row["topic"] for row in rows})
+        missing = missing_of(reader, rows, group, topic, at)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = (
             f"{counted(len(rows), 'offset')} of {groups} of no use, as of {instant_text(at or datetime.now(UTC))}."

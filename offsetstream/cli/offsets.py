@@ -10,7 +10,16 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.answers import at_option, ends_text, not_there, reader_of, table_of, unknown_text, unknown_then
+from offsetstream.cli.answers import (
+    at_option,
+    ends_of,
+    ends_text,
+    missing_of,
+    reader_of,
+    rows_of,
+    table_of,
+    unknown_text,
+)
 from offsetstream.cli.export import export
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.offset_history import audit, history
@@ -123,16 +132,14 @@ def _list_then(output: Output, tables: str, at: datetime, where: dict[str, Any])
     """List the offsets as they were at an instant."""
     group = where["group_id"] or ()
     reader = reader_of(tables, at, group)
-    found = table_of(reader, "committed_offsets", where)
-    topics = {row["topic"] for row in found}
-    known = [row for row in reader.rows("partition_ends", {"topic": topics}) if row["high_watermark"] is not None]
-    ends = {(row["topic"], row["partition"]): row["high_watermark"] for row in known}
+    found = rows_of(table_of(reader, "committed_offsets", where))
+    ends, sampled = ends_of(reader, {row["topic"] for row in found})
     rows = sorted((_list_row(row, ends) for row in found), key=itemgetter(*_ORDER))
-    closing = f"As it was at {instant_text(at)}; {ends_text([row['sampled_at'] for row in known], at)}."
+    closing = f"As it was at {instant_text(at)}; {ends_text(sampled, at)}."
     if rows or not group or not output.is_text:
         output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
     there = {row["group_id"] for row in rows}
-    missing = unknown_then(reader, at, group, there) or not_there(reader, "group_id", group, there)
+    missing = missing_of(reader, rows, group, at=at)
     for message in missing or [f"group '{name}' had no such committed offset" for name in sorted(set(group) - there)]:
         tell(f"Error: {message}")
     click.get_current_context().exit(1 if set(group) - there else 0)

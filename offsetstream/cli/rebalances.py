@@ -15,7 +15,7 @@ from offsetstream.cli.answers import (
     day_at_least,
     group_options,
     in_period,
-    not_there,
+    missing_of,
     period_options,
     period_text,
     reader_of,
@@ -95,7 +95,7 @@ def rebalances(
         reader = reader_of(tables, groups=group, since=since)
         found = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
         rows = [_row(row) for row in rows_of(found.order("group_id, log_id, record_offset"))]
-        missing = not_there(reader, "group_id", group, {row["group"] for row in rows})
+        missing = missing_of(reader, rows, group)
         return Answer(_COLUMNS, rows, _closing(reader, rows, period_text(since, until)), missing=missing)
 
     show(output, watch, ask)

@@ -14,12 +14,11 @@ from offsetstream.cli.answers import (
     counted,
     ends_text,
     group_options,
-    not_there,
+    missing_of,
     reader_of,
     rows_of,
     show,
     unknown_text,
-    unknown_then,
     view_of,
     watch_option,
 )
@@ -106,8 +105,7 @@ def status(
     def ask() -> Answer:
         reader = reader_of(tables, at, group)
         rows = _rows(reader, group)
-        missing = unknown_then(reader, at, group, found := {row["group"] for row in rows})
-        missing += not_there(reader, "group_id", group, found) if not missing else []
+        missing = missing_of(reader, rows, group, at=at)
         exit_code = NOT_OK if any(map(_FAILS[fail_on], rows)) else 0
         return Answer(_COLUMNS, rows, _closing(rows, at) + unknown_text(reader), exit_code, missing)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
-from offsetstream.views.reader import ViewReader, columns_of
+from offsetstream.views.reader import ViewReader, columns_of, is_history
 
 # State, and the view that has it at an instant.
 _STATE = {
@@ -72,7 +72,8 @@ class InstantReader(ViewReader):
             queries = {each: super(InstantReader, self).table_query(each) for each in read}
             return _THEN[table].format(at=self._literal, **queries)
         query = super().table_query(table)
-        time = next((name for name in ("record_timestamp", "sampled_at", "event_at") if _is_history(table, name)), None)
+        times = all_schemas()[table].column_names if is_history(table) else ()
+        time = next((name for name in ("record_timestamp", "sampled_at", "event_at") if name in times), None)
         return f"SELECT * FROM ({query}) WHERE {time} < {self._literal}" if time else query  # noqa: S608 - all ours
 
     def _state(self, table: str) -> str:
@@ -88,8 +89,3 @@ class InstantReader(ViewReader):
             'CAST(NULL AS BOOLEAN) AS "in_coordinator_partition"', 'true AS "in_coordinator_partition"'
         )
         return f'SELECT {columns} FROM "{rows}" WHERE unknown_reason IS NULL'  # noqa: S608 - likewise
-
-
-def _is_history(table: str, column: str) -> bool:
-    schema = all_schemas().get(table)
-    return schema is not None and schema.kind == "history" and column in schema.column_names

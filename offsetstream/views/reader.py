@@ -86,7 +86,7 @@ class ViewReader:
             raise UsageError(f"the view {view} is of no other instant than now: leave out at=")
         views = needed(view)
         # A job may be at work: histories are read after the states that are to be found in them.
-        for table in sorted({name for each in views for name in each.reads}, key=_is_history):
+        for table in sorted({name for each in views for name in each.reads}, key=is_history):
             self.define_table(table)
         for each in views:
             self.define_view(each, at)
@@ -152,7 +152,8 @@ class ViewReader:
         return _OF_TOPICS.format(query=query)
 
 
-def _is_history(table: str) -> bool:
+def is_history(table: str) -> bool:
+    """Tell whether a name is that of a table with a history; of a view it is not."""
     return table in all_schemas() and all_schemas()[table].kind == "history"
 
 
