@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -15,8 +16,11 @@ def commit_at_once(uri: str) -> int:
     row = pa.table({"number": [1]})
     write_deltalake(uri, row)
 
+    together = Barrier(_WRITERS)
+
     def commit(_writer: int) -> None:
         for _ in range(_COMMITS):
+            together.wait(60)
             write_deltalake(uri, row, mode="append")
 
     with ThreadPoolExecutor(_WRITERS) as pool:

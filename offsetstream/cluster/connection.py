@@ -25,7 +25,7 @@ from offsetstream.errors import (
 Answer = TypeVar("Answer")
 Asked = TypeVar("Asked")
 TIMEOUT = 30.0  # seconds
-_FIRST_TIMEOUT = 10.0  # after which another broker is asked
+_FIRST = 1 / 3  # of it, after which another broker is asked
 NO_RIGHT = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -119,12 +119,12 @@ class Connection:
 
     def _listed(self, **of: str) -> Any:
         try:
-            return self._admin.list_topics(**of, timeout=_FIRST_TIMEOUT)
+            return self._admin.list_topics(**of, timeout=TIMEOUT * _FIRST)
         except KafkaException as error:
             if error.args[0].code() not in _SILENT:
                 raise
         self._renew()
-        return self._admin.list_topics(**of, timeout=TIMEOUT - _FIRST_TIMEOUT)
+        return self._admin.list_topics(**of, timeout=TIMEOUT * (1 - _FIRST))
 
     def _renew(self) -> None:
         """Begin anew with any broker: librdkafka may go on asking the one that has fallen silent, for minutes."""
@@ -181,10 +181,10 @@ class Connection:
         Where nobody answers in time another one is asked, once.
         """
         try:
-            return self._ask(what, lambda: question(_FIRST_TIMEOUT))
+            return self._ask(what, lambda: question(TIMEOUT * _FIRST))
         except UnreachableError:
             self._renew()
-            return self._ask(what, lambda: question(TIMEOUT - _FIRST_TIMEOUT))
+            return self._ask(what, lambda: question(TIMEOUT * (1 - _FIRST)))
 
     def _as_error(self, what: str, error: KafkaError, right: Right | None = None) -> OffsetstreamError:
         self._admin.poll(0)  # hears what went before

@@ -61,8 +61,8 @@ def assert_readers_agree(runner: JobRunner, kafka: EmbeddedKafka, offset: int) -
     described = json.loads(command(runner, "groups", "describe", "--all-groups", "--output", "json").stdout)
     current = [row for row in described if row["in_coordinator_partition"]]
     assert sorted((row["group"], row["current_offset"]) for row in current) == sorted((g, offset) for g in GROUPS)
-    offsets = command(runner, "offsets", "list").stdout.splitlines()[1:]
-    assert sorted(line.split()[0] for line in offsets if line) == sorted(GROUPS)
+    offsets = json.loads(command(runner, "offsets", "list", "--output", "json").stdout)
+    assert sorted(row["group"] for row in offsets if row["in_coordinator_partition"]) == sorted(GROUPS)
     server = ("--bootstrap-server", kafka.bootstrap_server)
     for group in GROUPS:
         command(runner, "coordinator", "--group", group, *server)

@@ -13,8 +13,11 @@ def test_of_commits_at_once_each_has_a_version_of_its_own(s3: S3Server) -> None:
     uri = s3.uri("at-once")
     expected = commit_at_once(uri)
     assert DeltaTable(uri).version() == expected
-    log = [each for each in s3.requests if each.api == "PutObject" and "_delta_log/0" in each.key]
-    assert {each.status for each in log} == {200, 412}
+
+    def statuses() -> set[int]:
+        return {each.status for each in s3.requests if each.api == "PutObject" and "at-once/_delta_log/0" in each.key}
+
+    await_(lambda: statuses() == {200, 412}, statuses)  # the server tells of its requests a little later
 
 
 def test_every_request_is_counted(s3: S3Server) -> None:
