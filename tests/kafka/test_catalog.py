@@ -104,7 +104,8 @@ def test_a_batch_that_is_killed_is_done_by_the_next_job(job: CatalogJob) -> None
 
 def test_a_killed_deletion_of_groups_is_done_by_the_next_job(job: CatalogJob) -> None:
     gone = sorted(job.workload.groups - set(job.workload.live_groups))[:5]
-    for future in admin_client(job.server).delete_consumer_groups(gone).values():
+    admin = admin_client(job.server)  # without a name it would be gone before its answers are here
+    for future in admin.delete_consumer_groups(gone).values():
         future.result(30)
     job.workload.groups -= set(gone)
     with job.acted_on("groups", JobProcess.kill):
