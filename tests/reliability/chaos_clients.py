@@ -113,7 +113,8 @@ def _book(bootstrap_server: str, places: list[tuple[str, int, int]], *, abort: b
 
 
 def _delete_groups(bootstrap_server: str, groups: list[str]) -> None:
-    for future in admin_client(bootstrap_server).delete_consumer_groups(groups).values():
+    admin = admin_client(bootstrap_server)  # without a name it would be gone before its answers are here
+    for future in admin.delete_consumer_groups(groups).values():
         future.result(30)
 
 
