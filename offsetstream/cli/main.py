@@ -35,6 +35,7 @@ SUBCOMMANDS = {
         "offsetstream.cli.replay:replay",
         "Print the groups and offsets that log files amount to.",
     ),
+    "report": ("offsetstream.cli.report:report", "Write one page of what became of the groups."),
     "sql": ("offsetstream.cli.sql:sql", "Ask the tables and views by SQL, and change nothing."),
     "views": ("offsetstream.cli.views:views", "Answers in SQL: list the views, create them in a catalog."),
     "verify": ("offsetstream.cli.verify:verify", "Compare the tables with the live cluster."),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from pathlib import Path
 from urllib.parse import unquote
 
-from offsetstream.errors import UsageError
+from offsetstream.errors import TablesError, UsageError, first_line
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.store import Store
 
 _LOCAL, _DBFS = "file://", "dbfs:/"
@@ -78,6 +81,35 @@ def parse_location(text: str) -> str:
             f"{root} has {unfit.group()!r} in its name, with which Delta cannot find the folder again: name another one"
         )
     return root
+
+
+def write_file(place: str, data: bytes) -> None:
+    """Write a file to a local path or a URI, whole or not at all: who reads it meanwhile has the one before.
+
+    UsageError where there cannot be such a file, TablesError where a store refuses it.
+    """
+    if "://" in place and not place.startswith(_LOCAL):
+        folder, _, name = place.rpartition("/")
+        try:
+            with file_system(folder).open_output_stream(name) as stream:
+                stream.write(data)
+        except Exception as error:  # stores have errors of many kinds
+            raise TablesError(f"cannot write {place}: {first_line(error)}") from error
+        return
+    path = Path(unquote(place.removeprefix(_LOCAL)) if place.startswith(_LOCAL) else place)
+    new: str | None = None
+    try:
+        handle, new = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, 0o644)
+            file.write(data)
+        Path(new).replace(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot write {place}: {reason}; name another file by --file") from error
+    finally:
+        if new is not None:
+            Path(new).unlink(missing_ok=True)
 
 
 def parse_checkpoint(text: str) -> str:

@@ -1,0 +1,86 @@
+"""`offsetstream report`: one page of what became of the groups, which opens from disk without a network."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from offsetstream.cli.answers import group_options, period_options
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import SECONDS, config_option, tables_option
+from offsetstream.cli.output import tell
+from offsetstream.cli.times import instant_text
+from offsetstream.errors import UsageError
+from offsetstream.tables.location import store_at, write_file
+
+_DAY = timedelta(days=1)
+
+
+@click.command(
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream report --file report.html
+  offsetstream report --since 03:00 --until 04:00 --group my-group --file night.html
+  offsetstream report --file s3://pages/groups.html --watch 60""",
+)
+@config_option("report")
+@click.option("--file", "file", required=True, metavar="FILE", help="The page: a file, or an object store's URI.")
+@group_options
+@period_options
+@click.option("--show-hosts", is_flag=True, help="Show the hosts of clients, too.")
+@click.option("--watch", type=SECONDS, metavar="SECONDS", help="Write it again so often, until Ctrl-C or SIGTERM.")
+@tables_option
+def report(
+    *,
+    file: str,
+    group: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    show_hosts: bool,
+    watch: float | None,
+    tables: str,
+) -> None:
+    """Write one page: what is not OK, who moved offsets, lag, rebalances, owners, commits and coordinators.
+
+    Of the last day, where no --since is given; a new page takes the place of the one before at once.
+    """
+    from offsetstream.report.queries import Period, find  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
+    from offsetstream.report.render import render  # noqa: PLC0415 - likewise
+
+    now = datetime.now(UTC)
+    if watch is not None and until is not None:
+        raise UsageError("--watch writes what is new, and with --until nothing would be: leave out one of them")
+    if until is not None and until > now:
+        raise UsageError(f"--until {instant_text(until)} is still to come: leave it out for now")
+    length = None if since is None else now - since
+    store, ended = store_at(tables), _ended(watch)
+    while True:
+        end = until or datetime.now(UTC)
+        begin = since if since and watch is None else end - (length or _DAY)
+        if begin >= end:
+            raise UsageError(f"--since {instant_text(begin)} is not before {instant_text(end)}: nothing lies between")
+        page = render(find(store, Period(begin, end), group, is_past=until is not None), hosts=show_hosts)
+        data = page.encode("utf-8", "backslashreplace")
+        write_file(file, data)
+        tell(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")
+        if watch is None or ended.wait(watch):
+            return
+
+
+def _ended(watch: float | None) -> threading.Event:
+    """Return what is set at SIGINT or SIGTERM, by which a page that is being written is written to its end."""
+    ended = threading.Event()
+    with suppress(ValueError):  # in a thread of another program, which has its own way to end
+        for number in (signal.SIGINT, signal.SIGTERM) if watch is not None else ():
+            signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def _place(file: str) -> str:
+    return file if "://" in file else str(Path(file).absolute())

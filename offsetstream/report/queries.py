@@ -1,0 +1,198 @@
+"""What the page tells, as plain rows: thinned by the queries, so that a day of many groups stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+
+from offsetstream.errors import TablesError, first_line
+from offsetstream.tables.store import Store
+from offsetstream.views.instant import InstantReader
+from offsetstream.views.reader import ViewReader
+
+Row = dict[str, Any]
+# Each reads views and tables by name; $from and $to are the period, $step a bucket's seconds, $pixel a pixel's.
+_QUERIES = {
+    "status": """
+        SELECT group_id, group_type, group_state, member_count, status, verdict, total_lag, time_lag_seconds,
+               CASE WHEN status = 'OK' THEN verdict_reason ELSE status_reason END AS reason,
+               CASE WHEN status = 'OK' THEN verdict_topic ELSE worst_topic END AS topic,
+               CASE WHEN status = 'OK' THEN verdict_partition ELSE worst_partition END AS partition,
+               status IN ('WARN', 'ERR') OR coalesce(verdict NOT IN ('ok', 'catching up', 'unknown'), false) AS is_bad
+        FROM group_status LEFT JOIN (
+          SELECT group_id, max(time_lag_seconds) AS time_lag_seconds FROM time_lag GROUP BY group_id
+        ) USING (group_id)
+        ORDER BY list_position(['ERR', 'WARN', 'NOTFOUND', 'OK'], status), is_bad DESC, total_lag DESC NULLS LAST,
+                 group_id""",
+    # What one commit request or one reset moved, in one row.
+    "audit": """
+        SELECT record_timestamp AS "at", group_id, topic, finding, moved_to, group_state, member_count,
+               list(partition ORDER BY partition) AS partitions, min(previous_offset) AS previous_least,
+               max(previous_offset) AS previous_most, min(committed_offset) AS offset_least,
+               max(committed_offset) AS offset_most, any_value(owner_client_id) AS owner_client_id,
+               any_value(owner_host) AS owner_host, any_value(metadata) AS metadata
+        FROM commit_audit WHERE record_timestamp >= $from AND record_timestamp < $to
+        GROUP BY ALL ORDER BY "at" DESC, group_id, topic LIMIT 1001""",
+    # In between nothing changed: so each change of a partition's lag is one of the group's sum.
+    "lag": """
+        WITH changes AS (
+          SELECT group_id, minute, lag - coalesce(lag(lag) OVER (
+            PARTITION BY group_id, topic, partition ORDER BY minute), 0) AS change
+          FROM lag_history WHERE minute < $to
+        ), sums AS (
+          SELECT group_id, minute, sum(sum(change)) OVER (PARTITION BY group_id ORDER BY minute) AS lag
+          FROM changes GROUP BY group_id, minute
+        ), buckets AS (
+          SELECT group_id, greatest(0, floor(epoch(minute - $from) / $step))::INT AS bucket, max(lag) AS most,
+                 arg_max(lag, minute) AS last
+          FROM sums GROUP BY ALL
+        ), every AS (
+          SELECT group_id, unnest(range(first, $buckets::INT)) AS bucket
+          FROM (SELECT group_id, min(bucket) AS first FROM buckets GROUP BY group_id)
+        ), filled AS (
+          SELECT e.group_id, e.bucket, greatest(most, last_value(last IGNORE NULLS) OVER (
+            PARTITION BY e.group_id ORDER BY e.bucket ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS lag
+          FROM every AS e LEFT JOIN buckets AS b ON b.group_id = e.group_id AND b.bucket = e.bucket
+        )
+        SELECT group_id, (bucket * $step)::BIGINT AS seconds, lag::BIGINT AS lag FROM filled
+        WINDOW ordered AS (PARTITION BY group_id ORDER BY bucket)
+        QUALIFY lag IS DISTINCT FROM lag(lag) OVER ordered
+        ORDER BY group_id, bucket""",
+    "rebalances": """
+        SELECT group_id, (floor(epoch(started_at - $from) / $pixel) * $pixel)::BIGINT AS seconds,
+               count(*) AS rebalances, coalesce(sum(members_left), 0)::BIGINT AS members_left,
+               coalesce(sum(members_joined), 0)::BIGINT AS members_joined
+        FROM rebalances WHERE started_at >= $from AND started_at < $to GROUP BY ALL ORDER BY group_id, seconds""",
+    # One stretch of an owner for those that follow upon each other; what is no pixel wide is not drawn.
+    "owners": """
+        WITH stretches AS (
+          SELECT group_id, coalesce(topic, subtopology_id, topic_id) AS topic, partition, member_id,
+                 coalesce(group_instance_id, client_id, member_id) AS owner,
+                 greatest(assigned_at, $from) AS since, least(coalesce(revoked_at, $to), $to) AS until
+          FROM assignment_intervals
+          WHERE kind IN ('assigned', 'active') AND assigned_at < $to AND coalesce(revoked_at, $to) > $from
+        ), named AS (
+          SELECT * REPLACE (CASE WHEN count(DISTINCT member_id) OVER (PARTITION BY group_id, owner, since) > 1
+            THEN owner || ' ' || right(member_id, 6) ELSE owner END AS owner) FROM stretches
+        ), marked AS (
+          SELECT *, coalesce(since > lag(until) OVER ordered OR owner <> lag(owner) OVER ordered, true)::INT AS begins
+          FROM named WINDOW ordered AS (PARTITION BY group_id, topic, partition ORDER BY since, until)
+        ), numbered AS (
+          SELECT *, sum(begins) OVER (PARTITION BY group_id, topic, partition ORDER BY since, until
+                                      ROWS UNBOUNDED PRECEDING) AS stretch
+          FROM marked
+        )
+        SELECT group_id, topic, partition, owner, round(epoch(min(since) - $from), 1) AS seconds,
+               round(epoch(max(until) - $from), 1) AS until
+        FROM numbered GROUP BY group_id, topic, partition, owner, stretch
+        HAVING epoch(max(until) - min(since)) >= $pixel / 4 ORDER BY ALL""",
+    "commits": """
+        SELECT group_id, (greatest(0, floor(epoch(minute - $from) / $step)) * $step)::BIGINT AS seconds,
+               sum(commits)::BIGINT AS commits
+        FROM commit_rate WHERE minute < $to GROUP BY ALL ORDER BY group_id, seconds""",
+    "coordinators": """
+        SELECT p.offsets_partition, p.coordinator_id, coalesce(h.records, 0) AS records, h.busiest_group
+        FROM offsets_partitions AS p LEFT JOIN hot_offsets_partitions AS h USING (offsets_partition)
+        ORDER BY p.offsets_partition""",
+    "moves": """
+        SELECT event_at AS "at", event, offsets_partition, previous_coordinator_id, coordinator_id, groups_count
+        FROM coordinator_moves WHERE event_at >= $from AND event_at < $to ORDER BY event_at DESC LIMIT 201""",
+    "facts": """
+        SELECT (SELECT any_value(cluster_id) FROM cluster) AS cluster_id,
+               (SELECT max(history_complete_from) FROM offsets_partitions WHERE load_state = 'OWNED') AS complete_from,
+               (SELECT count(*) FROM assignment_history) > 0 AS is_decoded""",
+}
+_READS = {
+    "status": ("group_status", "time_lag"),
+    "audit": ("commit_audit",),
+    "lag": ("lag_history",),
+    "rebalances": ("rebalances",),
+    "owners": ("assignment_intervals",),
+    "commits": ("commit_rate",),
+    "coordinators": ("hot_offsets_partitions",),
+    "moves": ("coordinator_moves",),
+    "facts": (),
+}
+_TABLES = ("cluster", "offsets_partitions", "assignment_history")
+_BUCKETS, _PIXELS = 120, 900
+_STEPS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+
+
+@dataclass(frozen=True)
+class Period:
+    """What the page is about: from `since` to before `until`."""
+
+    since: datetime
+    until: datetime
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return (self.until - self.since).total_seconds()
+
+    @property
+    def step(self) -> int:
+        """Seconds of a bucket: whole minutes, so that there are no more than 120 of them."""
+        wanted = self.seconds / _BUCKETS
+        return next((step for step in _STEPS if step >= wanted), int(wanted // 86_400 + 1) * 86_400)
+
+
+@dataclass
+class Found:
+    """The rows of each query, by its name."""
+
+    period: Period
+    groups: Collection[str]
+    rows: Mapping[str, list[Row]] = field(default_factory=dict)
+
+    def by_group(self, name: str) -> dict[str, list[Row]]:
+        """Return the rows of one query, by group."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows[name]:
+            found.setdefault(row["group_id"], []).append(row)
+        return found
+
+
+def find(store: Store, period: Period, groups: Collection[str] = (), *, is_past: bool = False) -> Found:
+    """Return what the tables tell of a period, of some groups or all; TablesError where they cannot be read.
+
+    `is_past`: as it was when the period ended, instead of as it is now.
+    """
+    wanted = groups or None
+    whole = InstantReader(store, period.until, wanted) if is_past else ViewReader(store, groups=wanted)
+    since = whole if is_past else ViewReader(store, groups=wanted, since=period.since)
+    for reader in {id(each): each for each in (whole, since)}.values():
+        literals = f"{_literal(period.until)} AS now_at, {_literal(period.since)} AS since_at"
+        reader.define("clock", f"SELECT {literals}")
+    rows = {name: _rows(whole if name == "status" else since, name, period) for name in _QUERIES}
+    return Found(period, groups, rows)
+
+
+def _rows(reader: ViewReader, name: str, period: Period) -> list[Row]:
+    for view in _READS[name]:
+        reader.relation(view)
+    for table in _TABLES:
+        reader.define_table(table)
+    values = {
+        "$from": _literal(period.since),
+        "$to": _literal(period.until),
+        "$step": str(period.step),
+        "$pixel": str(max(period.seconds / _PIXELS, 0.1)),
+        "$buckets": str(max(1, int(-(-period.seconds // period.step)))),
+    }
+    query = _QUERIES[name]
+    for mark, value in sorted(values.items(), reverse=True):
+        query = query.replace(mark, value)
+    try:
+        relation = reader.connection.sql(query)
+        return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    except (duckdb.Error, OSError) as error:
+        raise TablesError(f"cannot read the tables: {first_line(error)}") from error
+
+
+def _literal(at: datetime) -> str:
+    return f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"

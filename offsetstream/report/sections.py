@@ -1,0 +1,145 @@
+"""The page's sections: of the rows that were found, the charts and what a table says of the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from offsetstream.report import charts
+from offsetstream.report.queries import Found, Row
+from offsetstream.report.words import Labels
+
+_GROUPS_A_CHART = 40
+_UNFOLDED_OWNERS = 3
+_FLOOR = 0.1  # of the greatest lag: a group's scale reaches so far, so that little noise looks little
+
+
+@dataclass
+class Figure:
+    """A chart, what it is called, and whether it waits folded until someone opens it."""
+
+    title: str
+    chart: charts.Spec
+    is_folded: bool = False
+
+
+@dataclass
+class Section:
+    """Charts of one matter, and the same as a table: headings and rows of it."""
+
+    figures: list[Figure] = field(default_factory=list)
+    headings: Sequence[str] = ()
+    rows: list[Sequence[Any]] = field(default_factory=list)
+
+
+def lag(found: Found, labels: Labels) -> Section:
+    """Return the lag of each group, those that are well folded."""
+    lines = found.by_group("lag")
+    greatest = max([row["lag"] for row in found.rows["lag"] if row["lag"] is not None], default=0)
+    bad = {row["group_id"] for row in found.rows["status"] if row["is_bad"]}
+    section = Section(headings=("Group", "Lag first", "Greatest lag", "Lag last"))
+    for group in _in_order(found, lines):
+        rows = lines[group]
+        drawn = [(row["seconds"], row["lag"]) for row in rows]
+        drawn.append((round(found.period.seconds), rows[-1]["lag"]))
+        chart = charts.lag_chart(found.period, drawn, max(10, _FLOOR * greatest))
+        section.figures.append(Figure(labels[group], chart, bool(bad) and group not in bad))
+        values = [row["lag"] for row in rows if row["lag"] is not None]
+        section.rows.append((labels[group], rows[0]["lag"], max(values, default=None), rows[-1]["lag"]))
+    return section
+
+
+def rebalances(found: Found, labels: Labels) -> Section:
+    """Return the rebalances of each group."""
+    lines = found.by_group("rebalances")
+    section = Section(headings=("Group", "Rebalances", "Members left", "Members joined"))
+    names = ("rebalances", "members_left", "members_joined")
+    for groups in _pieces(_in_order(found, lines)):
+        rows = [(labels[group], row["seconds"], *(row[n] for n in names)) for group in groups for row in lines[group]]
+        chart = charts.rebalances_chart(found.period, [labels[group] for group in groups], rows)
+        section.figures.append(Figure("Rebalances of " + _span(groups, labels), chart))
+        section.rows += [(labels[group], *(sum(row[n] for row in lines[group]) for n in names)) for group in groups]
+    return section
+
+
+def owners(found: Found, labels: Labels) -> Section:
+    """Return who owned which partition: of the groups with most rebalances first, all others folded."""
+    lines, moved = found.by_group("owners"), found.by_group("rebalances")
+    count = {group: sum(row["rebalances"] for row in moved.get(group, ())) for group in lines}
+    groups = sorted(_in_order(found, lines), key=lambda group: -count[group])
+    section = Section(headings=("Group", "Partition", "Owners", "Changes of owner", "Without owner, seconds"))
+    for number, group in enumerate(groups):
+        owned: dict[str, list[Row]] = {}
+        for row in lines[group]:
+            owned.setdefault(f"{labels[row['topic']]}-{row['partition']}", []).append(row)
+        rows = [
+            (partition, labels[row["owner"]], row["seconds"], row["until"])
+            for partition, stretches in owned.items()
+            for row in stretches
+        ]
+        names = list(dict.fromkeys(row[1] for row in rows))
+        chart = charts.owners_chart(found.period, list(owned), names, rows)
+        title = f"{labels[group]}: {count[group]} rebalance{'' if count[group] == 1 else 's'}"
+        section.figures.append(Figure(title, chart, number >= _UNFOLDED_OWNERS))
+        section.rows += [_owned(labels[group], partition, each, labels) for partition, each in owned.items()]
+    return section
+
+
+def _owned(group: str, partition: str, rows: list[Row], labels: Labels) -> Sequence[Any]:
+    names = list(dict.fromkeys(labels[row["owner"]] for row in rows))
+    covered, end = 0.0, rows[0]["seconds"]
+    for row in rows:
+        covered += max(0.0, row["until"] - max(row["seconds"], end))
+        end = max(end, row["until"])
+    told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004 - enough
+    return group, partition, told, len(rows) - 1, round(end - rows[0]["seconds"] - covered, 1)
+
+
+def commits(found: Found, labels: Labels) -> Section:
+    """Return how often each group committed."""
+    lines = found.by_group("commits")
+    most = max((row["commits"] for row in found.rows["commits"]), default=0)
+    step, length = found.period.step, found.period.seconds
+    section = Section(headings=("Group", "Commits"))
+    for groups in _pieces(_in_order(found, lines)):
+        rows = [
+            (labels[group], row["seconds"], min(row["seconds"] + step, length), row["commits"])
+            for group in groups
+            for row in lines[group]
+        ]
+        chart = charts.commits_chart(found.period, [labels[group] for group in groups], rows, most)
+        section.figures.append(Figure("Commits of " + _span(groups, labels), chart))
+        section.rows += [(labels[group], sum(row["commits"] for row in lines[group])) for group in groups]
+    return section
+
+
+def coordinators(found: Found, labels: Labels) -> Section:
+    """Return which broker coordinates the groups of each offsets partition."""
+    cells = found.rows["coordinators"]
+    section = Section(headings=("Offsets partition", "Broker", "Records", "Busiest group"))
+    if not cells:
+        return section
+    named = [("none" if row["coordinator_id"] is None else str(row["coordinator_id"]), row) for row in cells]
+    brokers = sorted({broker for broker, _ in named}, key=lambda broker: (not broker.isdigit(), len(broker), broker))
+    places = [(row["offsets_partition"], broker, row["records"]) for broker, row in named]
+    chart = charts.coordinators_chart(brokers, [(place[0] % 10, place[0] // 10, *place) for place in places])
+    section.figures.append(Figure("Coordinators of the offsets partitions", chart))
+    for broker, row in named:
+        busiest = labels[row["busiest_group"]] if row["busiest_group"] else None
+        section.rows.append((row["offsets_partition"], broker, row["records"], busiest))
+    return section
+
+
+def _in_order(found: Found, groups: dict[str, Any]) -> list[str]:
+    """Return the groups in the order of the first table: what is not OK first."""
+    known = [row["group_id"] for row in found.rows["status"]]
+    return [group for group in known if group in groups] + sorted(set(groups) - set(known))
+
+
+def _pieces(groups: list[str]) -> Iterator[Sequence[str]]:
+    return (groups[at : at + _GROUPS_A_CHART] for at in range(0, len(groups), _GROUPS_A_CHART))
+
+
+def _span(groups: Sequence[str], labels: Labels) -> str:
+    return labels[groups[0]] if len(groups) == 1 else f"{labels[groups[0]]} to {labels[groups[-1]]}"

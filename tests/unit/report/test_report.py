@@ -1,0 +1,198 @@
+"""The page: what it says, what it may ask for, what hostile names become in it, and how it is written."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetstream.errors import UsageError
+from offsetstream.report.queries import Period
+from offsetstream.tables.location import write_file
+from testkit.command import within
+from testkit.group_world import GroupWorld
+from testkit.tables import append_rows, create_empty_tables, new_tables
+from tests.unit.cli.conftest import commit, group
+from tests.unit.cli.test_hostile_ids import IDS
+
+PERIOD = ("--since", "2026-01-05T10:00", "--until", "2026-01-05T10:40")
+
+
+class Page(HTMLParser):
+    """The text, the elements and the scripts of a page."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.text, self.scripts = "", list[str]()
+        self.tags = list[tuple[str, dict[str, str | None]]]()
+        self.source = file.read_text("utf-8")
+        self.feed(self.source)
+        self.data: dict[str, Any] = json.loads(self.scripts[0])
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] == "script":
+            self.scripts[-1] += data
+        elif not self.tags or self.tags[-1][0] != "style":
+            self.text += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"script", "style"}:
+            self.tags.append(("end", {}))
+
+
+def page_of(tables: Path, *options: str) -> Page:
+    file = tables.parent / f"{tables.name}.html"
+    done = within("report", "--file", str(file), "--tables", str(tables), *options)
+    assert done.returncode == 0, done.stderr
+    assert f"Wrote {file}" in done.stderr
+    return Page(file)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("page") / "world"
+    new_tables(root)
+    for table, rows in GroupWorld(1).rows.items():
+        if table != "thresholds":
+            append_rows(root, table, rows)
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(world: Path) -> Page:
+    return page_of(world, *PERIOD)
+
+
+def test_what_is_not_ok_comes_first(page: Page) -> None:
+    headings = ("groups are not OK", "Who moved offsets", "Lag, in messages", "Rebalances", "Who owned which partition")
+    places = [page.text.index(f"{heading}\n") for heading in (*headings, "Commits", "offsets partitions")]
+    assert places == sorted(places)
+    assert "7 of 11 groups are not OK" in page.text
+    assert page.text.index("group-3") < page.text.index("group-10") < page.text.index("group-9")
+
+
+def test_each_chart_is_drawn_once_and_has_its_rows(page: Page) -> None:
+    drawn = [int(str(attributes["data-chart"])) for tag, attributes in page.tags if attributes.get("data-chart")]
+    assert sorted(drawn) == list(range(len(page.data["charts"])))
+    kinds = {tuple(chart["columns"]) for chart in page.data["charts"]}
+    assert len(kinds) == 5
+    for chart in page.data["charts"]:
+        assert chart["rows"]
+        assert all(len(row) == len(chart["columns"]) for row in chart["rows"])
+        times = [row[at] for row in chart["rows"] for at, name in enumerate(chart["columns"]) if name in {"t", "t2"}]
+        assert all(0 <= time <= 2400 for time in times)
+
+
+def test_lag_is_the_sum_over_partitions_as_it_changed(page: Page, world: Path) -> None:
+    status = json.loads(within("lag", "--group", "group-10", "--at", PERIOD[3], "--output", "json",
+                               "--tables", str(world)).stdout)  # fmt: skip
+    titles = re.findall(r"<figure><h3>([^<]*)</h3>.*?data-chart=\"(\d+)\"", page.source)
+    number = next(int(number) for title, number in titles if title == "group-10")
+    assert page.data["charts"][number]["rows"][-1] == [2400, sum(row["lag"] or 0 for row in status)]
+
+
+def test_the_browser_may_ask_nobody(page: Page) -> None:
+    policy = next(str(a["content"]) for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in page.scripts[1:]}
+    assert policy.startswith("default-src 'none'; ")
+    assert set(re.findall(r"'sha256-([^']*)'", policy)) == hashes
+    assert len(hashes) == 2
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+    assert not [a for _, a in page.tags if "src" in a or (a.get("href") or "#")[:5] not in {"data:", *_anchors(page)}]
+
+
+def _anchors(page: Page) -> set[str]:
+    return {str(a["href"])[:5] for tag, a in page.tags if tag == "a" and str(a["href"]).startswith("#")} | {"#"}
+
+
+def test_it_is_small_before_its_data(page: Page) -> None:
+    assert len(page.source) - len(page.scripts[0]) < 1_500_000
+
+
+def test_hosts_are_told_on_request_only(page: Page, world: Path) -> None:
+    assert "10.0.0." not in page.source
+    assert " at /10.0.0." in page_of(world, *PERIOD, "--show-hosts").text
+
+
+def test_hostile_ids_stay_text(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    create_empty_tables(tables)
+    ids = [*IDS, "</script><script>alert(1)</script>", "<!--<script>", "a\u202eb\u2028", "x" * 32_000, "x" * 31_999]
+    now = round(datetime.now(UTC).timestamp() * 1000)
+    append_rows(tables, "groups", [group(each, "Classic", "Stable", 1) for each in ids])
+    commits = [commit(each, each[:200], 0, 5, commit_timestamp_ms=now) for each in ids]
+    append_rows(tables, "committed_offsets", commits)
+    page = page_of(tables)
+    assert len(page.scripts) == 3
+    assert [tag for tag, _ in page.tags if tag in {"img", "iframe", "b"}] == []
+    assert all(character.isprintable() or character == "\n" for character in page.text)
+    assert "</script><script>alert(1)</script>" in page.text
+    assert r"a\u202eb\u2028" in page.text
+    assert page.text.count("(32000 characters)") == 1
+    assert len(page.source) < 1_500_000
+
+
+def test_empty_tables_say_so(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    create_empty_tables(tables)
+    page = page_of(tables)
+    for words in ("No groups", "Nobody", "no lag is known", "no decoded history", "No group committed", "no job has"):
+        assert words in page.text
+    assert page.data["charts"] == []
+
+
+def test_a_period_without_data_says_so(world: Path) -> None:
+    text = page_of(world, "--since", "2026-01-06", "--until", "2026-01-07").text
+    assert "No group rebalanced in this time" in text
+    assert "No group committed an offset in this time" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--until", "2026-01-05", "--watch", "5"), "leave out one of them"),
+        (("--since", "2026-01-05", "--until", "2026-01-04"), "nothing lies between"),
+        (("--until", "2999-01-01"), "still to come"),
+    ],
+)
+def test_a_period_that_is_none(world: Path, options: tuple[str, ...], words: str) -> None:
+    done = within("report", "--file", str(world.parent / "none.html"), "--tables", str(world), *options)
+    assert done.returncode in {1, 2}
+    assert words in done.stderr
+    assert not (world.parent / "none.html").exists()
+
+
+def test_a_page_takes_the_place_of_the_one_before_whole(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    write_file(str(file), b"one")
+    with file.open("rb") as reading:
+        write_file(str(file), b"another")
+        assert reading.read() == b"one"
+    assert file.read_bytes() == b"another"
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+    with pytest.raises(UsageError, match="cannot write"):
+        write_file(str(tmp_path / "no folder" / "page.html"), b"")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="cannot write"):
+        write_file(str(tmp_path / "folder"), b"")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "page.html"]
+
+
+@pytest.mark.parametrize("length", [timedelta(minutes=1), timedelta(hours=3), timedelta(days=1), timedelta(days=900)])
+def test_a_period_has_no_more_than_120_buckets(length: timedelta) -> None:
+    period = Period(datetime(2026, 1, 5, tzinfo=UTC) - length, datetime(2026, 1, 5, tzinfo=UTC))
+    assert period.seconds / period.step <= 120
+    assert period.step % 60 == 0
