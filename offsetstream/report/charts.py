@@ -13,6 +13,7 @@ Rows = Sequence[Sequence[Any]]
 # Okabe and Ito's colours, which colour-blind people tell apart, on white and on black.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C00", "#8A6FD1")
 _BLUE, _ORANGE = PALETTE[0], PALETTE[1]
+_DAY = 86_400  # seconds
 _ROW = 18  # pixels
 _LEGEND_ENTRIES = 16
 
@@ -20,7 +21,9 @@ _LEGEND_ENTRIES = 16
 def _time(period: Period, field: str = "t") -> Spec:
     ends = {"domainMin": {"expr": str(_ms(period.since))}, "domainMax": {"expr": str(_ms(period.until))}}
     scale = {"type": "utc", "nice": False} | ends
-    return {"field": field, "type": "temporal", "scale": scale, "axis": {"title": "UTC", "labelOverlap": True}}
+    named = "%m-%d %H:%M" if period.seconds > _DAY else "%H:%M" if period.seconds > _DAY / 100 else "%H:%M:%S"
+    axis = {"title": "UTC", "labelOverlap": "greedy", "format": named}
+    return {"field": field, "type": "temporal", "scale": scale, "axis": axis}
 
 
 def _ms(at: datetime) -> int:

@@ -26,6 +26,7 @@ COMMANDS = (
     "groups.rebalances",
     "groups.history",
     "lag",
+    "report",
     "offsets.list",
     "offsets.history",
     "offsets.audit",

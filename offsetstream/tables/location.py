@@ -11,7 +11,6 @@ from urllib.parse import unquote
 from offsetstream.errors import TablesError, UsageError, first_line
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.store import Store
 
 _LOCAL, _DBFS = "file://", "dbfs:/"
@@ -89,6 +88,8 @@ def write_file(place: str, data: bytes) -> None:
     UsageError where there cannot be such a file, TablesError where a store refuses it.
     """
     if "://" in place and not place.startswith(_LOCAL):
+        from offsetstream.tables.path_store.folder import file_system  # noqa: PLC0415 - of Arrow; looking needs none
+
         folder, _, name = place.rpartition("/")
         try:
             with file_system(folder).open_output_stream(name) as stream:
