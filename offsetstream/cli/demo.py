@@ -22,6 +22,7 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
 
 _MARKER = ".offsetstream-demo"
+_PAGE = "report.html"
 _TIMEOUT = 180.0  # seconds
 _GROUPS = 60
 _SHOWN = ("billing", "ledger", "data-lake-export")
@@ -48,7 +49,7 @@ def demo(kafka_version: str, brokers: str, port: int | None, tables: str, groups
     against it while they change, shows the tables, and stops everything it started.
     """
     say = Console(highlight=False, soft_wrap=True).print
-    folder = _fresh_folder(Path(tables))
+    folder, begun = _fresh_folder(Path(tables)), time.monotonic()
     with ExitStack() as running:
         say(f"[bold]1. A real Kafka {kafka_version} broker[/] (downloaded once, then cached)")
         kafka = running.enter_context(EmbeddedKafka(kafka_version, int(brokers), port=port))
@@ -65,6 +66,9 @@ def demo(kafka_version: str, brokers: str, port: int | None, tables: str, groups
         workload.more()
         _await_caught_up(kafka.bootstrap_server, folder)
         _show(kafka.bootstrap_server, folder, say)
+    say("[bold]6. What became of them[/], on one page")
+    since = f"{time.monotonic() - begun:.0f}s"
+    _offsetstream("report", "--file", str(folder / _PAGE), "--since", since, "--tables", str(folder / "tables"))
     _tell_how_to_query(folder, say)
 
 
@@ -126,7 +130,9 @@ def _show(bootstrap_server: str, folder: Path, say: Say) -> None:
 
 def _tell_how_to_query(folder: Path, say: Say) -> None:
     tables = folder / "tables"
-    say("\n[bold]Everything is stopped; the tables stay.[/] Query them:")
+    say("\n[bold]Everything is stopped; the tables stay.[/] Open the page in a browser:")
+    say(f"   {folder / _PAGE}", markup=False)
+    say("   or query the tables:")
     say(f"   .venv/bin/offsetstream offsets list --group billing --tables {tables}", markup=False)
     say(f"   .venv/bin/offsetstream groups describe --group billing --members --tables {tables}", markup=False)
     say("   or with anything that reads Delta, from Python for instance:", markup=False)
