@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_line_of_the_long_tests_means_some() -> None:
-    folders = ["tests/kafka", "tests/spark", "tests/stores", "tests/release"]
+    folders = ["tests/kafka", "tests/spark", "tests/stores", "tests/release", "tests/unit"]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--disable-warnings", *folders]
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -23,4 +23,4 @@ def test_every_line_of_the_long_tests_means_some() -> None:
     lines = [*lines_of("long"), *lines_of("nightly")]
     assert [line for line in lines if not any(is_of(each, line) for each in ids)] == []
     short = [each for each in ids if not any(is_of(each, line) for line in lines)]
-    assert {each.split("/")[1] for each in short} == {"kafka", "spark"}
+    assert {each.split("/")[1] for each in short} == {"kafka", "spark", "unit"}
