@@ -308,6 +308,8 @@ def hostile_rows(at: datetime) -> dict[str, list[dict[str, Any]]]:
         "group_members": members,
         "member_assignments": owned,
         "committed_offsets": [row | {"record_offset": 10 * n + 5} for n, row in enumerate(back)],
+        # Of no partition, so that each offset is an orphan.
+        "topics": [{"topic_id": f"id-{n}", "topic": key, "partitions": 0} for n, key in enumerate(IDS)],
         "topic_partitions": [row | {"sampled_at": at, "changed_at": at} for row in ends],
         "end_offsets": [row | {"sampled_at": at, "previous_sampled_at": at, "written_day": at.date()} for row in ends],
         "group_history": [history(row, 10 * n + 1, is_removed=False) for n, row in enumerate(groups)],
@@ -330,6 +332,7 @@ HOSTILE = (
     ("offsets", "history", "--since", THEN_HOSTILE),
     ("offsets", "audit", "--since", THEN_HOSTILE),
     ("offsets", "expiring", "--kept"),
+    ("offsets", "orphans"),
     ("sql", 'SELECT group_id AS "group", * FROM lag'),
 )
 
@@ -344,6 +347,14 @@ def test_ids_that_nobody_would_choose_stay_text(run: Run, hostile: Path, command
         content = shown.stdout_bytes.decode()
         rows = json.loads(content) if output_format == "json" else parsed(content)
         assert {row["group"] for row in rows} == set(IDS)
+
+
+@pytest.mark.parametrize("command", HOSTILE[:-1], ids=lambda command: " ".join(command[:2]))
+def test_an_id_that_is_not_there_is_told_without_its_escapes(run: Run, hostile: Path, command: tuple[str, ...]) -> None:
+    wanted = [part for part in command if part != "--all-groups"]
+    shown = run(*wanted, "--group=no\x1b[2J\nsuch\u202e", tables=hostile)
+    assert (shown.exit_code, "no\\x1b[2J\\nsuch\\u202e" in shown.output) == (1, True), shown.output[:1000]
+    assert is_harmless(shown)
 
 
 def parsed(text: str) -> Iterator[dict[str, Any]]:
