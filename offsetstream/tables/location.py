@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,6 +15,7 @@ from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.store import Store
 
+_PIECE = 1 << 16  # bytes
 _LOCAL, _DBFS = "file://", "dbfs:/"
 _CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")  # a name, a dot, a name: ./a.b is a folder
 # delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
@@ -92,8 +95,9 @@ def write_file(place: str, data: bytes) -> None:
 
         folder, _, name = place.rpartition("/")
         try:
-            with file_system(folder).open_output_stream(name) as stream:
-                stream.write(data)
+            # In pieces that fit into Arrow's buffer: a larger one it hands on as it is, and delta-rs takes bytes only.
+            with file_system(folder).open_output_stream(name, buffer_size=2 * _PIECE) as stream:
+                shutil.copyfileobj(BytesIO(data), stream, _PIECE)
         except Exception as error:  # stores have errors of many kinds
             raise TablesError(f"cannot write {place}: {first_line(error)}") from error
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
+from offsetstream.tables.location import write_file
 from testkit.commits_at_once import commit_at_once
 from testkit.s3_server import S3Server
 from testkit.waiting import await_
@@ -24,3 +25,11 @@ def test_every_request_is_counted(s3: S3Server) -> None:
     before = len(s3.requests)
     s3.files().open_output_stream(f"{s3.bucket}/counted/a.txt").close()
     await_(lambda: any(each.key == "counted/a.txt" for each in s3.requests[before:]), lambda: s3.requests[before:])
+
+
+def test_a_file_is_written_over_whole(s3: S3Server) -> None:
+    """As a page is, by `offsetstream report --watch`."""
+    for data in (b"a" * 3_000_000, b"b" * 1_000_001):
+        write_file(s3.uri("page/report.html"), data)
+        with s3.files().open_input_stream(f"{s3.bucket}/page/report.html") as stream:
+            assert stream.read() == data
