@@ -3,6 +3,11 @@
 from collections.abc import Collection
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Tell whether Ctrl-C was what ended something; within a query DuckDB says it in words of its own."""
+    return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
+
+
 def first_line(error: BaseException) -> str:
     """Return what an error of another library says, without its stack of causes."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -14,7 +14,7 @@ import click
 from offsetstream.cli.options import SECONDS, Command
 from offsetstream.cli.output import Column, Output, tell
 from offsetstream.cli.times import Instant, duration_text, instant_text
-from offsetstream.errors import OffsetstreamError, TablesError, first_line
+from offsetstream.errors import OffsetstreamError, TablesError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
@@ -235,17 +235,18 @@ def _why(row: Mapping[str, Any]) -> str:
 
 def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None:
     """Print the answer, and again every `watch` seconds; end with its exit code, 1 where something is missing."""
-    while True:
-        answer = ask()
-        if watch is not None and output.file is None and sys.stdout is not None and sys.stdout.isatty():
-            click.clear()
-        if answer.rows or not answer.missing or not output.is_text:
-            output.table(answer.columns, answer.rows, closing=answer.closing)
-        for message in answer.missing:
-            tell(f"Error: {message}")
-        if watch is None:
-            click.get_current_context().exit(1 if answer.missing else answer.exit_code)
-        try:
+    try:
+        while True:
+            answer = ask()
+            if watch is not None and output.file is None and sys.stdout is not None and sys.stdout.isatty():
+                click.clear()
+            if answer.rows or not answer.missing or not output.is_text:
+                output.table(answer.columns, answer.rows, closing=answer.closing)
+            for message in answer.missing:
+                tell(f"Error: {message}")
+            if watch is None:
+                click.get_current_context().exit(1 if answer.missing else answer.exit_code)
             time.sleep(watch)
-        except KeyboardInterrupt:
-            return
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if watch is None or not is_interrupt(error):
+            raise

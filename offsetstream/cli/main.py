@@ -11,7 +11,7 @@ import click
 from offsetstream.cli.output import require_stdout, tell
 from offsetstream.cluster.databricks import is_databricks
 from offsetstream.embedded.file_names import start_java_in_utf8
-from offsetstream.errors import OffsetstreamError, first_line
+from offsetstream.errors import OffsetstreamError, first_line, is_interrupt
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
 SETTINGS = {"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]}
@@ -78,6 +78,8 @@ class OneLineErrors(click.Command):
             tell(f"Error: this needs the package {error.name}: pip install 'offsetstream[{extra}]'")
             ctx.exit(OffsetstreamError.exit_code)
         except Exception as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from error
             if not _is_of_storage(error):
                 raise
             tell(f"Error: {first_line(error)}")

@@ -7,9 +7,7 @@ import hashlib
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,38 +16,12 @@ from offsetstream.report.queries import Period
 from offsetstream.tables.location import write_file
 from testkit.command import within
 from testkit.group_world import GroupWorld
+from testkit.page import Page
 from testkit.tables import append_rows, create_empty_tables, new_tables
 from tests.unit.cli.conftest import commit, group
 from tests.unit.cli.test_hostile_ids import IDS
 
 PERIOD = ("--since", "2026-01-05T10:00", "--until", "2026-01-05T10:40")
-
-
-class Page(HTMLParser):
-    """The text, the elements and the scripts of a page."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self.text, self.scripts = "", list[str]()
-        self.tags = list[tuple[str, dict[str, str | None]]]()
-        self.source = file.read_text("utf-8")
-        self.feed(self.source)
-        self.data: dict[str, Any] = json.loads(self.scripts[0])
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_data(self, data: str) -> None:
-        if self.tags and self.tags[-1][0] == "script":
-            self.scripts[-1] += data
-        elif not self.tags or self.tags[-1][0] != "style":
-            self.text += data
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in {"script", "style"}:
-            self.tags.append(("end", {}))
 
 
 def page_of(tables: Path, *options: str) -> Page:
