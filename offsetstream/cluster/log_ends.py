@@ -57,6 +57,18 @@ class NoEnd:
     error: str
 
 
+@dataclass(frozen=True)
+class RecordTimes:
+    """When a partition's first record from some time on was written, and its newest, in milliseconds since 1970.
+
+    `first_offset` is that of the former; -1 for no such record.
+    """
+
+    first_offset: int
+    first_ms: int
+    newest_ms: int
+
+
 Answers: TypeAlias = dict[TopicPlace, LogEnd | NoEnd]
 _Told: TypeAlias = dict[TopicPlace, Any]
 
@@ -100,6 +112,19 @@ class LogEnds(Cluster):
                 )
         return found
 
+    def record_times(self, since: Mapping[TopicPlace, int]) -> dict[TopicPlace, RecordTimes]:
+        """Return when records were written from a time on, by partition, in milliseconds since 1970.
+
+        What a leader refuses or does not tell is left out (brokers before 3.0 do not know the newest: KIP-734).
+        """
+        isolation = IsolationLevel.READ_UNCOMMITTED
+        newest, _ = self._offsets_once(dict.fromkeys(since, OffsetSpec.max_timestamp()), isolation)
+        specs = {place: OffsetSpec.for_timestamp(since[place]) for place in newest}
+        first, _ = self._offsets_once(specs, isolation)
+        return {
+            place: RecordTimes(told.offset, told.timestamp, newest[place].timestamp) for place, told in first.items()
+        }
+
     def offsets_retention(self) -> tuple[int | None, int | None]:
         """Return for how long the brokers keep offsets, and how often they look for expired ones, in milliseconds.
 
@@ -142,12 +167,12 @@ class LogEnds(Cluster):
         return starts, stable, high, errors | more
 
     def _offsets(self, asked: Collection[TopicPlace], spec: Any, isolation: Any) -> tuple[_Told, dict[TopicPlace, str]]:
-        found, errors = self._offsets_once(asked, spec, isolation)
+        found, errors = self._offsets_once(dict.fromkeys(asked, spec), isolation)
         moved = [place for place, error in errors.items() if error.code() in LEADER_MOVES]
         if moved:
             # Else librdkafka may ask by older leaders for minutes.
             self._ask("the topics", lambda: self._metadata(None))
-            again, still = self._offsets_once(moved, spec, isolation)
+            again, still = self._offsets_once(dict.fromkeys(moved, spec), isolation)
             found, errors = found | again, {key: each for key, each in errors.items() if key not in again} | still
         words = {place: _in_words(error) for place, error in errors.items()}
         # Of a leader that did not answer in time librdkafka may give offsets below zero instead of an error.
@@ -155,15 +180,17 @@ class LogEnds(Cluster):
         return found, words | silent
 
     def _offsets_once(
-        self, asked: Collection[TopicPlace], spec: Any, isolation: Any
+        self, specs: Mapping[TopicPlace, Any], isolation: Any
     ) -> tuple[_Told, dict[TopicPlace, KafkaError]]:
         found: _Told = {}
         errors: dict[TopicPlace, KafkaError] = {}
         under_way = [  # at once: one silent leader is then waited for once
             self._admin.list_offsets(
-                {TopicPartition(*place): spec for place in some}, isolation_level=isolation, request_timeout=_TIMEOUT
+                {TopicPartition(*place): specs[place] for place in some},
+                isolation_level=isolation,
+                request_timeout=_TIMEOUT,
             )
-            for some in _pieces(asked)
+            for some in _pieces(specs)
         ]
         for answers in under_way:
             told, refused = self._settle(answers)

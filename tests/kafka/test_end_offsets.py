@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd
+from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd, RecordTimes, TopicPlace
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
@@ -100,6 +100,40 @@ def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka
     assert [number for number, row in enumerate(row for row in ends if row[0] == 0) if row[3] is None] == [0]
 
 
+def test_when_records_were_written_is_told_since_a_time(kafka: EmbeddedKafka) -> None:
+    create(kafka, "timed", [[1], [2]])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "compression.type": "lz4", "linger.ms": 50})
+    for milliseconds in (1000, 3000, 2000, 5000, 4000):
+        producer.produce("timed", b"value", partition=0, timestamp=milliseconds)
+    producer.flush(30)
+    cluster, (full, empty) = LogEnds(kafka.bootstrap_server), (TopicPlace("timed", 0), TopicPlace("timed", 1))
+    asked = {1: RecordTimes(0, 1000, 5000), 2000: RecordTimes(1, 3000, 5000), 4000: RecordTimes(3, 5000, 5000)}
+    for since, told in asked.items():
+        assert cluster.record_times({full: since}) == {full: told}
+    nothing = RecordTimes(-1, -1, -1)
+    assert cluster.record_times({full: 5001, empty: 1}) == {full: RecordTimes(-1, -1, 5000), empty: nothing}
+    assert cluster.record_times({TopicPlace("not there", 0): 1}) == {}
+
+
+def test_a_burst_is_where_its_records_are(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    create(kafka, "bursts", [[1]])
+    commit(kafka, "bursts", 0)
+    written: list[float] = []
+    with runner.running(sample_interval=2):
+        for count in range(1, 5):
+            runner.await_(lambda: sampled(runner, "bursts", "high_watermark") == [(len(written),)])
+            time.sleep(3)  # a look that finds nothing new
+            written.append(time.time())
+            produce(kafka, "bursts", 0, 1)
+            assert len(written) == count
+        runner.await_(lambda: sampled(runner, "bursts", "high_watermark") == [(4,)])
+    rows = recorded(runner, "bursts", "high_watermark", "sampled_at", "previous_sampled_at")
+    ends = {high: (since.timestamp(), held_until.timestamp()) for high, since, held_until in rows if high}
+    of_each = [(at, *ends[high]) for high, at in enumerate(written, 1)]
+    exact = [since for at, since, held_until in of_each if since == held_until and abs(since - at) < 1]
+    assert len(exact) >= 3, ends  # one may have come just when the ends were asked for
+
+
 def test_where_records_stream_in_nothing_is_held_back(kafka: EmbeddedKafka) -> None:
     """They come between the questions for the two ends, too."""
     create(kafka, "streaming", [[1]])
@@ -141,9 +175,13 @@ def test_a_job_that_begins_goes_on_where_the_one_before_it_stopped(runner: JobRu
     assert list(dict.fromkeys(row[0] for row in recorded(runner, "filed", "high_watermark")))[-2:] == [1, 2]
 
     (held_until,) = sampled(runner, "filed", "sampled_at")[0]
+    written = time.time()
     produce(kafka, "filed", 0, 1)
     runner.run_once()
-    assert recorded(runner, "filed", "high_watermark", "previous_sampled_at")[-1] == (3, held_until)
+    high, until = recorded(runner, "filed", "high_watermark", "previous_sampled_at")[-1]
+    assert high == 3
+    assert held_until < until
+    assert abs(until.timestamp() - written) < 1  # while no job ran, too: the record says it
 
 
 def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRunner, kafka: EmbeddedKafka) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 
-from offsetstream.cluster.log_ends import LogEnds
+from offsetstream.cluster.log_ends import Answers, LogEnds, RecordTimes, TopicPlace
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.sampling.observed_cluster import ObservedCluster
 from offsetstream.stream.sampling.positions import Positions
@@ -19,6 +20,7 @@ from offsetstream.tables.transaction import BatchId
 START_SECONDS = 60.0  # between two questions where logs begin
 CLUSTER_SECONDS = 600.0
 _WAITING_AT_MOST = 1_000_000  # rows; then all begins anew from the tables, as after a crash
+_UNEVEN_AT_MOST = 2000  # partitions a round whose records' times are asked for: leaders read their logs for that
 _HIDDEN = "TOPIC_AUTHORIZATION_FAILED"
 
 
@@ -51,7 +53,7 @@ class Rounds:
         answers = self._cluster.ends(wanted, {} if asks_all else self.book.starts)
         if asks_all:
             self._asked_starts_at = began
-        self.book.take(answers, sampled_at)
+        self.book.take(answers, sampled_at, self._record_times(answers, sampled_at))
         self._tell_of_hidden()
 
     def write(self, batch: BatchId) -> None:
@@ -66,6 +68,10 @@ class Rounds:
         if time.monotonic() - self._observed_at >= CLUSTER_SECONDS:
             self._observed.write(batch)
             self._observed_at = time.monotonic()
+
+    def _record_times(self, answers: Answers, sampled_at: datetime) -> dict[TopicPlace, RecordTimes]:
+        uneven = islice(self.book.uneven(answers, sampled_at), _UNEVEN_AT_MOST)
+        return self._cluster.record_times({place: round(at.timestamp() * 1000) for place, at in uneven})
 
     def _opened(self) -> Positions:
         if self._positions is None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, RecordTimes, TopicPlace
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 
 # However idle a partition is, a row so often says that it was looked at.
 AT_LEAST_EVERY = timedelta(minutes=10)
+_UNEVEN = 0.25  # of the greater of two rates, by which the other is lower
 
 
 class Values(NamedTuple):
@@ -28,7 +30,8 @@ class Values(NamedTuple):
 class Sampled:
     """A partition, as it is in `topic_partitions`; times are null until a look succeeded.
 
-    `recorded_at` is the `sampled_at` of its last row in `end_offsets`, null for none.
+    `recorded_at` is the `sampled_at` of its last row in `end_offsets`, null for none; `rate` is how many records
+    came a second between the last two looks.
     """
 
     values: Values
@@ -36,6 +39,14 @@ class Sampled:
     changed_at: datetime | None = None
     error: str | None = None
     recorded_at: datetime | None = None
+    rate: float = 0.0
+
+    def rate_until(self, end: LogEnd, sampled_at: datetime) -> float:
+        """Return how many records came a second since the last look; 0 where that is not known."""
+        if self.values.high_watermark is None or self.sampled_at is None or sampled_at <= self.sampled_at:
+            return 0.0
+        rise = max(0, end.high_watermark - self.values.high_watermark)
+        return rise / (sampled_at - self.sampled_at).total_seconds()
 
 
 class SampleBook:
@@ -65,8 +76,28 @@ class SampleBook:
         known = ((place, each.values) for place, each in self.partitions.items())
         return {place: values.topic_id for place, values in known if values.log_start_offset is not None}
 
-    def take(self, answers: Answers, sampled_at: datetime) -> None:
-        """Take in what a round was told; partitions that it was told nothing of are sampled no longer."""
+    def uneven(self, answers: Answers, sampled_at: datetime) -> Iterator[tuple[TopicPlace, datetime]]:
+        """Yield the partitions whose ends rose at another rate than before, and when each was looked at last.
+
+        There a burst began or ended, and a straight line between the two looks would be wrong by up to their distance.
+        """
+        for place, answer in answers.items():
+            found = self.partitions.get(place)
+            if found is None or found.sampled_at is None or not isinstance(answer, LogEnd):
+                continue
+            if place.topic == OFFSETS_TOPIC or _is_other(found, answer.topic_id):
+                continue
+            rate = found.rate_until(answer, sampled_at)
+            if rate > 0 and abs(rate - found.rate) > _UNEVEN * max(rate, found.rate):
+                yield place, found.sampled_at
+
+    def take(
+        self, answers: Answers, sampled_at: datetime, times: Mapping[TopicPlace, RecordTimes] | None = None
+    ) -> None:
+        """Take in what a round was told; partitions that it was told nothing of are sampled no longer.
+
+        `times`: when records were written since the look before, of `uneven` partitions.
+        """
         before, self.partitions = self.partitions, {}
         for place, answer in answers.items():
             found = before.get(place)
@@ -74,7 +105,7 @@ class SampleBook:
                 found = Sampled(Values(answer.topic_id))
             self.partitions[place] = found
             if isinstance(answer, LogEnd):
-                self._sample(place, found, answer, sampled_at)
+                self._sample(place, found, answer, sampled_at, (times or {}).get(place))
             else:
                 found.error = answer.error
 
@@ -91,17 +122,21 @@ class SampleBook:
             for place, each in self.partitions.items()
         ]
 
-    def _sample(self, place: TopicPlace, found: Sampled, end: LogEnd, sampled_at: datetime) -> None:
+    def _sample(
+        self, place: TopicPlace, found: Sampled, end: LogEnd, sampled_at: datetime, times: RecordTimes | None
+    ) -> None:
         start = found.values.log_start_offset if end.log_start_offset is None else end.log_start_offset
         values = Values(
             end.topic_id, end.leader_id, end.leader_epoch, start, end.high_watermark, end.last_stable_offset
         )
-        held_until, is_new = found.sampled_at, found.changed_at is None or values != found.values
+        held_until, since = _rise(found, times, sampled_at)
+        is_new = found.changed_at is None or values != found.values
+        found.rate = found.rate_until(end, sampled_at)
         found.values, found.sampled_at, found.error = values, sampled_at, None
         if is_new:
-            found.changed_at = sampled_at
+            found.changed_at = since
         if is_new or found.recorded_at is None or sampled_at - found.recorded_at >= AT_LEAST_EVERY:
-            self._record(place, found, sampled_at, held_until)
+            self._record(place, found, since, held_until)
 
     def _record(self, place: TopicPlace, found: Sampled, sampled_at: datetime, held_until: datetime | None) -> None:
         times = {"sampled_at": sampled_at, "previous_sampled_at": held_until}
@@ -112,3 +147,19 @@ class SampleBook:
 def _is_other(found: Sampled, topic_id: str | None) -> bool:
     """Tell whether the topic is another one of the same name; an id that is not told tells nothing."""
     return topic_id is not None and found.values.topic_id != topic_id
+
+
+def _rise(found: Sampled, times: RecordTimes | None, sampled_at: datetime) -> tuple[datetime | None, datetime]:
+    """Return until when the end held that was seen last, and since when the new one; else the times of the two looks.
+
+    Clocks of producers may tell anything: what does not lie between the looks tells nothing.
+    """
+    if times is None or found.sampled_at is None:
+        return found.sampled_at, sampled_at
+    held_until, since = found.sampled_at, sampled_at
+    first, newest = (datetime.fromtimestamp(each / 1000, UTC) for each in (times.first_ms, times.newest_ms))
+    if times.first_offset == found.values.high_watermark and first > held_until:
+        held_until = min(first, sampled_at)
+    if held_until <= newest < since and newest > found.sampled_at:
+        since = newest
+    return held_until, since

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, RecordTimes, TopicPlace
 from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, SampleBook
 
 START = datetime(2026, 3, 4, 5, tzinfo=UTC)
@@ -48,6 +49,54 @@ def test_a_row_every_ten_minutes_of_an_idle_partition() -> None:
         take(book, seconds, end(5))
     assert recorded(book) == [(5, at(0), None), (5, at(600), at(590)), (5, at(1200), at(1190))]
     assert book.rows()[0]["changed_at"] == at(0)
+
+
+def ms(seconds: float) -> int:
+    return round(at(seconds).timestamp() * 1000)
+
+
+def uneven(book: SampleBook, seconds: float, high: int) -> bool:
+    answers: Answers = {PLACES[0]: end(high), TopicPlace("__consumer_offsets", 0): end(high)}
+    found = dict(book.uneven(answers, at(seconds)))
+    assert set(found) <= {PLACES[0]}
+    return bool(found)
+
+
+def test_the_records_are_asked_where_a_burst_begins_or_ends_and_of_no_other() -> None:
+    book, asked = SampleBook(), []
+    take(book, 0, end(0))
+    for seconds, high in ((10, 0), (20, 100), (30, 210), (40, 315), (50, 340), (60, 340), (70, 341)):
+        asked += [seconds] if uneven(book, seconds, high) else []
+        take(book, seconds, end(high))
+    assert asked == [20, 50, 70]
+
+
+@pytest.mark.parametrize(
+    ("times", "held_until", "since"),
+    [
+        (RecordTimes(5, ms(13), ms(17)), 13, 17),
+        (RecordTimes(5, ms(13), ms(13)), 13, 13),
+        (RecordTimes(5, ms(13), ms(25)), 13, 20),  # one more came since
+        (RecordTimes(5, ms(22), ms(25)), 20, 20),  # all came between the clock and the question
+        (RecordTimes(6, ms(13), ms(17)), 10, 17),  # that of the first is older than the look
+        (RecordTimes(2, ms(13), ms(17)), 10, 17),  # a record that was there already is of later
+        (RecordTimes(-1, -1, ms(4)), 10, 20),  # a producer whose clock is late
+        (RecordTimes(5, ms(18), ms(15)), 18, 20),
+        (None, 10, 20),
+    ],
+)
+def test_a_rise_lies_between_its_records(times: RecordTimes | None, held_until: float, since: float) -> None:
+    book = SampleBook()
+    take(book, 0, end(5))
+    take(book, 10, end(5))
+    book.take({PLACES[0]: end(9)}, at(20), {PLACES[0]: times} if times else {})
+    assert recorded(book)[1:] == [(9, at(since), at(held_until))]
+    assert [(row["sampled_at"], row["changed_at"]) for row in book.rows()] == [(at(20), at(since))]
+    take(book, 30, end(12))
+    assert recorded(book)[2:] == [(12, at(30), at(20))]
+    again = SampleBook()  # the next job finds what this one wrote
+    again.recall(book.rows(), {PLACES[0]: at(30)})
+    assert again.waiting == []
 
 
 def test_an_error_leaves_what_was_seen_last() -> None:
