@@ -149,8 +149,11 @@ def day_at_least(groups: Collection[str], since: datetime | None, until: datetim
 
 
 def period_text(since: datetime | None, until: datetime | None) -> str:
-    """Return the period in words, with a blank before it; nothing for no bounds."""
-    return (f" since {instant_text(since)}" if since else "") + (f" until {instant_text(until)}" if until else "")
+    """Return the period in words, with a blank before it, and as of when, unless it is over."""
+    now = datetime.now(UTC)
+    as_of = "" if until and until <= now else f", as of {instant_text(now)}"
+    bounds = [(" since ", since), (" until ", until)]
+    return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + as_of
 
 
 def age_text(at: datetime | None, now: datetime) -> str | None:

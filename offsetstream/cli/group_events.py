@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -115,9 +115,8 @@ def group_history(
         reader = reader_of(tables, groups=group)
         rows = _rows(reader, since, until)
         missing = missing_of(reader, rows, group)
-        now = instant_text(datetime.now(UTC))
         found = counted(len({row["group"] for row in rows}), "group")
-        closing = f"{counted(len(rows), 'change')} of {found}{period_text(since, until)}, as of {now}."
+        closing = f"{counted(len(rows), 'change')} of {found}{period_text(since, until)}."
         return Answer(_COLUMNS, rows, closing, missing=missing)
 
     show(output, watch, ask)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -120,8 +120,7 @@ def history(
         missing = missing_of(reader, rows, group, topic)
         deleted = sum(row["is_tombstone"] for row in rows)
         closing = (
-            f"{counted(len(rows) - deleted, 'commit')} and {counted(deleted, 'deletion')}{period_text(since, until)}, "
-            f"as of {instant_text(datetime.now(UTC))}."
+            f"{counted(len(rows) - deleted, 'commit')} and {counted(deleted, 'deletion')}{period_text(since, until)}."
         )
         return Answer(_HISTORY, rows, closing, missing=missing)
 
@@ -191,10 +190,7 @@ def audit(
         rows = [_audit_row(row) for row in rows_of(found.order("record_timestamp, group_id, topic, partition"))]
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
-        closing = (
-            f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}, "
-            f"as of {instant_text(datetime.now(UTC))}."
-        )
+        closing = f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}."
         return Answer(_AUDIT, _together(rows) if output.is_text else rows, closing, missing=missing)
 
     show(output, watch, ask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -119,20 +119,21 @@ def _row(row: Row) -> Row:
 
 def _closing(reader: ViewReader, rows: list[Row], period: str) -> str:
     if not rows:
-        return f"No rebalance{period}, as of {instant_text(datetime.now(UTC))}."
+        return f"No rebalance{period}."
     first, last = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     lost = sum(row["epochs_without_record"] or 0 for row in rows)
     more = f" ({lost} more began and did not end)" if lost else ""
     begun = f"{counted(len(rows), 'rebalance')} in {duration_text((last - first).total_seconds() * 1000)}{more}"
     groups = {row["group"] for row in rows}
-    as_of = f"as of {instant_text(datetime.now(UTC))}"
     if len(groups) > 1:
-        return f"{begun} of {len(groups)} groups{period}; {as_of}."
+        return f"{begun} of {len(groups)} groups{period}."
     pauses = _pauses(reader, rows)
+    if not pauses:
+        return f"{begun}{period}."
     total = sum((end - start for start, end in pauses), timedelta())
-    longest = max((end - start for start, end in pauses), default=timedelta())
+    longest = max(end - start for start, end in pauses)
     paused = f"the group did not commit for {_text(total)} of them, at most {_text(longest)} at once"
-    return f"{begun}{period}; {paused}; {as_of}."
+    return f"{begun}{period}; {paused}."
 
 
 def _text(length: timedelta) -> str | None:

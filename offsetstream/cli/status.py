@@ -57,6 +57,7 @@ _COLUMNS = (
 )
 _RANK = {"ERR": 0, "WARN": 1, "NOTFOUND": 2, "OK": 3}
 _WELL = {"ok", "catching up", "unknown", None}
+_VERDICTS = ("dead", "rewound", "stopped", "stalled", "late", "falling behind", "unknown", "catching up", "ok")
 # What fails, by the word of --fail-on.
 _FAILS = {
     "WARN": lambda row: row["status"] in {"WARN", "ERR"},
@@ -72,10 +73,11 @@ _FAILS = {
 Examples:
   offsetstream groups status
   offsetstream groups status --group my-group --fail-on ERR
+  offsetstream groups status --verdict dead --verdict stopped
   offsetstream groups status --at 03:00 --output json
   offsetstream groups status --watch 10
 
-Exit code 4 where a group is WARN or ERR (--fail-on), 1 where one is not there.""",
+Exit code 4 where a group that is shown is WARN or ERR (--fail-on), 1 where one is not there.""",
 )
 @config_option("groups.status")
 @group_options
@@ -86,6 +88,7 @@ Exit code 4 where a group is WARN or ERR (--fail-on), 1 where one is not there."
     show_default=True,
     help="Exit code 4 where a status is WARN or ERR, only where it is ERR, where our verdict is not well, or never.",
 )
+@click.option("--verdict", multiple=True, type=click.Choice(_VERDICTS), help="Only groups of this verdict; repeatable.")
 @at_option
 @watch_option
 @tables_option
@@ -94,6 +97,7 @@ def status(
     *,
     group: tuple[str, ...],
     fail_on: str,
+    verdict: tuple[str, ...],
     at: datetime | None,
     watch: float | None,
     tables: str,
@@ -106,8 +110,9 @@ def status(
         reader = reader_of(tables, at, group)
         rows = _rows(reader, group)
         missing = missing_of(reader, rows, group, at=at)
-        exit_code = NOT_OK if any(map(_FAILS[fail_on], rows)) else 0
-        return Answer(_COLUMNS, rows, _closing(rows, at) + unknown_text(reader), exit_code, missing)
+        shown = [row for row in rows if not verdict or row["verdict"] in verdict]
+        exit_code = NOT_OK if any(map(_FAILS[fail_on], shown)) else 0
+        return Answer(_COLUMNS, shown, _closing(rows, at) + unknown_text(reader), exit_code, missing)
 
     show(output, watch, ask)
 
@@ -142,7 +147,7 @@ def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
         "topic_partition": f"{topic}-{partition}" if is_shown else None,
         "time_lag": None if seconds is None else duration_text(seconds * 1000),
         "time_lag_seconds": seconds,
-        "reason": row["verdict_reason"] if is_ok else row["status_reason"],
+        "reason": row["verdict_reason"] if is_ok or row["verdict"] == "dead" else row["status_reason"],
         "last_commit_time": time_text(row["last_commit_at_ms"]),
         "sampled_at": instant_text(newest),
         "sampled": [each for each in (oldest, newest) if each],
@@ -155,7 +160,7 @@ def _closing(rows: list[Row], at: datetime | None) -> str:
     silent = sum(row["status"] == "NOTFOUND" for row in rows)
     unwell = sum(row["status"] == "OK" and row["verdict"] not in _WELL for row in rows)
     also = f", {unwell} more by our verdict" if unwell else ""
-    also += f", {silent} without a commit for seven days" if silent else ""
+    also += f", {silent} without a committed offset of the last seven days" if silent else ""
     are = "is" if not_ok == 1 else "are"
     return (
         f"{not_ok} of {counted(len(rows), 'group')} {are} not OK{also}, as of {instant_text(now)}; "

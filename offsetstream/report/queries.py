@@ -19,7 +19,7 @@ Row = dict[str, Any]
 _QUERIES = {
     "status": """
         SELECT group_id, group_type, group_state, member_count, status, verdict, total_lag, time_lag_seconds,
-               CASE WHEN status = 'OK' THEN verdict_reason ELSE status_reason END AS reason,
+               CASE WHEN status = 'OK' OR verdict = 'dead' THEN verdict_reason ELSE status_reason END AS reason,
                CASE WHEN status = 'OK' THEN verdict_topic ELSE worst_topic END AS topic,
                CASE WHEN status = 'OK' THEN verdict_partition ELSE worst_partition END AS partition,
                status IN ('WARN', 'ERR') OR coalesce(verdict NOT IN ('ok', 'catching up', 'unknown'), false) AS is_bad

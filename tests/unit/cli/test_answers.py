@@ -97,6 +97,21 @@ def test_what_fails(run: Run, world: Path, fail_on: str, group_id: str, code: in
     assert shown.exit_code == code
 
 
+def test_status_of_a_verdict(run: Run, world: Path) -> None:
+    """The sentence is of all groups; the exit code of those that are shown."""
+    every = run("groups", "status", "--at", END, tables=world)
+    rows = rows_of(run, world, "groups", "status", "--at", END)
+    for verdict in ("dead", "stopped", "ok"):
+        shown = run("groups", "status", "--at", END, "--verdict", verdict, tables=world)
+        wanted = [row["group"] for row in rows if row["verdict"] == verdict]
+        assert [line.split()[0] for line in shown.stdout.splitlines()[1:-1]] == wanted
+        assert shown.stdout.splitlines()[-1] == every.stdout.splitlines()[-1]
+        assert shown.exit_code == (0 if verdict == "ok" else 4)
+    both = rows_of(run, world, "groups", "status", "--at", END, "--verdict", "dead", "--verdict", "ok")
+    assert {row["verdict"] for row in both} == {"dead", "ok"}
+    assert all("the group has no member" in row["reason"] for row in both if row["verdict"] == "dead")
+
+
 def test_lag(run: Run, world: Path) -> None:
     rows = rows_of(run, world, "lag", "--group", "group-10", "--time", "--at", END)
     told = ("topic", "partition", "current_offset", "log_end_offset", "lag", "client_id", "time_lag", "note")
@@ -194,6 +209,17 @@ def test_a_period_changes_no_row(run: Run, world: Path, command: str) -> None:
     of_one = rows_of(run, world, *command.split(), "--group", "group-8", "--since", "2026-01-05T10:20")
     assert of_one == [row for row in later if row["group"] == "group-8"]
     assert rows_of(run, world, *command.split()) == []
+
+
+@pytest.mark.parametrize("command", ["offsets audit", "offsets history", "groups rebalances", "groups history"])
+def test_a_period_that_is_over_is_told_alike_for_ever(run: Run, world: Path, command: str) -> None:
+    over = ("--since", "2026-01-05T10:20", "--until", "2026-01-05T10:30")
+    first, second = (run(*command.split(), *over, tables=world).stdout for _ in range(2))
+    assert first == second
+    assert " since 2026-01-05T10:20:00.000Z until 2026-01-05T10:30:00.000Z" in first.splitlines()[-1]
+    assert "as of" not in first
+    going_on = run(*command.split(), *over[:2], tables=world).stdout.splitlines()[-1]
+    assert " since 2026-01-05T10:20:00.000Z, as of 2" in going_on
 
 
 def test_expiring_within(run: Run, world: Path) -> None:
