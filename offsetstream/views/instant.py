@@ -30,7 +30,7 @@ _THEN = {
           WINDOW parts AS (PARTITION BY topic, topic_id, partition ORDER BY sampled_at)
         ), then_ AS (
           SELECT topic_id, topic, partition, leader_id, leader_epoch, log_start_offset, high_watermark,
-                 last_stable_offset, greatest(sampled_at, least(held_until, {at})) AS sampled_at,
+                 last_stable_offset, greatest(sampled_at, least(coalesce(held_until, sampled_at), {at})) AS sampled_at,
                  sampled_at AS changed_at, NULL::VARCHAR AS error
           FROM looks WHERE sampled_at <= {at}
           UNION ALL
@@ -39,7 +39,8 @@ _THEN = {
           FROM ({topic_partitions}) WHERE changed_at <= {at} AND error IS NULL
         )
         SELECT * FROM then_
-        QUALIFY row_number() OVER (PARTITION BY topic, topic_id, partition ORDER BY changed_at DESC) = 1""",
+        QUALIFY row_number() OVER (
+          PARTITION BY topic, topic_id, partition ORDER BY changed_at DESC, sampled_at DESC) = 1""",
 }
 
 

@@ -128,6 +128,13 @@ def test_lag(run: Run, world: Path) -> None:
     )
 
 
+def test_ends_are_as_of_when_they_were_last_seen(run: Run, world: Path) -> None:
+    """Nothing was sampled after 10:39:53: whoever asks about later is told so, and each time the same."""
+    first, *others = (rows_of(run, world, "lag", "--all-groups", "--at", "2026-01-05T10:45") for _ in range(5))
+    assert max(row["sampled_at"] for row in first if row["sampled_at"]) == "2026-01-05T10:39:53.000Z"
+    assert all(each == first for each in others)
+
+
 def test_rebalances(run: Run, world: Path) -> None:
     shown = run("groups", "rebalances", "--group", "group-9", "--since", "2026-01-05T10:14:30", tables=world)
     assert [line.split()[1] for line in shown.stdout.splitlines()[1:-1]] == ["4", "5", "6"]
