@@ -13,6 +13,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.store import Snapshot
+from offsetstream.views.thresholds import THRESHOLDS
 
 _TYPES = {
     "INT": pa.int32(),
@@ -51,7 +52,7 @@ def snapshot_at(path: str | Path) -> Snapshot:
 
 def append_rows(root: Path, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Append the rows to the table, which is created if it is not there; columns that are not given are null."""
-    schema = load_schema(table)
+    schema = THRESHOLDS if table == THRESHOLDS.name else load_schema(table)
     filled = [dict.fromkeys(schema.column_names) | dict(row) for row in rows]
     data = pa.Table.from_pylist(filled, schema=arrow_schema(schema))
     write_deltalake(root / table, data, mode="append", partition_by=list(schema.partitioned_by))

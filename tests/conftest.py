@@ -22,7 +22,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
 TIERS = ("benchmarks", "unit", "oracle", "kafka", "spark", "stores", "release")
 # Folders whose tests share what takes long to come about.
-IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/")
+IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/", "tests/kafka/incident/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

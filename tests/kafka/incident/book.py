@@ -52,11 +52,21 @@ class Passing(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """A member's partition went to another one."""
+    """A member's partition went to another one, between two times."""
 
     cell: Cell
     giver: str
     taker: str
+    had_ms: int
+    taken_ms: int
+
+
+class Ending(NamedTuple):
+    """An offset has had its day since its group's last member left, between two times."""
+
+    cell: Cell
+    since_ms: int
+    until_ms: int
 
 
 @dataclass
@@ -75,6 +85,9 @@ class Book:
     statuses: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # Burrow's, of the worst cell, our verdict
     steady: list[str] = field(default_factory=list)  # groups whose status never changed
     handovers: list[Handover] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
+    lags: dict[Cell, int] = field(default_factory=dict)  # as they were at `lags_ms`
+    lags_ms: int = 0
     open_transaction: dict[str, int] = field(default_factory=dict)
     automatic: set[str] = field(default_factory=set)  # groups that commit by themselves, when they like
     done: list[str] = field(default_factory=list)

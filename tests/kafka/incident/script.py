@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.kafka.incident.book import Cell, Handover
+from tests.kafka.incident.book import Cell, Ending, Handover
 from tests.kafka.incident.hands import now_ms
 from tests.kafka.incident.steps import CLASSIC, KIP_848, Steps
 from tests.kafka.java_clients import java_clients
@@ -82,8 +82,10 @@ class Incident(Steps):
         self.kill_a_member()
         group = self.name("emptied")
         hands.join(group, f"{group}-1", self.goods, **CLASSIC)
-        hands.commit(group, self.some())
+        offsets, began = self.some(), now_ms()
+        hands.commit(group, offsets)
         hands.leave(group, f"{group}-1")
+        self.book.endings = [Ending(Cell(group, *place), began, now_ms()) for place in offsets]
         self.begin_statuses()
 
     def begin_statuses(self) -> None:
@@ -97,29 +99,33 @@ class Incident(Steps):
         hands.await_sampled({self.queue: 100, self.rising: 50})
         for name, (topic, offset) in offsets.items():
             hands.commit(self.name(name), {(topic, 0): offset})
-        self.marked_ms = now_ms()
+            self.book.lags[Cell(self.name(name), topic, 0)] = {self.queue: 100, self.rising: 50}[topic] - offset
+        self.book.lags_ms = now_ms()
 
     def kill_a_member(self) -> None:
         """Its process is gone at once: it leaves no group, and is missed when its session ends."""
         hands, group = self.hands, self.name("watchers")
-        hands.join(group, f"{group}-stays", self.goods, **CLASSIC)
+        stays, self.killed = f"{group}-1", f"{group}-2"
+        hands.join(group, stays, self.goods, **CLASSIC)
         with java_clients(hands.kafka.bootstrap_server, hands.kafka.version) as doomed:
             member = doomed.consumer(
-                group, self.goods, client_id=f"{group}-killed", session_timeout_ms=_KILLED_SESSION_MS, **CLASSIC
+                group, self.goods, client_id=self.killed, session_timeout_ms=_KILLED_SESSION_MS, **CLASSIC
             )
-            hands.joined(group, f"{group}-killed", member)
+            hands.joined(group, self.killed, member)
             hands.commit(group, self.some())
-            self.killed_had = hands.assigned(group)[f"{group}-killed"]
-            assert self.killed_had
-        hands.members[group].pop(f"{group}-killed")
+            places = hands.assigned(group)[self.killed]
+            assert places
+            had_ms = now_ms()
+        hands.members[group].pop(self.killed)
+        self.book.handovers = [Handover(Cell(group, *place), self.killed, stays, had_ms, 0) for place in places]
 
     def see_the_killed_gone(self) -> None:
         group = self.name("watchers")
         self.hands.settle(group)
-        self.hands.note_left(group, f"{group}-killed")
-        assert {*self.killed_had} < {*self.hands.assigned(group)[f"{group}-stays"]}
-        killed, stays = f"{group}-killed", f"{group}-stays"
-        self.book.handovers = [Handover(Cell(group, *place), killed, stays) for place in self.killed_had]
+        self.hands.note_left(group, self.killed)
+        [stays] = self.hands.members[group]
+        assert {each.cell[1:] for each in self.book.handovers} < {*self.hands.assigned(group)[stays]}
+        self.book.handovers = [each._replace(taken_ms=now_ms()) for each in self.book.handovers]
 
     def see_offsets_expire(self) -> None:
         for name in ("sleepers", "emptied", "cleaners", "rereaders"):
@@ -153,7 +159,7 @@ class Incident(Steps):
             }.items()
         }
         self.book.steady = [self.name("healthy"), self.name("stopped")]
-        seconds = (now_ms() - self.marked_ms) // 1000 - 2  # shortly after the first commits
+        seconds = (now_ms() - self.book.lags_ms) // 1000 - 2  # shortly after the first commits
         limits = {"dead": {"window_seconds": 1}, "late": {"max_time_lag_seconds": 5}}
         limits |= {name: {"window_seconds": seconds} for name in ("catching-up", "falling-behind")}
         self.book.thresholds = [{"group_id": self.name(name), **own} for name, own in limits.items()]

@@ -22,7 +22,7 @@ class Steps:
         self.word = self.rng.choice(_NAMES)
         self.count = self.rng.randrange(3, 6)  # partitions of the topic that stays as it is
         self.end = self.rng.randrange(20, 60)  # records in each of them
-        self.goods, self.queue, self.rising = (f"{self.word}-{name}" for name in ("goods", "queue", "rising"))
+        self.goods, self.queue, self.rising = map(self.name, ("goods", "queue", "rising"))
 
     def name(self, of: str) -> str:
         return f"{self.word}-{of}"

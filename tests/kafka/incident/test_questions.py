@@ -1,0 +1,153 @@
+"""Each question of the incident by one command, as a user gives it, against what the script wrote down."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from testkit.command import printed
+from testkit.page import Page
+from tests.kafka.incident.book import Cell, Commit
+from tests.kafka.incident.instants import instant
+from tests.kafka.incident.recording import Recorded
+
+Row = dict[str, Any]
+_RETENTION_MS = 60_000
+
+
+def asked(recorded: Recorded, *command: str) -> list[Row]:
+    """The rows of a command's answer."""
+    rows: list[Row] = json.loads(printed(*command, "--output", "json", "--tables", str(recorded.tables)))
+    return rows
+
+
+def time(ms: int) -> str:
+    """An instant as commands print it, and take it."""
+    return instant(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def cell(row: Row) -> Cell:
+    return Cell(row["group"], row["topic"], row["partition"])
+
+
+def is_of(row: Row, commit: Commit) -> bool:
+    return (
+        cell(row) == commit.cell
+        and row["to"] == commit.offset
+        and time(commit.since_ms) <= row["at"] <= time(commit.until_ms)
+    )
+
+
+def test_who_moved_my_offset(recorded: Recorded) -> None:
+    """From where to where, when, by whom: the owner of the partition, or someone while the group had no member."""
+    every = asked(recorded, "offsets", "audit", "--since", recorded.since.isoformat())
+    rows = [row for row in every if row["group"] not in recorded.book.automatic]
+    found = [(cell(row), row["from"], row["to"], row["what"]) for row in rows]
+    assert sorted(found) == sorted(
+        (each.cell, each.previous, each.committed, each.finding + (f", to {each.moved_to}" if each.moved_to else ""))
+        for each in recorded.book.findings
+    )
+    for row in rows:
+        assert any(is_of(row, commit) for commit in recorded.book.commits), row
+        assert row["moved"] == row["to"] - row["from"]
+        by_owner = (f"{row['group']}-1", "Stable", 1)
+        from_outside = (None, "Empty", 0)
+        told = {"moved back by its owner": by_owner, "moved back from outside": from_outside}
+        if wanted := told.get(row["what"].partition(",")[0]):
+            assert (row["client_id"], row["state"], row["members"]) == wanted, row
+
+
+def test_why_did_it_rebalance(recorded: Recorded) -> None:
+    """Who joined and who left; the one that was killed left when nobody had heard of it for its session."""
+    passings = defaultdict[tuple[str, str], list[str]](list)
+    rows = asked(recorded, "groups", "rebalances", "--since", recorded.since.isoformat())
+    for row in rows:
+        for change in ("joined", "left"):
+            clients = row[f"{change}_clients"]
+            passings[row["group"], change] += clients.split(", ") if clients else []
+    for group, change in {(each.group, each.change) for each in recorded.book.passings}:
+        wanted = sorted(e.client for e in recorded.book.passings if (e.group, e.change) == (group, change))
+        assert sorted(passings[group, change]) == wanted, (group, change)
+    lost = recorded.book.handovers[0]
+    (row,) = [row for row in rows if row["left_clients"] == lost.giver]
+    assert (row["group"], row["members"], row["state"], row["joined_clients"]) == (lost.cell.group, 1, "Stable", None)
+    assert time(lost.had_ms) < row["at"] < time(lost.taken_ms)
+
+
+def test_who_owned_the_partition_then(recorded: Recorded) -> None:
+    lost = recorded.book.handovers[0]
+    group = lost.cell.group
+    owners = {
+        at_ms: {
+            cell(row): row["client_id"]
+            for row in asked(recorded, "groups", "describe", "--group", group, "--at", time(at_ms))
+        }
+        for at_ms in (lost.had_ms, lost.taken_ms)
+    }
+    assert set(owners[lost.taken_ms].values()) == {lost.taker}
+    for each in recorded.book.handovers:
+        assert owners[lost.had_ms][each.cell] == each.giver
+        assert owners[lost.taken_ms][each.cell] == each.taker
+    kept = owners[lost.had_ms].keys() - {each.cell for each in recorded.book.handovers}
+    assert {owners[lost.had_ms][each] for each in kept} == {lost.taker}
+
+
+def test_how_far_behind_were_we(recorded: Recorded) -> None:
+    wanted, at = recorded.book.lags, time(recorded.book.lags_ms)
+    groups = [f"--group={each.group}" for each in wanted]
+    assert {cell(row): row["lag"] for row in asked(recorded, "lag", *groups, "--at", at)} == wanted
+    described = asked(recorded, "groups", "describe", *groups, "--at", at)
+    assert {cell(row): row["lag"] for row in described} == wanted
+
+
+def test_will_anything_expire_tonight(recorded: Recorded) -> None:
+    """What was to go did go, when it had been said; and at the end what goes next."""
+    book, endings = recorded.book, {each.cell: each for each in recorded.book.endings}
+    (group,) = {each.group for each in endings}
+    at = time(book.endings[0].until_ms)
+    said = {
+        cell(row): row["expires_at"]
+        for row in asked(recorded, "offsets", "expiring", "--within", "12h", "--group", group, "--at", at)
+    }
+    assert said.keys() == endings.keys()
+    for each, (_, since_ms, until_ms) in endings.items():
+        assert time(since_ms + _RETENTION_MS) <= said[each] <= time(until_ms + _RETENTION_MS)
+    gone = {
+        cell(row): row["at"]
+        for row in asked(recorded, "offsets", "history", "--group", group)
+        if row["what"] == "deleted: expired"
+    }
+    assert gone.keys() == endings.keys()
+    assert all(said[each] <= gone[each] for each in gone)
+    left = {each for each in recorded.answers.offsets if not recorded.answers.groups[each.group]["member_count"]}
+    now = recorded.now.isoformat()
+    assert {cell(row) for row in asked(recorded, "offsets", "expiring", "--within", "12h", "--at", now)} == left
+
+
+def test_which_groups_are_dead(recorded: Recorded) -> None:
+    now, statuses = recorded.now.isoformat(), recorded.book.statuses
+    rows = asked(recorded, "groups", "status", "--at", now, "--fail-on", "never")
+    assert {row["group"] for row in rows} == recorded.answers.groups.keys()
+    told = {row["group"]: (row["status"], row["because"] or "OK", row["verdict"]) for row in rows}
+    assert {name: told[name] for name in statuses} == statuses
+    dead = asked(recorded, "groups", "status", "--at", now, "--verdict", "dead", "--fail-on", "never")
+    assert {row["group"] for row in dead} == {name for name, (*_, verdict) in statuses.items() if verdict == "dead"}
+
+
+def test_the_page_of_the_incident_names_them(recorded: Recorded, tmp_path: Path) -> None:
+    file, book = tmp_path / "night.html", recorded.book
+    period = ("--since", recorded.since.isoformat(), "--until", recorded.now.isoformat())
+    printed("report", "--file", str(file), *period, "--tables", str(recorded.tables))
+    lines = Page(file).text.splitlines()  # a row of a table is a line
+    for name, (status, _, verdict) in book.statuses.items():
+        assert any(line.startswith(f"{name}{status}{verdict}") for line in lines), name
+    for found in book.findings:
+        assert any(line.startswith(found.cell.group) and found.finding in line for line in lines), found
+    for each in book.handovers:
+        (owned,) = [
+            line for line in lines if line.startswith(f"{each.cell.group}{each.cell.topic}-{each.cell.partition}")
+        ]
+        assert each.giver in owned
+        assert each.taker in owned
