@@ -1,0 +1,52 @@
+"""The night that README tells of: its tables (tests/fixtures/night/), and what commands print of them.
+
+`python -m testkit.night` writes this into README anew, below the commands that stand there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow.parquet as pq
+
+from testkit.command import offsetstream
+from testkit.tables import append_rows, new_tables
+from testkit.view_tables import table_schemas
+
+FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
+README = Path(__file__).parents[1] / "README.md"
+TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # which the job alone reads
+SECTION = re.compile(r"^## The night of .*?(?=^## )", re.DOTALL | re.MULTILINE)
+SHOWN = re.compile(r"(?<=^```text\n)\$ offsetstream (.*?)\n(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
+
+
+def night_tables(root: Path) -> None:
+    """Make the tables."""
+    new_tables(root)
+    for file in sorted(FIXTURE.glob("*.parquet")):
+        append_rows(root, file.stem, pq.read_table(file).to_pylist())
+
+
+def answer(tables: Path, command: str) -> str:
+    """What a user sees of a command."""
+    done = offsetstream(*shlex.split(command), environment={"OFFSETSTREAM_TABLES": str(tables)})
+    return done.stdout + done.stderr
+
+
+def main() -> None:
+    with TemporaryDirectory(prefix="offsetstream-") as made:
+        night_tables(Path(made))
+        told = SECTION.sub(
+            lambda section: SHOWN.sub(
+                lambda shown: f"$ offsetstream {shown[1]}\n{answer(Path(made), shown[1])}", section[0]
+            ),
+            README.read_text("utf-8"),
+        )
+    README.write_text(told, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
