@@ -158,16 +158,21 @@ def _closing_lines(closing: Closing) -> Iterator[str]:
 
 def _text_lines(block: Block) -> Iterator[str]:
     columns = [column for column in block.columns if column.heading is not None]
-    headings = [str(column.heading) for column in columns]
+    names, headings = [column.name for column in columns], [str(column.heading) for column in columns]
+
+    def cells() -> Iterator[list[str]]:
+        return ([_text_cell(row.get(name)) for name in names] for row in block.rows)
+
+    # Rows that are in memory become text once, others for their widths, and again.
+    lines = cells if isinstance(block.rows, ReadAnew) else partial(iter, list(cells()))
     widths = [max(column.width, len(heading)) for column, heading in zip(columns, headings, strict=True)]
-    for row in block.rows:
-        for at, column in enumerate(columns):
-            length = len(_text_cell(row.get(column.name)))
-            if widths[at] < length <= _WIDEST:
-                widths[at] = length
-    for line in chain([headings], ([_text_cell(row.get(column.name)) for column in columns] for row in block.rows)):
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        yield " ".join(cells).rstrip(" ") + "\n"
+    for line in lines():
+        for at, cell in enumerate(line):
+            if widths[at] < len(cell) <= _WIDEST:
+                widths[at] = len(cell)
+    template = " ".join(f"{{:<{width}}}" for width in widths)
+    for line in chain([headings], lines()):
+        yield template.format(*line).rstrip(" ") + "\n"
 
 
 def _text_cell(value: Any) -> str:

@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HISTORY_DAY = "written_day"
 SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # who wrote a row of a history
@@ -19,14 +20,13 @@ _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"
 # Columns of a history's files of which Delta keeps the ranges.
 SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 _ARROW_TYPES = {
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "STRING": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "DOUBLE": pa.float64(),
-    "BINARY": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "INT": "int32",
+    "BIGINT": "int64",
+    "STRING": "string",
+    "BOOLEAN": "bool",
+    "DOUBLE": "float64",
+    "BINARY": "binary",
+    "DATE": "date32",
 }
 
 
@@ -91,7 +91,10 @@ class TableSchema:
     @property
     def arrow(self) -> pa.Schema:
         """The columns as Arrow has them."""
-        return pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in self.columns])
+        import pyarrow as pa  # noqa: PLC0415 - slow to import, and a quick look needs no Arrow
+
+        instant = pa.timestamp("us", "UTC")
+        return pa.schema([(column.name, _ARROW_TYPES.get(column.type, instant)) for column in self.columns])
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:

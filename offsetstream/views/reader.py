@@ -15,6 +15,7 @@ from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
+from offsetstream.views.recent import OF_NOW, define_recent, over_recent
 from offsetstream.views.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class ViewReader:
         self.connection = connected()
         self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
+        self._has_recent = False
         self.files: list[str] = []
         for name, query in (relations or {}).items():
             self.define(name, query)
@@ -105,7 +107,13 @@ class ViewReader:
         for table in view.reads:
             self.define_table(table)
         literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
-        self.define(view.name, view.duckdb_sql.replace("$at", literal))
+        query = view.duckdb_sql.replace("$at", literal)
+        if view.name in OF_NOW:
+            if not self._has_recent:
+                self._has_recent = True
+                define_recent(self)
+            query = over_recent(query)
+        self.define(view.name, query)
 
     def define(self, name: str, query: str) -> None:
         """Have a query of DuckDB stand for a table or view from now on."""

@@ -1,0 +1,67 @@
+"""The samples that a view of now needs: those of partitions where messages wait, from what is looked back to on.
+
+A month of samples is millions of rows, of which `time_lag` and `group_status` look at few. Both read `end_intervals`;
+here that is made of these few rows, which give each of the two the same answer as all do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetstream.views.files import load_view, needed
+
+if TYPE_CHECKING:
+    from offsetstream.views.reader import ViewReader
+
+OF_NOW = frozenset({"time_lag", "group_status_partitions"})
+_OFFSETS, _INTERVALS = "recent end_offsets", "recent end_intervals"
+_RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_partitions.sql
+# Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
+# log ended. The last sample at that offset or below, and the last one at that time or before, are the first needed.
+_QUERY = """
+CREATE OR REPLACE TEMP TABLE "recent end_offsets" AS
+WITH waiting AS (
+  SELECT c.log_id, c.offsets_partition, c.group_id, topic, partition, e.sampled_at,
+         greatest(c.committed_offset, e.log_start_offset) AS next_to_read
+  FROM committed_offsets AS c JOIN partition_ends AS e USING (topic, partition)
+  WHERE c.in_coordinator_partition AND e.high_watermark > c.committed_offset
+), rings AS (
+  SELECT topic, partition, list_min(arg_max(h.record_timestamp, h.record_offset, {intervals})) AS ring_at
+  FROM waiting AS w JOIN offset_commits AS h USING (log_id, offsets_partition, group_id, topic, partition)
+  GROUP BY log_id, offsets_partition, group_id, topic, partition
+), earliest AS (
+  SELECT topic, partition, min(ring_at) AS ring_at FROM rings GROUP BY topic, partition
+), needs AS (
+  SELECT topic, partition, min(next_to_read) AS next_to_read,
+         least(any_value(r.ring_at), min(w.sampled_at) - to_seconds({ring_seconds}),
+               any_value(now_at) - to_seconds({seconds})) AS since
+  FROM waiting AS w LEFT JOIN earliest AS r USING (topic, partition) CROSS JOIN clock
+  GROUP BY topic, partition
+), begins AS (
+  SELECT topic, partition, max(sampled_at) FILTER (high_watermark <= next_to_read) AS by_offset,
+         max(sampled_at) FILTER (sampled_at <= since) AS by_time
+  FROM end_offsets JOIN needs USING (topic, partition) GROUP BY topic, partition
+)
+SELECT e.* FROM end_offsets AS e JOIN begins USING (topic, partition)
+WHERE by_offset IS NULL OR by_time IS NULL OR sampled_at >= least(by_offset, by_time)"""
+
+
+def define_recent(reader: ViewReader) -> None:
+    """Read the samples that are needed, and define what views of now take them from; raises what ViewReader does."""
+    for view in needed("partition_ends"):
+        reader.define_view(view, None)
+    for table in ("committed_offsets", "thresholds", "offset_commits", "end_offsets"):
+        reader.define_table(table)
+    limits = "SELECT max(intervals), max(window_seconds), max(max_time_lag_seconds) FROM thresholds"
+    intervals, window, time_lag = (each or 0 for each in reader.connection.execute(limits).fetchall()[0])
+    intervals = max(intervals, _RING)
+    seconds = max(window, time_lag, _WINDOW_SECONDS)
+    reader.connection.execute(
+        _QUERY.format(intervals=intervals, ring_seconds=(intervals - 1) * _SAMPLE_SECONDS, seconds=seconds)
+    )
+    reader.define(_INTERVALS, load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}"'))
+
+
+def over_recent(query: str) -> str:
+    """Return the query of a view of now, over these samples."""
+    return query.replace("end_intervals", f'"{_INTERVALS}"')

@@ -1,0 +1,63 @@
+"""What views of now say over the samples that they need is what they say over all; and these are few."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetstream.views import reader as reading
+from testkit.group_world import GroupWorld
+from testkit.sampled_logs import START_MS, instant
+from testkit.view_tables import reader_of, write_tables
+
+VIEWS = ("time_lag", "group_status_partitions", "group_status")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_they_say_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = GroupWorld(seed)
+    folder, now = write_tables(tmp_path, world.rows), instant(world.now_ms)
+    found = told(folder, now)
+    assert found["time_lag"]
+    monkeypatch.setattr(reading, "OF_NOW", frozenset())
+    assert found == told(folder, now)
+
+
+def told(folder: Path, now: Any) -> dict[str, list[str]]:
+    reader = reader_of(folder, now)
+    return {view: sorted(map(str, reader.rows(view))) for view in VIEWS}
+
+
+def test_of_a_long_history_few_are_read(tmp_path: Path) -> None:
+    """A month ago and since then nothing waited, but of one partition: its first unread record is a day old."""
+    now = instant(START_MS)
+    day = timedelta(days=1)
+    times = [now - 30 * day + number * timedelta(hours=1) for number in range(30 * 24 + 1)]
+    ends = [
+        {"topic": "t", "partition": partition, "high_watermark": number, "log_start_offset": 0}
+        | {"sampled_at": at, "previous_sampled_at": at - timedelta(hours=1)}
+        for partition in range(3)
+        for number, at in enumerate(times)
+    ]
+    newest = [row | {"changed_at": row["sampled_at"]} for row in ends if row["sampled_at"] == now]
+    for row in newest:
+        del row["previous_sampled_at"]
+    cells = [
+        {"group_id": "g", "topic": "t", "partition": partition, "offsets_partition": 0, "log_id": 0}
+        | {"committed_offset": committed, "record_offset": partition, "in_coordinator_partition": True}
+        | {"commit_timestamp_ms": START_MS, "record_timestamp": now}
+        for partition, committed in enumerate((720, 696, 720))
+    ]
+    commits = [
+        {name: value for name, value in row.items() if name != "in_coordinator_partition"} | {"is_tombstone": False}
+        for row in cells
+    ]
+    rows = {"end_offsets": ends, "topic_partitions": newest, "committed_offsets": cells, "offset_commits": commits}
+    reader = reader_of(write_tables(tmp_path, rows), now)
+    lags = {row["partition"]: row["time_lag_seconds"] for row in reader.rows("time_lag")}
+    assert lags == {0: 0, 1: 86_400, 2: 0}
+    count = 'SELECT partition, count(*) FROM "recent end_offsets" GROUP BY partition'
+    assert reader.connection.execute(count).fetchall() == [(1, 25)]
