@@ -38,10 +38,11 @@ _once_more_while_leaders_move = retry(
     wait=wait_fixed(0.2),
     retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
 )
+# The last stable offset last: so it is below the high watermark by an open transaction only, not by what came between.
 _ENDS = (
     (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
-    (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
     (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+    (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
 )
 
 
@@ -103,11 +104,11 @@ class Cluster(Topics):
                     f"{self.bootstrap_server} does not give all offsets of {topic} for now"
                 )
             asked = given
-        (start, stable, high), leaders = found, self.leaders(topic)
+        (start, high, stable), leaders = found, self.leaders(topic)
         ends = {
             key[1]: PartitionEnds(
                 start[key].offset,
-                stable[key].offset,
+                min(stable[key].offset, high[key].offset),
                 high[key].offset,
                 leaders.get(key[1]),
                 high[key].leader_epoch,
