@@ -26,7 +26,7 @@ from offsetstream.cli.answers import (
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
-from offsetstream.cli.times import duration_text, instant_text
+from offsetstream.cli.times import instant_text, waited_text
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
@@ -123,13 +123,12 @@ def _rows(
 
 def _row(row: Row, waited: tuple[float | None, str], now: datetime) -> Row:
     seconds, method = waited
-    text = None if seconds is None else duration_text(seconds * 1000)
     return row | {
         "group": row["group_id"],
         "current_offset": row["committed_offset"],
         "consumer_id": row["member_id"],
         "host": row["client_host"],
-        "time_lag": f">{text}" if method == "at least" else text,
+        "time_lag": waited_text(seconds, at_least=method == "at least"),
         "time_lag_seconds": seconds,
         "time_lag_method": method,
         "last_commit": age_text(row["commit_timestamp"], now),

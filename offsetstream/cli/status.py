@@ -25,7 +25,7 @@ from offsetstream.cli.answers import (
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
-from offsetstream.cli.times import duration_text, instant_text, time_text
+from offsetstream.cli.times import instant_text, time_text, waited_text
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
@@ -44,6 +44,7 @@ _COLUMNS = (
     Column("max_lag"),
     Column("time_lag", "TIME-LAG", 8),
     Column("time_lag_seconds"),
+    Column("time_lag_at_least"),
     Column("verdict", "VERDICT", 7),
     Column("reason", "REASON"),
     Column("status_reason"),
@@ -119,7 +120,8 @@ def status(
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
     waits = view_of(reader, "time_lag", {"group_id": group}).aggregate(
-        "group_id, max(time_lag_seconds) AS seconds, min(sampled_at) AS oldest, max(sampled_at) AS newest"
+        """group_id, max(time_lag_seconds) AS seconds, bool_or(method = 'at least') AS at_least,
+           min(sampled_at) AS oldest, max(sampled_at) AS newest"""
     )
     times = {row[0]: row[1:] for row in waits.fetchall()}
     rows = [_row(row, times) for row in rows_of(view_of(reader, "group_status", {"group_id": group}))]
@@ -130,7 +132,7 @@ def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
 
 
 def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
-    seconds, oldest, newest = times.get(row["group_id"], (None, None, None))
+    seconds, at_least, oldest, newest = times.get(row["group_id"], (None, False, None, None))
     is_ok = row["status"] == "OK"
     topic, partition = (
         (row["verdict_topic"], row["verdict_partition"]) if is_ok else (row["worst_topic"], row["worst_partition"])
@@ -145,8 +147,9 @@ def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
         "topic": topic,
         "partition": partition,
         "topic_partition": f"{topic}-{partition}" if is_shown else None,
-        "time_lag": None if seconds is None else duration_text(seconds * 1000),
+        "time_lag": waited_text(seconds, at_least=at_least),
         "time_lag_seconds": seconds,
+        "time_lag_at_least": at_least,
         "reason": row["verdict_reason"] if is_ok or row["verdict"] == "dead" else row["status_reason"],
         "last_commit_time": time_text(row["last_commit_at_ms"]),
         "sampled_at": instant_text(newest),

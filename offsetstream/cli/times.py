@@ -64,6 +64,12 @@ def duration_text(milliseconds: float | None) -> str | None:
     return f"{sign}{whole // size} {unit}" + (f" {rest} {its_unit}" if rest else "")
 
 
+def waited_text(seconds: float | None, *, at_least: bool) -> str | None:
+    """Return how long a message has waited; `>` before it where that is all that the samples tell."""
+    text = None if seconds is None else duration_text(seconds * 1000)
+    return f">{text}" if text and at_least else text
+
+
 def parse_duration(text: str) -> timedelta:
     """Read 10m, 2h, 1d12h; ValueError otherwise."""
     found = text.strip()

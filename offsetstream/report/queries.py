@@ -19,12 +19,14 @@ Row = dict[str, Any]
 _QUERIES = {
     "status": """
         SELECT group_id, group_type, group_state, member_count, status, verdict, total_lag, time_lag_seconds,
+               is_at_least,
                CASE WHEN status = 'OK' OR verdict = 'dead' THEN verdict_reason ELSE status_reason END AS reason,
                CASE WHEN status = 'OK' THEN verdict_topic ELSE worst_topic END AS topic,
                CASE WHEN status = 'OK' THEN verdict_partition ELSE worst_partition END AS partition,
                status IN ('WARN', 'ERR') OR coalesce(verdict NOT IN ('ok', 'catching up', 'unknown'), false) AS is_bad
         FROM group_status LEFT JOIN (
-          SELECT group_id, max(time_lag_seconds) AS time_lag_seconds FROM time_lag GROUP BY group_id
+          SELECT group_id, max(time_lag_seconds) AS time_lag_seconds, bool_or(method = 'at least') AS is_at_least
+          FROM time_lag GROUP BY group_id
         ) USING (group_id)
         ORDER BY list_position(['ERR', 'WARN', 'NOTFOUND', 'OK'], status), is_bad DESC, total_lag DESC NULLS LAST,
                  group_id""",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_why_did_it_rebalance(recorded: Recorded) -> None:
         for change in ("joined", "left"):
             clients = row[f"{change}_clients"]
             passings[row["group"], change] += clients.split(", ") if clients else []
-    for group, change in {(each.group, each.change) for each in recorded.book.passings}:
+    for group, change in product({each.group for each in recorded.book.passings}, ("joined", "left")):
         wanted = sorted(e.client for e in recorded.book.passings if (e.group, e.change) == (group, change))
         assert sorted(passings[group, change]) == wanted, (group, change)
     lost = recorded.book.handovers[0]

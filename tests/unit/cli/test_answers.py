@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -79,6 +80,22 @@ def test_status(run: Run, world: Path) -> None:
     assert [row["status"] for row in rows] == ["ERR"] * 6 + ["NOTFOUND"] * 2 + ["OK"] * 3
     (late,) = [row for row in rows if row["group"] == "group-10"]
     assert (late["because"], late["topic_partition"], late["time_lag"]) == ("STOP", "audit-0", "8 min 1 s")
+
+
+def test_status_tells_how_long_messages_wait_as_lag_does(run: Run, world: Path) -> None:
+    """Of a group's partitions the longest, which is a least where the samples do not reach back to one of them."""
+    at = "2026-01-05T10:03"
+    of_group = defaultdict[str, list[dict[str, Any]]](list)
+    for row in rows_of(run, world, "lag", "--all-groups", "--time", "--at", at):
+        if row["time_lag_seconds"] is not None:
+            of_group[row["group"]].append(row)
+    told = {row["group"]: row for row in rows_of(run, world, "groups", "status", "--at", at) if row["time_lag"]}
+    assert told.keys() == of_group.keys()
+    for name, row in told.items():
+        assert row["time_lag_seconds"] == max(each["time_lag_seconds"] for each in of_group[name])
+        at_least = any(each["time_lag_method"] == "at least" for each in of_group[name])
+        assert (row["time_lag_at_least"], row["time_lag"].startswith(">")) == (at_least, at_least)
+    assert {row["time_lag_at_least"] for row in told.values()} == {True, False}
 
 
 @pytest.mark.parametrize(

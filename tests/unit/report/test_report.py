@@ -55,6 +55,12 @@ def test_what_is_not_ok_comes_first(page: Page) -> None:
     assert page.text.index("group-3") < page.text.index("group-10") < page.text.index("group-9")
 
 
+def test_a_wait_that_began_before_the_samples_is_told_as_such(world: Path) -> None:
+    text = page_of(world, "--since", "2026-01-05T10:00", "--until", "2026-01-05T10:03").text
+    assert re.search(r"\d>\d+ (s|min)", text)
+    assert re.search(r"\d\d+ s", text)
+
+
 def test_each_chart_is_drawn_once_and_has_its_rows(page: Page) -> None:
     drawn = [int(str(attributes["data-chart"])) for tag, attributes in page.tags if attributes.get("data-chart")]
     assert sorted(drawn) == list(range(len(page.data["charts"])))
