@@ -161,7 +161,8 @@ def test_where_records_stream_in_nothing_is_held_back(kafka: EmbeddedKafka) -> N
     ends = [each for each in found if isinstance(each, LogEnd)]
     assert len(ends) == 100
     assert ends[-1].high_watermark > ends[0].high_watermark
-    assert [each for each in (*ends, *of_one) if each.last_stable_offset != each.high_watermark] == []
+    assert [each for each in ends if each.last_stable_offset != each.high_watermark] == []
+    assert [each for each in of_one if each.last_stable_offset != each.high_watermark] == []
 
 
 def test_a_job_that_begins_goes_on_where_the_one_before_it_stopped(runner: JobRunner, kafka: EmbeddedKafka) -> None:
