@@ -102,7 +102,7 @@ _QUERIES = {
         ORDER BY p.offsets_partition""",
     "moves": """
         SELECT event_at AS "at", event, offsets_partition, previous_coordinator_id, coordinator_id, groups_count
-        FROM coordinator_moves WHERE event_at >= $from AND event_at < $to ORDER BY event_at DESC LIMIT 201""",
+        FROM coordinator_moves WHERE event_at >= $from AND event_at < $to ORDER BY event_at DESC LIMIT 301""",
     "facts": """
         SELECT (SELECT any_value(cluster_id) FROM cluster) AS cluster_id,
                (SELECT max(history_complete_from) FROM offsets_partitions WHERE load_state = 'OWNED') AS complete_from,

@@ -12,7 +12,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from offsetstream.report import sections
+from offsetstream.report import charts, sections
 from offsetstream.report.queries import Found
 from offsetstream.report.words import Labels, duration, printable
 
@@ -43,8 +43,11 @@ def render(found: Found, *, hosts: bool = False) -> str:
         found=found,
         facts=found.rows["facts"][0],
         sections=shown,
-        charts=[figure.chart for figure in figures],
-        start=round(found.period.since.timestamp() * 1000),
+        data={
+            "start": round(found.period.since.timestamp() * 1000),
+            "x": charts.time_axis(found.period),
+            "charts": [figure.chart for figure in figures],
+        },
         number_of=lambda figure: numbers[id(figure)],
         labels=labels,
         hosts=hosts,
@@ -68,6 +71,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.filters |= {"instant": _instant, "clock": _clock, "duration": duration, "span": _span}
     return environment
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +11,18 @@ from offsetstream.report.queries import Found, Row
 from offsetstream.report.words import Labels
 
 _GROUPS_A_CHART = 40
-_UNFOLDED_OWNERS = 3
+_UNFOLDED_LAGS, _UNFOLDED_OWNERS = 60, 3
 _FLOOR = 0.1  # of the greatest lag: a group's scale reaches so far, so that little noise looks little
 
 
 @dataclass
 class Figure:
-    """A chart, what it is called, and whether it waits folded until someone opens it."""
+    """A chart, what it is called, whether it waits folded until someone opens it, and names with their colours."""
 
     title: str
     chart: charts.Spec
     is_folded: bool = False
+    legend: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -34,17 +35,18 @@ class Section:
 
 
 def lag(found: Found, labels: Labels) -> Section:
-    """Return the lag of each group, those that are well folded."""
+    """Return the lag of each group: where some are not well, all others folded."""
     lines = found.by_group("lag")
     greatest = max([row["lag"] for row in found.rows["lag"] if row["lag"] is not None], default=0)
     bad = {row["group_id"] for row in found.rows["status"] if row["is_bad"]}
     section = Section(headings=("Group", "Lag first", "Greatest lag", "Lag last"))
-    for group in _in_order(found, lines):
+    for number, group in enumerate(_in_order(found, lines)):
         rows = lines[group]
         drawn = [(row["seconds"], row["lag"]) for row in rows]
         drawn.append((round(found.period.seconds), rows[-1]["lag"]))
-        chart = charts.lag_chart(found.period, drawn, max(10, _FLOOR * greatest))
-        section.figures.append(Figure(labels[group], chart, bool(bad) and group not in bad))
+        chart = charts.lag_chart(drawn, max(10, _FLOOR * greatest))
+        is_folded = number >= _UNFOLDED_LAGS or (bool(bad) and group not in bad)
+        section.figures.append(Figure(labels[group], chart, is_folded))
         values = [row["lag"] for row in rows if row["lag"] is not None]
         section.rows.append((labels[group], rows[0]["lag"], max(values, default=None), rows[-1]["lag"]))
     return section
@@ -57,7 +59,7 @@ def rebalances(found: Found, labels: Labels) -> Section:
     names = ("rebalances", "members_left", "members_joined")
     for groups in _pieces(_in_order(found, lines)):
         rows = [(labels[group], row["seconds"], *(row[n] for n in names)) for group in groups for row in lines[group]]
-        chart = charts.rebalances_chart(found.period, [labels[group] for group in groups], rows)
+        chart = charts.rebalances_chart([labels[group] for group in groups], rows)
         section.figures.append(Figure("Rebalances of " + _span(groups, labels), chart))
         section.rows += [(labels[group], *(sum(row[n] for row in lines[group]) for n in names)) for group in groups]
     return section
@@ -79,9 +81,9 @@ def owners(found: Found, labels: Labels) -> Section:
             for row in stretches
         ]
         names = list(dict.fromkeys(row[1] for row in rows))
-        chart = charts.owners_chart(found.period, list(owned), names, rows)
+        chart = charts.owners_chart(list(owned), names, rows)
         title = f"{labels[group]}: {count[group]} rebalance{'' if count[group] == 1 else 's'}"
-        section.figures.append(Figure(title, chart, number >= _UNFOLDED_OWNERS))
+        section.figures.append(Figure(title, chart, number >= _UNFOLDED_OWNERS, charts.legend(names)))
         section.rows += [_owned(labels[group], partition, each, labels) for partition, each in owned.items()]
     return section
 
@@ -100,14 +102,9 @@ def commits(found: Found, labels: Labels) -> Section:
     """Return how often each group committed."""
     lines = found.by_group("commits")
     most = max((row["commits"] for row in found.rows["commits"]), default=0)
-    step, length = found.period.step, found.period.seconds
     section = Section(headings=("Group", "Commits"))
     for groups in _pieces(_in_order(found, lines)):
-        rows = [
-            (labels[group], row["seconds"], min(row["seconds"] + step, length), row["commits"])
-            for group in groups
-            for row in lines[group]
-        ]
+        rows = [(labels[group], row["seconds"], row["commits"]) for group in groups for row in lines[group]]
         chart = charts.commits_chart(found.period, [labels[group] for group in groups], rows, most)
         section.figures.append(Figure("Commits of " + _span(groups, labels), chart))
         section.rows += [(labels[group], sum(row["commits"] for row in lines[group])) for group in groups]
@@ -124,7 +121,8 @@ def coordinators(found: Found, labels: Labels) -> Section:
     brokers = sorted({broker for broker, _ in named}, key=lambda broker: (not broker.isdigit(), len(broker), broker))
     places = [(row["offsets_partition"], broker, row["records"]) for broker, row in named]
     chart = charts.coordinators_chart(brokers, [(place[0] % 10, place[0] // 10, *place) for place in places])
-    section.figures.append(Figure("Coordinators of the offsets partitions", chart))
+    legend = charts.legend([broker if broker == "none" else f"broker {broker}" for broker in brokers])
+    section.figures.append(Figure("Coordinators of the offsets partitions", chart, legend=legend))
     for broker, row in named:
         busiest = labels[row["busiest_group"]] if row["busiest_group"] else None
         section.rows.append((row["offsets_partition"], broker, row["records"], busiest))

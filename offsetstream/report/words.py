@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 _LONGEST = 80
+_SPACES = re.compile(r"^ | $|(?<= ) ")  # of which HTML shows nothing
 _SIZES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -12,8 +15,8 @@ def printable(text: str) -> str:
 
 
 def clipped(text: str) -> str:
-    """Return printable text of a length that fits into a page."""
-    shown = printable(text[: _LONGEST + 1])
+    """Return printable text of a length that fits into a page, and each space of which is seen."""
+    shown = _SPACES.sub(r"\\x20", printable(text[: _LONGEST + 1]))
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 20]}… ({len(text)} characters)"
 
 

@@ -17,10 +17,11 @@ import pytest
 
 from offsetstream.cli.rebalances import merged
 from testkit.group_world import GroupWorld
+from testkit.hostile_ids import IDS
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import Run, assigned, commit, group, member
-from tests.unit.cli.test_hostile_ids import IDS, is_harmless
+from tests.unit.cli.test_hostile_ids import is_harmless
 
 END, THEN, THEN_HOSTILE = "2026-01-05T10:40Z", "2026-01-05 10:20", "2026-01-05"
 COMMANDS = (

@@ -11,15 +11,10 @@ import pytest
 from click.testing import Result
 
 from testkit.command import offsetstream
+from testkit.hostile_ids import IDS
 from testkit.tables import append_rows
 from tests.unit.cli.conftest import PARTITIONS, Run, assigned, commit, group, member, write_states
 
-IDS = (
-    *("", " ", " lead", "tab\t", "nul\0nul", "a,b", "line\nfeed", "cr\rlf\r\n", 'q"uo"te', "it's", "--group", "%s{}"),
-    *("\x1b[31mred\x1b]0;title\x07", "\x9b31m", "a\x85b", "a\u2028b", "\u202eright to left", "\ufeffmark", "null"),
-    # As long as Kafka's strings may be: 32,767 bytes.
-    *("g" * 32_767, "\x7f" * 32_767, "😀" * 8191, "\U0010ffff" * 8191),
-)
 VIEWS: tuple[tuple[str, ...], ...] = (
     ("groups", "list"),
     ("offsets", "list"),

@@ -15,13 +15,11 @@ from offsetstream.errors import UsageError
 from offsetstream.report.queries import Period
 from offsetstream.tables.location import write_file
 from testkit.command import within
-from testkit.group_world import GroupWorld
+from testkit.hostile_ids import IDS
 from testkit.page import Page
-from testkit.tables import append_rows, create_empty_tables, new_tables
+from testkit.page_tables import MARKUP, PERIOD, write_world
+from testkit.tables import append_rows, create_empty_tables
 from tests.unit.cli.conftest import commit, group
-from tests.unit.cli.test_hostile_ids import IDS
-
-PERIOD = ("--since", "2026-01-05T10:00", "--until", "2026-01-05T10:40")
 
 
 def page_of(tables: Path, *options: str) -> Page:
@@ -35,10 +33,7 @@ def page_of(tables: Path, *options: str) -> Page:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("page") / "world"
-    new_tables(root)
-    for table, rows in GroupWorld(1).rows.items():
-        if table != "thresholds":
-            append_rows(root, table, rows)
+    write_world(root)
     return root
 
 
@@ -108,7 +103,7 @@ def test_hosts_are_told_on_request_only(page: Page, world: Path) -> None:
 def test_hostile_ids_stay_text(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     create_empty_tables(tables)
-    ids = [*IDS, "</script><script>alert(1)</script>", "<!--<script>", "a\u202eb\u2028", "x" * 32_000, "x" * 31_999]
+    ids = [*IDS, *MARKUP, "lead", "sp ace", "sp  ace", "x" * 32_000, "x" * 31_999]
     now = round(datetime.now(UTC).timestamp() * 1000)
     append_rows(tables, "groups", [group(each, "Classic", "Stable", 1) for each in ids])
     commits = [commit(each, each[:200], 0, 5, commit_timestamp_ms=now) for each in ids]
@@ -121,6 +116,8 @@ def test_hostile_ids_stay_text(tmp_path: Path) -> None:
     assert r"a\u202eb\u2028" in page.text
     assert page.text.count("(32000 characters)") == 1
     assert len(page.source) < 1_500_000
+    names = re.findall(r'<td class="name" data-label="Group">(.*?)</td>', page.source)
+    assert len({" ".join(name.split()) for name in names}) == len(set(ids))
 
 
 def test_empty_tables_say_so(tmp_path: Path) -> None:
@@ -136,6 +133,19 @@ def test_a_period_without_data_says_so(world: Path) -> None:
     text = page_of(world, "--since", "2026-01-06", "--until", "2026-01-07").text
     assert "No group rebalanced in this time" in text
     assert "No group committed an offset in this time" in text
+
+
+def test_moves_that_are_not_shown_are_told(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    create_empty_tables(tables)
+    move = {"event": "coordinator moved", "offsets_partition": 1, "event_at": datetime.now(UTC) - timedelta(hours=1)}
+    moves = [move | {"previous_coordinator_id": number, "coordinator_id": number + 1} for number in range(301)]
+    append_rows(tables, "partition_events", moves[:300])
+    assert "The latest 300" not in page_of(tables).text
+    append_rows(tables, "partition_events", moves[300:])
+    page = page_of(tables)
+    assert "The latest 300; for all see offsetstream partitions --events" in page.text
+    assert page.text.count("coordinator moved") == 300
 
 
 @pytest.mark.parametrize(
