@@ -1,16 +1,20 @@
-"""Servers that tests run and Maven does not have: of the Go module proxy and npm, of fixed versions, installed once.
+"""Programs that tests run and Maven does not have: of the Go module proxy, npm and Debian, installed once.
 
-They lie in the folder of downloads, beside the jars. What is missing on the machine is an error, never a skipped test.
+But for Debian's they are of fixed versions, and lie in the folder of downloads, beside the jars. What is missing on the
+machine is an error, never a skipped test.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from offsetstream.embedded.artifacts import cache_folder
@@ -41,12 +45,37 @@ def npm_program(package: str, version: str, script: str) -> list[str]:
     return ["node", str(_installed(f"{package}-{version}", install) / "node_modules" / package / script)]
 
 
+def npm_file(package: str, version: str, sha256: str, file: str) -> Path:
+    """Return a file of an npm package whose archive has that hash; errors as of `go_program`."""
+
+    def install(folder: Path) -> None:
+        _run(["npm", "pack", f"{package}@{version}", "--pack-destination", str(folder)], "Node.js 20 with npm")
+        archive = next(folder.glob("*.tgz"))
+        if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
+            raise EnvironmentNotReadyError(f"{archive.name} has not the hash it had: is this npm's registry?")
+        with tarfile.open(archive) as opened:
+            opened.extractall(folder, filter="data")
+
+    return _installed(f"{package}-{version}-{sha256[:12]}", install) / "package" / file
+
+
+def debian_program(name: str) -> Path:
+    """Return a program; where there is none of that name, root gets Debian's package of the same name first."""
+    with _locked(cache_folder() / "programs"):
+        if shutil.which(name) is None:
+            if os.geteuid() != 0 or shutil.which("apt-get") is None:
+                raise EnvironmentNotReadyError(f"`{name}`, which the tests run, is missing: install it")
+            apt = ["apt-get", "--yes", "-o", "DPkg::Lock::Timeout=300"]
+            quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+            _run([*apt, "update"], "apt-get", quiet)
+            _run([*apt, "install", "--no-install-recommends", name], "apt-get", quiet)
+    return Path(shutil.which(name) or name)
+
+
 def _installed(name: str, install: Callable[[Path], None]) -> Path:
     """Return the folder of a program; of several processes one installs it, in a folder that then takes its name."""
     folder = cache_folder() / "programs" / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(folder.parent):
         if not folder.is_dir():
             unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
             try:
@@ -57,11 +86,17 @@ def _installed(name: str, install: Callable[[Path], None]) -> Path:
     return folder
 
 
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _run(command: Sequence[str], needs: str, environment: Mapping[str, str] | None = None) -> None:
     if shutil.which(command[0]) is None:
-        raise EnvironmentNotReadyError(
-            f"`{command[0]}`, which builds a server for the tests, is missing: install {needs}"
-        )
+        raise EnvironmentNotReadyError(f"`{command[0]}`, which gets what the tests run, is missing: install {needs}")
     environment = {**os.environ, **(environment or {})}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
