@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,21 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
 
 def write_commits(folder: Path, cells: int) -> None:
     """Write the tables of so many committed offsets, each committed thirty times, into a folder that has them empty."""
+    made = {name: query.format(cells=cells) for name, query in _MADE.items()}
+    write_tables(folder, made, _TABLES, _NOW)
+
+
+def write_tables(folder: Path, made: Mapping[str, str], tables: Mapping[str, str], now: datetime) -> None:
+    """Write what each table's query answers, into a folder that has them empty; queries may ask `made` and `clock`."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(f"CREATE VIEW clock AS SELECT TIMESTAMPTZ '{_NOW}' AS now_at")
-        for name, query in _MADE.items():
-            connection.execute(f"CREATE VIEW {name} AS {query.format(cells=cells)}")
-        for table, query in _TABLES.items():
+        connection.execute(f"CREATE VIEW clock AS SELECT TIMESTAMPTZ '{now}' AS now_at")
+        for name, query in made.items():
+            connection.execute(f"CREATE VIEW {name} AS {query}")
+        for table, query in tables.items():
             schema = load_schema(table).arrow
-            made = connection.sql(query).to_arrow_table()
-            columns = [_column(made, field) for field in schema]
+            rows = connection.sql(query).to_arrow_table()
+            columns = [_column(rows, field) for field in schema]
             write_deltalake(folder / table, pa.table(columns, schema=schema), mode="append")
 
 
