@@ -64,7 +64,7 @@ def debian_program(name: str) -> Path:
     with _locked(cache_folder() / "programs"):
         if shutil.which(name) is None:
             if os.geteuid() != 0 or shutil.which("apt-get") is None:
-                raise EnvironmentNotReadyError(f"`{name}`, which the tests run, is missing: install it")
+                raise EnvironmentNotReadyError(f"`{name}`, which the tests run, is missing: install Debian's package")
             apt = ["apt-get", "--yes", "-o", "DPkg::Lock::Timeout=300"]
             quiet = {"DEBIAN_FRONTEND": "noninteractive"}
             _run([*apt, "update"], "apt-get", quiet)

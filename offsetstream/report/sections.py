@@ -27,11 +27,12 @@ class Figure:
 
 @dataclass
 class Section:
-    """Charts of one matter, and the same as a table: headings and rows of it."""
+    """Charts of one matter, and the same as a table: headings and rows; `has_twins`: more names than colours."""
 
     figures: list[Figure] = field(default_factory=list)
     headings: Sequence[str] = ()
     rows: list[Sequence[Any]] = field(default_factory=list)
+    has_twins: bool = False
 
 
 def lag(found: Found, labels: Labels) -> Section:
@@ -81,6 +82,7 @@ def owners(found: Found, labels: Labels) -> Section:
             for row in stretches
         ]
         names = list(dict.fromkeys(row[1] for row in rows))
+        section.has_twins |= len(names) > len(charts.PALETTE)
         chart = charts.owners_chart(list(owned), names, rows)
         title = f"{labels[group]}: {count[group]} rebalance{'' if count[group] == 1 else 's'}"
         section.figures.append(Figure(title, chart, number >= _UNFOLDED_OWNERS, charts.legend(names)))
@@ -122,6 +124,7 @@ def coordinators(found: Found, labels: Labels) -> Section:
     places = [(row["offsets_partition"], broker, row["records"]) for broker, row in named]
     chart = charts.coordinators_chart(brokers, [(place[0] % 10, place[0] // 10, *place) for place in places])
     legend = charts.legend([broker if broker == "none" else f"broker {broker}" for broker in brokers])
+    section.has_twins = len(brokers) > len(charts.PALETTE)
     section.figures.append(Figure("Coordinators of the offsets partitions", chart, legend=legend))
     for broker, row in named:
         busiest = labels[row["busiest_group"]] if row["busiest_group"] else None

@@ -135,6 +135,17 @@ def test_a_period_without_data_says_so(world: Path) -> None:
     assert "No group committed an offset in this time" in text
 
 
+@pytest.mark.parametrize("brokers", [8, 9])
+def test_colours_that_are_of_two_are_told(tmp_path: Path, brokers: int) -> None:
+    tables = tmp_path / "tables"
+    create_empty_tables(tables)
+    rows = [{"offsets_partition": number, "coordinator_id": number} for number in range(brokers)]
+    append_rows(tables, "offsets_partitions", rows)
+    page = page_of(tables)
+    assert ("Some share a colour" in page.text) == (brokers > 8)
+    assert "broker 7" in page.text
+
+
 def test_moves_that_are_not_shown_are_told(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     create_empty_tables(tables)
