@@ -157,9 +157,14 @@ def _rise(found: Sampled, times: RecordTimes | None, sampled_at: datetime) -> tu
     if times is None or found.sampled_at is None:
         return found.sampled_at, sampled_at
     held_until, since = found.sampled_at, sampled_at
-    first, newest = (datetime.fromtimestamp(each / 1000, UTC) for each in (times.first_ms, times.newest_ms))
+    first, newest = (_time(each, sampled_at) for each in (times.first_ms, times.newest_ms))
     if times.first_offset == found.values.high_watermark and first > held_until:
-        held_until = min(first, sampled_at)
+        held_until = first
     if held_until <= newest < since and newest > found.sampled_at:
         since = newest
     return held_until, since
+
+
+def _time(ms: int, latest: datetime) -> datetime:
+    """Return the time, or `latest` if it is later: who counts microseconds is in a year that no datetime has."""
+    return latest if ms >= latest.timestamp() * 1000 else datetime.fromtimestamp(max(ms, 0) / 1000, UTC)

@@ -82,6 +82,9 @@ def test_the_records_are_asked_where_a_burst_begins_or_ends_and_of_no_other() ->
         (RecordTimes(2, ms(13), ms(17)), 10, 17),  # a record that was there already is of later
         (RecordTimes(-1, -1, ms(4)), 10, 20),  # a producer whose clock is late
         (RecordTimes(5, ms(18), ms(15)), 18, 20),
+        (RecordTimes(5, ms(13) * 1000, ms(17) * 1000), 20, 20),  # a producer that counts microseconds
+        (RecordTimes(5, ms(13), 2**63 - 1), 13, 20),
+        (RecordTimes(-1, -1, -(2**63)), 10, 20),
         (None, 10, 20),
     ],
 )
