@@ -13,7 +13,7 @@ from testkit.browser import Visit, chromium  # noqa: E402 - testkit is not insta
 
 DEMO, PICTURE = ROOT / "demo-tables", ROOT / "docs" / "images" / "report.png"
 GROUPS = ("billing", "ledger", "data-lake-export", "fraud-detector", "recommendations", "warehouse")
-WIDTH, HEIGHT = 1000, 1830  # pixels
+WIDTH, HEIGHT = 1000, 1812  # pixels
 
 
 def main() -> None:
