@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 import duckdb
 from duckdb import StatementType
@@ -19,6 +21,9 @@ from offsetstream.views.nearest import nearest_text
 from offsetstream.views.reader import ViewReader
 from offsetstream.views.thresholds import THRESHOLDS
 
+T = TypeVar("T")
+
+_AGAIN_SECONDS = 0.1
 _AT_ONCE = 2048  # rows that are Python's at a time
 _WORD = re.compile(r"\w+")
 _UNKNOWN = re.compile(r"Table with name (.+?) does not exist")
@@ -53,9 +58,29 @@ class Query:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Run it, and yield the rows, of which a part is in memory at a time."""
         with self._told():
-            self._connection.execute(self._query)
-            while found := self._connection.fetchmany(_AT_ONCE):
+            self._interruptible(lambda: self._connection.execute(self._query))
+            while found := self._interruptible(lambda: self._connection.fetchmany(_AT_ONCE)):
                 yield from found
+
+    def _interruptible(self, call: Callable[[], T]) -> T:
+        """Call in a thread of its own: DuckDB hears Ctrl-C between its tasks only, of which one may have no end."""
+        outcome = Future[T]()
+
+        def run() -> None:
+            try:
+                outcome.set_result(call())
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        thread = Thread(target=run, daemon=True)
+        try:
+            thread.start()
+            return outcome.result()
+        except KeyboardInterrupt:
+            while thread.is_alive():
+                self._connection.interrupt()  # forgotten where the query only begins
+                thread.join(_AGAIN_SECONDS)
+            raise
 
     @contextmanager
     def _told(self) -> Iterator[None]:
