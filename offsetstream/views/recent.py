@@ -21,7 +21,7 @@ _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_part
 _QUERY = """
 CREATE OR REPLACE TEMP TABLE "recent end_offsets" AS
 WITH waiting AS (
-  SELECT c.log_id, c.offsets_partition, c.group_id, topic, partition, e.sampled_at,
+  SELECT c.log_id, c.offsets_partition, c.group_id, topic, partition, e.topic_id, e.sampled_at,
          greatest(c.committed_offset, e.log_start_offset) AS next_to_read
   FROM committed_offsets AS c JOIN partition_ends AS e USING (topic, partition)
   WHERE c.in_coordinator_partition AND e.high_watermark > c.committed_offset
@@ -32,7 +32,7 @@ WITH waiting AS (
 ), earliest AS (
   SELECT topic, partition, min(ring_at) AS ring_at FROM rings GROUP BY topic, partition
 ), needs AS (
-  SELECT topic, partition, min(next_to_read) AS next_to_read,
+  SELECT topic, partition, any_value(topic_id) AS topic_id, min(next_to_read) AS next_to_read,
          least(any_value(r.ring_at), min(w.sampled_at) - to_seconds({ring_seconds}),
                any_value(now_at) - to_seconds({seconds})) AS since
   FROM waiting AS w LEFT JOIN earliest AS r USING (topic, partition) CROSS JOIN clock
@@ -40,10 +40,12 @@ WITH waiting AS (
 ), begins AS (
   SELECT topic, partition, max(sampled_at) FILTER (high_watermark <= next_to_read) AS by_offset,
          max(sampled_at) FILTER (sampled_at <= since) AS by_time
-  FROM end_offsets JOIN needs USING (topic, partition) GROUP BY topic, partition
+  FROM end_offsets AS e JOIN needs AS n USING (topic, partition) WHERE e.topic_id IS NOT DISTINCT FROM n.topic_id
+  GROUP BY topic, partition
 )
-SELECT e.* FROM end_offsets AS e JOIN begins USING (topic, partition)
-WHERE by_offset IS NULL OR by_time IS NULL OR sampled_at >= least(by_offset, by_time)"""
+SELECT e.* FROM end_offsets AS e JOIN needs AS n USING (topic, partition) LEFT JOIN begins USING (topic, partition)
+WHERE e.topic_id IS NOT DISTINCT FROM n.topic_id
+  AND (by_offset IS NULL OR by_time IS NULL OR sampled_at >= least(by_offset, by_time))"""
 
 
 def define_recent(reader: ViewReader) -> None:

@@ -31,6 +31,22 @@ def told(folder: Path, now: Any) -> dict[str, list[str]]:
     return {view: sorted(map(str, reader.rows(view))) for view in VIEWS}
 
 
+def test_another_topic_of_the_name_cuts_nothing_off(tmp_path: Path) -> None:
+    """As where brokers of before 2.8 do not tell the id: its samples stand between those of the topic."""
+    now = instant(START_MS)
+    place = {"topic": "t", "partition": 0, "log_start_offset": 0}
+    ends = [
+        place | {"topic_id": topic_id, "high_watermark": high, "sampled_at": now - timedelta(seconds=seconds)}
+        for topic_id, high, seconds in (("a", 0, 1000), ("a", 10, 900), ("a", 20, 800), (None, 3, 700))
+    ]
+    newest = ends[2] | {"changed_at": ends[2]["sampled_at"], "sampled_at": now}
+    cell = {"group_id": "g", "topic": "t", "partition": 0, "offsets_partition": 0, "log_id": 0, "record_offset": 0}
+    cell |= {"committed_offset": 5, "in_coordinator_partition": True}
+    rows = {"end_offsets": ends, "topic_partitions": [newest], "committed_offsets": [cell]}
+    (row,) = reader_of(write_tables(tmp_path, rows), now).rows("time_lag")
+    assert (row["method"], row["time_lag_seconds"]) == ("interpolated", 950)
+
+
 def test_of_a_long_history_few_are_read(tmp_path: Path) -> None:
     """A month ago and since then nothing waited, but of one partition: its first unread record is a day old."""
     now = instant(START_MS)
