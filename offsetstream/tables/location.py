@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 from io import BytesIO
 from pathlib import Path
@@ -102,19 +103,29 @@ def write_file(place: str, data: bytes) -> None:
             raise TablesError(f"cannot write {place}: {first_line(error)}") from error
         return
     path = Path(unquote(place.removeprefix(_LOCAL)) if place.startswith(_LOCAL) else place)
-    new: str | None = None
     try:
-        handle, new = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, 0o644)
-            file.write(data)
-        Path(new).replace(path)
-    except (OSError, ValueError) as error:
+        if path.exists() and not path.is_file():  # a pipe, or a device such as /dev/null, which must stay what it is
+            path.write_bytes(data)
+        else:
+            _replace_file(path.resolve(), data)
+    except (OSError, ValueError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot write {place}: {reason}; name another file by --file") from error
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    """Put a new file in the place of another, with the rights of that, or those that the user gives to new ones."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~umask
+    handle, new = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            file.write(data)
+        Path(new).replace(path)
     finally:
-        if new is not None:
-            Path(new).unlink(missing_ok=True)
+        Path(new).unlink(missing_ok=True)
 
 
 def parse_checkpoint(text: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
+import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -172,6 +174,33 @@ def test_a_period_that_is_none(world: Path, options: tuple[str, ...], words: str
     assert done.returncode in {1, 2}
     assert words in done.stderr
     assert not (world.parent / "none.html").exists()
+
+
+def test_what_is_no_plain_file_stays_what_it_is(tmp_path: Path) -> None:
+    """As root, a page for /dev/null took the device's place."""
+    page, link, pipe = tmp_path / "page.html", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to("page.html")
+    write_file(str(link), b"one")
+    assert (link.is_symlink(), page.read_bytes()) == (True, b"one")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_file(str(pipe), b"two")
+        assert (os.read(reader, 10), pipe.is_fifo()) == (b"two", True)
+    finally:
+        os.close(reader)
+
+
+def test_a_page_that_nobody_else_may_read_stays_so(tmp_path: Path) -> None:
+    page, new = tmp_path / "page.html", tmp_path / "new.html"
+    page.touch(0o600)
+    before = os.umask(0o077)
+    try:
+        write_file(str(page), b"one")
+        write_file(str(new), b"one")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (page, new)] == [0o600, 0o600]
 
 
 def test_a_page_takes_the_place_of_the_one_before_whole(tmp_path: Path) -> None:
