@@ -11,7 +11,7 @@ from offsetstream.report.queries import Found, Row
 from offsetstream.report.words import Labels
 
 _GROUPS_A_CHART = 40
-_UNFOLDED_LAGS, _UNFOLDED_OWNERS = 60, 3
+_UNFOLDED_LAGS, _UNFOLDED_OWNERS, _UNFOLDED_PIECES = 60, 3, 3
 _FLOOR = 0.1  # of the greatest lag: a group's scale reaches so far, so that little noise looks little
 
 
@@ -58,10 +58,10 @@ def rebalances(found: Found, labels: Labels) -> Section:
     lines = found.by_group("rebalances")
     section = Section(headings=("Group", "Rebalances", "Members left", "Members joined"))
     names = ("rebalances", "members_left", "members_joined")
-    for groups in _pieces(_in_order(found, lines)):
+    for number, groups in enumerate(_pieces(_in_order(found, lines))):
         rows = [(labels[group], row["seconds"], *(row[n] for n in names)) for group in groups for row in lines[group]]
         chart = charts.rebalances_chart([labels[group] for group in groups], rows)
-        section.figures.append(Figure("Rebalances of " + _span(groups, labels), chart))
+        section.figures.append(Figure("Rebalances of " + _span(groups, labels), chart, number >= _UNFOLDED_PIECES))
         section.rows += [(labels[group], *(sum(row[n] for row in lines[group]) for n in names)) for group in groups]
     return section
 
@@ -105,10 +105,10 @@ def commits(found: Found, labels: Labels) -> Section:
     lines = found.by_group("commits")
     most = max((row["commits"] for row in found.rows["commits"]), default=0)
     section = Section(headings=("Group", "Commits"))
-    for groups in _pieces(_in_order(found, lines)):
+    for number, groups in enumerate(_pieces(_in_order(found, lines))):
         rows = [(labels[group], row["seconds"], row["commits"]) for group in groups for row in lines[group]]
         chart = charts.commits_chart(found.period, [labels[group] for group in groups], rows, most)
-        section.figures.append(Figure("Commits of " + _span(groups, labels), chart))
+        section.figures.append(Figure("Commits of " + _span(groups, labels), chart, number >= _UNFOLDED_PIECES))
         section.rows += [(labels[group], sum(row["commits"] for row in lines[group])) for group in groups]
     return section
 
