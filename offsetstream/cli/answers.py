@@ -14,7 +14,7 @@ import click
 from offsetstream.cli.options import SECONDS, Command
 from offsetstream.cli.output import Column, Output, tell
 from offsetstream.cli.times import Instant, duration_text, instant_text
-from offsetstream.errors import OffsetstreamError, TablesError, first_line, is_interrupt
+from offsetstream.errors import OffsetstreamError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
@@ -144,8 +144,15 @@ def in_period(column: str, since: datetime | None, until: datetime | None) -> st
 
 
 def day_at_least(groups: Collection[str], since: datetime | None, until: datetime | None) -> datetime | None:
-    """Return since when to answer: a day ago, where neither a period nor groups are wanted."""
-    return since if since or until or groups else datetime.now(UTC) - timedelta(days=1)
+    """Return since when to answer: a day ago, where neither a period nor groups are wanted.
+
+    UsageError for a period that is none: that nothing happened in it would calm somebody for no reason.
+    """
+    now = datetime.now(UTC)
+    end = min(until or now, now)
+    if since and since >= end:
+        raise UsageError(f"--since {instant_text(since)} is not before {instant_text(end)}: nothing lies between")
+    return since if since or until or groups else now - timedelta(days=1)
 
 
 def period_text(since: datetime | None, until: datetime | None) -> str:

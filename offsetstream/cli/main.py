@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -87,8 +88,11 @@ class OneLineErrors(click.Command):
 
 
 def _is_of_storage(error: Exception) -> bool:
-    """Whether a file system has refused: no room, no right, no answer."""
-    return isinstance(error, OSError) and error.errno != errno.EPIPE  # which click ends quietly
+    """Whether a file system has refused, or DuckDB what it found there: no room, no right, no answer, no Parquet."""
+    if isinstance(error, OSError):
+        return error.errno != errno.EPIPE  # which click ends quietly
+    duckdb = sys.modules.get("duckdb")  # not imported for this: --help is quick
+    return duckdb is not None and isinstance(error, duckdb.Error)
 
 
 class LazyGroup(OneLineErrors, click.Group):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from offsetstream.errors import NoTableError, TablesError, UsageError, first_line
+from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.lookup import connected, is_one_of
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Store
@@ -36,6 +36,7 @@ _OF_TOPICS = """
 FROM ({query}) WHERE topic = '__consumer_offsets' OR topic IN (
   FROM offset_commits SELECT topic UNION FROM member_assignments SELECT topic
   UNION FROM member_assignments JOIN topics USING (topic_id) SELECT topics.topic)"""
+_VIEW = "compute the view {}"
 _TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
 
 
@@ -69,13 +70,13 @@ class ViewReader:
 
     def rows(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:
         """Return the rows whose columns in `where` have one of the given values; instants are Python's, in UTC."""
-        with _told(view):
+        with _told(_VIEW.format(view)):
             relation = self.relation(view, where, at=at)
             return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
     def arrow(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> pa.Table:
         """Return the same as Arrow."""
-        with _told(view):
+        with _told(_VIEW.format(view)):
             found: pa.Table = self.relation(view, where, at=at).to_arrow_table()
             return found
 
@@ -108,12 +109,13 @@ class ViewReader:
             self.define_table(table)
         literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
         query = view.duckdb_sql.replace("$at", literal)
-        if view.name in OF_NOW:
-            if not self._has_recent:
-                self._has_recent = True
-                define_recent(self)
-            query = over_recent(query)
-        self.define(view.name, query)
+        with _told(_VIEW.format(view.name)):
+            if view.name in OF_NOW:
+                if not self._has_recent:
+                    define_recent(self)
+                    self._has_recent = True
+                query = over_recent(query)
+            self.define(view.name, query)
 
     def define(self, name: str, query: str) -> None:
         """Have a query of DuckDB stand for a table or view from now on."""
@@ -123,7 +125,8 @@ class ViewReader:
     def define_table(self, table: str) -> None:
         """Have a table's name stand for its rows; a name that is no table's is left alone."""
         if table not in self._defined and (table == THRESHOLDS.name or table in all_schemas()):
-            self.define(table, self.table_query(table))
+            with _told(f"read the table {table}"):
+                self.define(table, self.table_query(table))
 
     def table_query(self, table: str) -> str:
         """Return the query of a table's rows as they are stored; a column that the files lack is null."""
@@ -176,8 +179,10 @@ def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
 
 
 @contextmanager
-def _told(view: str) -> Iterator[None]:
+def _told(what: str) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, OSError) as error:
-        raise TablesError(f"cannot compute the view {view}: {first_line(error)}") from error
+        if is_interrupt(error):
+            raise
+        raise TablesError(f"cannot {what}: {first_line(error)}") from error

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 OF_NOW = frozenset({"time_lag", "group_status_partitions"})
+_LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")
+_MOST = 999_999  # that DuckDB's arg_max takes
 _OFFSETS, _INTERVALS = "recent end_offsets", "recent end_intervals"
 _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_partitions.sql
 # Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
@@ -54,9 +56,9 @@ def define_recent(reader: ViewReader) -> None:
         reader.define_view(view, None)
     for table in ("committed_offsets", "thresholds", "offset_commits", "end_offsets"):
         reader.define_table(table)
-    limits = "SELECT max(intervals), max(window_seconds), max(max_time_lag_seconds) FROM thresholds"
+    limits = "SELECT " + ", ".join(f"ceil(max({name})::DOUBLE)::BIGINT" for name in _LIMITS) + " FROM thresholds"  # noqa: S608 - ours
     intervals, window, time_lag = (each or 0 for each in reader.connection.execute(limits).fetchall()[0])
-    intervals = max(intervals, _RING)
+    intervals = min(max(intervals, _RING), _MOST)
     seconds = max(window, time_lag, _WINDOW_SECONDS)
     reader.connection.execute(
         _QUERY.format(intervals=intervals, ring_seconds=(intervals - 1) * _SAMPLE_SECONDS, seconds=seconds)

@@ -1,0 +1,74 @@
+"""What the answering commands say of tables that cannot be read, and of periods that are none: one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+import offsetstream
+from offsetstream.errors import TablesError
+from testkit.tables import append_rows, new_tables
+from tests.unit.cli.conftest import Run, commit
+
+COMMANDS = (
+    ("groups", "status"),
+    ("lag", "--all-groups", "--time"),
+    ("sql", "FROM time_lag"),
+    ("sql", "FROM offset_commits"),
+    ("offsets", "history"),
+    ("offsets", "audit"),
+)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    new_tables(tmp_path)
+    append_rows(tmp_path, "offset_commits", [commit("app", "t", 0, 100)])
+    return tmp_path
+
+
+def parquet_of(tables: Path) -> Path:
+    (file,) = (tables / "offset_commits").rglob("*.parquet")
+    return file
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_that_cannot_be_read(run: Run, tables: Path, command: tuple[str, ...], is_there: bool) -> None:
+    if is_there:
+        parquet_of(tables).write_bytes(b"no Parquet")
+    else:
+        parquet_of(tables).unlink()
+    done = run(*command, tables=tables)
+    assert (done.exit_code, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: cannot read the table offset_commits: ")
+
+
+def test_python_is_told_the_same(tables: Path) -> None:
+    parquet_of(tables).unlink()
+    with pytest.raises(TablesError, match="cannot read the table offset_commits"):
+        offsetstream.open_tables(str(tables)).view("group_status")
+
+
+@pytest.mark.parametrize("command", COMMANDS[:3])
+@pytest.mark.parametrize(("value", "exit_code"), [("many", 1), (2_000_000, 0), (20.5, 0)])
+def test_thresholds_of_the_user(
+    run: Run, tables: Path, command: tuple[str, ...], value: object, exit_code: int
+) -> None:
+    write_deltalake(tables / "thresholds", pa.table({"group_id": ["app"], "intervals": [value]}))
+    done = run(*command, tables=tables)
+    assert done.exit_code == exit_code
+    assert len(done.stderr.splitlines()) <= 1
+    assert "'many'" in done.stderr or exit_code == 0
+
+
+@pytest.mark.parametrize("period", [("--since", "1h", "--until", "2h"), ("--since", "2999-01-01")])
+@pytest.mark.parametrize("command", ["groups rebalances", "groups history", "offsets history", "offsets audit"])
+def test_a_period_that_is_none(run: Run, tables: Path, command: str, period: tuple[str, ...]) -> None:
+    done = run(*command.split(), *period, tables=tables)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "nothing lies between" in done.stderr
