@@ -39,12 +39,19 @@ _QUERIES = {
                any_value(owner_host) AS owner_host, any_value(metadata) AS metadata
         FROM commit_audit WHERE record_timestamp >= $from AND record_timestamp < $to
         GROUP BY ALL ORDER BY "at" DESC, group_id, topic LIMIT 1001""",
-    # In between nothing changed: so each change of a partition's lag is one of the group's sum.
+    # In between nothing changed, unless the offset was deleted: so each change of a partition's lag is one of the sum.
     "lag": """
-        WITH changes AS (
-          SELECT group_id, minute, lag - coalesce(lag(lag) OVER (
-            PARTITION BY group_id, topic, partition ORDER BY minute), 0) AS change
-          FROM lag_history WHERE minute < $to
+        WITH points AS (
+          SELECT group_id, topic, partition, minute, lag FROM lag_history WHERE minute < $to
+          UNION ALL
+          SELECT group_id, topic, partition, date_trunc('minute', greatest(record_timestamp, $from)) AS minute, NULL
+          FROM offset_commits WHERE record_timestamp < $to
+          GROUP BY offsets_partition, group_id, topic, partition, minute
+          HAVING arg_max(is_tombstone, row(log_id, record_offset))
+        ), changes AS (
+          SELECT group_id, minute, coalesce(lag, 0) - coalesce(lag(lag) OVER ordered, 0) AS change FROM points
+          WINDOW ordered AS (PARTITION BY group_id, topic, partition ORDER BY minute)
+          QUALIFY lag IS NOT NULL OR lag(lag) OVER ordered IS NOT NULL
         ), sums AS (
           SELECT group_id, minute, sum(sum(change)) OVER (PARTITION BY group_id ORDER BY minute) AS lag
           FROM changes GROUP BY group_id, minute

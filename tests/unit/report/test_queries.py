@@ -1,0 +1,52 @@
+"""What the page's queries find, of tables made for one question."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from offsetstream.report.queries import Period, find
+from offsetstream.tables.location import store_at
+from testkit.tables import append_rows, create_empty_tables
+
+UNTIL = datetime(2026, 1, 5, 12, tzinfo=UTC)
+PLACE: dict[str, Any] = {"topic": "t", "partition": 0}
+
+
+def before(minutes: int) -> datetime:
+    return UNTIL - timedelta(minutes=minutes)
+
+
+def commits(group: str, offset: int, *steps: tuple[int, int | None]) -> list[dict[str, Any]]:
+    """Commits, or deletions (None), so many minutes before the end."""
+    own = PLACE | {"group_id": group, "offsets_partition": 1, "log_id": 0}
+    return [
+        own
+        | {"record_offset": offset + number, "record_timestamp": before(minutes), "committed_offset": committed}
+        | {"is_tombstone": committed is None}
+        for number, (minutes, committed) in enumerate(steps)
+    ]
+
+
+def test_of_a_deleted_offset_nothing_waits_any_more(tmp_path: Path) -> None:
+    create_empty_tables(tmp_path)
+    ends = [PLACE | {"high_watermark": 100, "sampled_at": before(100), "previous_sampled_at": before(100)}]
+    ends.append(ends[0] | {"high_watermark": 150, "sampled_at": before(50), "previous_sampled_at": before(51)})
+    append_rows(tmp_path, "end_offsets", ends)
+    steps = {
+        "gone": ((90, 10), (40, None)),
+        "came back": ((90, 10), (40, None), (20, 120)),
+        "came back at once": ((90, 10), (40, None), (40, 120)),
+        "gone before": ((900, 10), (800, None)),
+    }
+    for number, (group, own) in enumerate(steps.items()):
+        append_rows(tmp_path, "offset_commits", commits(group, 10 * number, *own))
+    found = find(store_at(str(tmp_path)), Period(before(120), UNTIL)).by_group("lag")
+    # A bucket has the greatest lag within, and that at its beginning is one: what falls does so a minute later.
+    told = {group: [(120 - row["seconds"] // 60, row["lag"]) for row in rows] for group, rows in found.items()}
+    assert told == {
+        "gone": [(90, 90), (50, 140), (39, 0)],
+        "came back": [(90, 90), (50, 140), (39, 0), (20, 30)],
+        "came back at once": [(90, 90), (50, 140), (39, 30)],
+    }
