@@ -244,19 +244,33 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None:
-    """Print the answer, and again every `watch` seconds; end with its exit code, 1 where something is missing."""
+    """Print the answer, and again every `watch` seconds; end with its exit code, 1 where something is missing.
+
+    Tables that cannot be read for a while, once there was an answer, are told, and asked again.
+    """
+    answered = False
     try:
         while True:
-            answer = ask()
-            if watch is not None and output.file is None and sys.stdout is not None and sys.stdout.isatty():
-                click.clear()
-            if answer.rows or not answer.missing or not output.is_text:
-                output.table(answer.columns, answer.rows, closing=answer.closing)
-            for message in answer.missing:
-                tell(f"Error: {message}")
-            if watch is None:
-                click.get_current_context().exit(1 if answer.missing else answer.exit_code)
-            time.sleep(watch)
+            try:
+                answer = ask()
+                _print(output, answer, clears=watch is not None)
+                if watch is None:
+                    click.get_current_context().exit(1 if answer.missing else answer.exit_code)
+                answered = True
+            except TablesError as error:
+                if not answered:
+                    raise
+                tell(f"Error: {error}")
+            time.sleep(watch or 0)
     except (KeyboardInterrupt, RuntimeError) as error:
         if watch is None or not is_interrupt(error):
             raise
+
+
+def _print(output: Output, answer: Answer, *, clears: bool) -> None:
+    if clears and output.file is None and sys.stdout is not None and sys.stdout.isatty():
+        click.clear()
+    if answer.rows or not answer.missing or not output.is_text:
+        output.table(answer.columns, answer.rows, closing=answer.closing)
+    for message in answer.missing:
+        tell(f"Error: {message}")

@@ -15,7 +15,7 @@ from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import SECONDS, config_option, tables_option
 from offsetstream.cli.output import tell
 from offsetstream.cli.times import instant_text
-from offsetstream.errors import UsageError
+from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file
 
 _DAY = timedelta(days=1)
@@ -60,7 +60,8 @@ def report(
         raise UsageError(f"--until {instant_text(until)} is still to come: leave it out for now")
     length = None if since is None else now - since
     store, ended = store_at(tables), _ended(watch)
-    while True:
+
+    def write() -> None:
         end = until or datetime.now(UTC)
         begin = since if since and watch is None else end - (length or _DAY)
         if begin >= end:
@@ -69,8 +70,13 @@ def report(
         data = page.encode("utf-8", "backslashreplace")
         write_file(file, data)
         tell(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")
-        if watch is None or ended.wait(watch):
-            return
+
+    write()
+    while watch is not None and not ended.wait(watch):
+        try:
+            write()
+        except OffsetstreamError as error:  # the page before stays, and a store that is away for a while comes back
+            tell(f"Error: {error}")
 
 
 def _ended(watch: float | None) -> threading.Event:

@@ -75,3 +75,24 @@ def test_a_watched_page_is_written_again_whole_and_to_its_end(world: Path, tmp_p
     assert all(line.startswith(f"Wrote {file}: ") for line in lines), lines
     assert [each.name for each in folder.iterdir()] == ["groups.html"]
     assert Page(file).text.count("groups are not OK") == 1
+
+
+@pytest.mark.parametrize("asked", [("groups", "status"), ("report", "--file", "page.html")], ids=" ".join)
+def test_tables_that_are_away_for_a_while_are_asked_again(tmp_path: Path, asked: tuple[str, ...]) -> None:
+    tables, away, page = tmp_path / "tables", tmp_path / "away", tmp_path / "page.html"
+    new_tables(tables)
+    asked = tuple(str(page) if each == "page.html" else each for each in asked)
+
+    def answers() -> int:
+        return shown.said().count("0 of 0 groups") + shown.said().count("Wrote ")
+
+    with command(tables, tmp_path, *asked, "--watch", "0.001") as shown:
+        shown.await_(lambda: answers() > 0)
+        tables.rename(away)
+        shown.await_(lambda: shown.said().count("Error: ") > 1)
+        begun = answers()
+        away.rename(tables)
+        shown.await_(lambda: answers() > begun)
+        shown.signal(signal.SIGINT)
+        assert shown.ended() == 0
+        assert "Traceback" not in shown.said()
