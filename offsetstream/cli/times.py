@@ -107,10 +107,13 @@ def _instant(found: re.Match[str], now: datetime) -> datetime:
     if found["day"]:
         return datetime.combine(date.fromisoformat(found["day"]), of_day, zone).astimezone(UTC)
     day = now.astimezone(zone).date() - timedelta(days=found["word"] == "yesterday")
-    instant = datetime.combine(day, of_day, zone)
-    if instant > now and not found["word"]:
-        instant = datetime.combine(day - timedelta(days=1), of_day, zone)
-    return instant.astimezone(UTC)
+    if found["word"]:
+        return datetime.combine(day, of_day, zone).astimezone(UTC)
+    # A clock that is set back shows a time twice.
+    shown = [datetime.combine(day, of_day.replace(fold=fold), zone).astimezone(UTC) for fold in (0, 1)]
+    if max(shown) <= now:
+        return max(shown)
+    return shown[0] if shown[0] <= now else datetime.combine(day - timedelta(days=1), of_day, zone).astimezone(UTC)
 
 
 def _zone(text: str | None) -> tzinfo:
@@ -118,7 +121,10 @@ def _zone(text: str | None) -> tzinfo:
         return UTC
     if text[0] in "+-":
         return datetime.strptime(text, "%z").tzinfo or UTC
-    return ZoneInfo(text)
+    try:
+        return ZoneInfo(text)
+    except OSError as error:  # America/Argentina is a folder of zones
+        raise ZoneInfoNotFoundError(f"No time zone found with key {text}") from error
 
 
 class Instant(click.ParamType[datetime]):

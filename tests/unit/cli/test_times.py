@@ -45,7 +45,36 @@ def test_a_time(text: str, instant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "soon", "Z", "25:00", "2026-13-01", "10", "10x", "-5m", "03:00 Mars/Base", "999999999w", "٣m"]
+    ("now", "instant"),
+    [
+        ("2026-10-25T00:29", "2026-10-24T00:30"),
+        ("2026-10-25T00:45", "2026-10-25T00:30"),
+        ("2026-10-25T01:45", "2026-10-25T01:30"),
+        ("2026-03-29T01:15", "2026-03-28T01:30"),  # on that day there is none
+    ],
+)
+def test_the_last_time_of_day_where_a_clock_is_set_anew(now: str, instant: str) -> None:
+    asked = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    assert parse_time("02:30 Europe/Berlin", asked) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "soon",
+        "Z",
+        "25:00",
+        "2026-13-01",
+        "10",
+        "10x",
+        "-5m",
+        "03:00 Mars/Base",
+        "03:00 America/Argentina",
+        "999999999w",
+        "٣m",
+    ],
 )
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no time.*without a zone it is UTC"):
