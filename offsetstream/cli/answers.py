@@ -20,18 +20,9 @@ from offsetstream.tables.location import store_at
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
-    from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
 Row = dict[str, Any]
-
-_LONGEST = 300  # characters of a name that is compared with others
-# Where a name may be found; the first is where it is looked for, all are where what resembles it is.
-_NAMES = {
-    "group_id": ("groups", "committed_offsets", "offset_commits", "group_history"),
-    "topic": ("committed_offsets", "offset_commits"),
-}
-_KIND = {"group_id": "group", "topic": "topic"}
 
 
 @dataclass
@@ -181,66 +172,6 @@ def ends_text(sampled: Collection[datetime], now: datetime) -> str:
 def counted(number: int, what: str) -> str:
     """Return a number of things: 1 group, 2 groups."""
     return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-def not_there(reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str]) -> list[str]:
-    """Return a message for each wanted name that no table has, with what resembles it; `found` are there."""
-    return [told for name in sorted(set(wanted) - set(found)) if (told := _told_missing(reader.store, column, name))]
-
-
-def _told_missing(tables: Store, column: str, name: str) -> str | None:
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - of DuckDB, which --help does not need
-
-    reader = ViewReader(tables)  # of all groups
-    connection, names = reader.connection, " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
-    for table in _NAMES[column]:
-        reader.define_table(table)
-    known = connection.execute(f"SELECT 1 FROM ({names}) WHERE {column} = ? LIMIT 1", [name]).fetchone()  # noqa: S608 - ours
-    if known:
-        return None
-    nearest = connection.execute(
-        f"""SELECT {column} FROM ({names})
-            WHERE length({column}) < {_LONGEST} AND jaro_winkler_similarity({column}, ?) > 0.6
-            ORDER BY jaro_winkler_similarity({column}, ?) DESC, {column} LIMIT 3""",  # noqa: S608 - likewise
-        [name[:_LONGEST], name[:_LONGEST]],
-    ).fetchall()
-    known_text = ", ".join(f"'{row[0]}'" for row in nearest)
-    return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {known_text}" if known_text else "")
-
-
-def missing_of(
-    reader: ViewReader,
-    rows: Collection[Row],
-    groups: Collection[str],
-    topics: Collection[str] = (),
-    at: datetime | None = None,
-) -> list[str]:
-    """Return a message for each wanted group and topic that has no row and is not there, or is not known of then."""
-    found = {row["group_id"] for row in rows}
-    missing = unknown_then(reader, at, groups, found) or not_there(reader, "group_id", groups, found)
-    return missing + not_there(reader, "topic", topics, {row["topic"] for row in rows} if topics else ())
-
-
-def unknown_then(reader: ViewReader, at: datetime | None, groups: Collection[str], found: Collection[str]) -> list[str]:
-    """Return a message for each group of which the history does not tell what it was at an instant."""
-    unknown = {row["group_id"]: row for row in getattr(reader, "unknown", ())}
-    return [
-        f"group '{name}' at {instant_text(at)} is not known: {_why(unknown[name])}"
-        for name in sorted(set(groups) - set(found))
-        if name in unknown
-    ]
-
-
-def unknown_text(reader: ViewReader) -> str:
-    """Return what an answer about all groups of an instant lacks; nothing where it lacks nothing."""
-    unknown = [row for row in getattr(reader, "unknown", ()) if row["group_id"] is None]
-    partitions = {row["offsets_partition"] for row in unknown}
-    return f" {counted(len(partitions), 'offsets partition')} not known then: {_why(unknown[0])}." if unknown else ""
-
-
-def _why(row: Mapping[str, Any]) -> str:
-    before = instant_text(row["unknown_before"])
-    return str(row["unknown_reason"]).replace("unknown_before", before or "a time that is not known yet")
 
 
 def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli import describe as views
-from offsetstream.cli.answers import at_option, not_there, reader_of, unknown_text, unknown_then
+from offsetstream.cli.answers import at_option, reader_of
 from offsetstream.cli.group_state import Group, read_groups
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.missing import not_there, unknown_text, unknown_then
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Closing, Column, Output, tell
 from offsetstream.cli.sampled_ends import SampledEnds

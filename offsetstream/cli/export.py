@@ -9,19 +9,9 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.answers import (
-    Row,
-    at_option,
-    counted,
-    missing_of,
-    not_there,
-    reader_of,
-    rows_of,
-    table_of,
-    topic_options,
-    unknown_text,
-)
+from offsetstream.cli.answers import Row, at_option, counted, reader_of, rows_of, table_of, topic_options
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.missing import missing_of, not_there, unknown_text
 from offsetstream.cli.options import config_option, tables_option
 from offsetstream.cli.output import Output, tell
 from offsetstream.cli.times import instant_text

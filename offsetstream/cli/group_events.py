@@ -14,7 +14,6 @@ from offsetstream.cli.answers import (
     day_at_least,
     group_options,
     in_period,
-    missing_of,
     period_options,
     period_text,
     reader_of,
@@ -23,6 +22,7 @@ from offsetstream.cli.answers import (
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.missing import missing_of
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
 from offsetstream.cli.times import instant_text

@@ -14,16 +14,15 @@ from offsetstream.cli.answers import (
     at_option,
     counted,
     ends_text,
-    missing_of,
     reader_of,
     rows_of,
     show,
     topic_options,
-    unknown_text,
     view_of,
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
 from offsetstream.cli.times import instant_text, waited_text
@@ -99,7 +98,7 @@ def lag(
         now = at or datetime.now(UTC)
         rows = _rows(reader, group, topic, now, with_time=with_time)
         note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
-        missing = missing_of(reader, rows, group, topic, at)
+        missing = missing_of(reader, rows, group, topic, at) + nothing_known(reader, rows, group, at)
         columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
         return Answer(columns, rows, _closing(rows, at, now) + unknown_text(reader), missing=missing)
 

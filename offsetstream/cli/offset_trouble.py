@@ -13,16 +13,15 @@ from offsetstream.cli.answers import (
     at_option,
     counted,
     group_options,
-    missing_of,
     reader_of,
     rows_of,
     show,
     topic_options,
-    unknown_text,
     view_of,
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.missing import missing_of, unknown_text
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
 from offsetstream.cli.times import Duration, duration_text, instant_text, time_text

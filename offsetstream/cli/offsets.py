@@ -10,18 +10,10 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.answers import (
-    at_option,
-    ends_of,
-    ends_text,
-    missing_of,
-    reader_of,
-    rows_of,
-    table_of,
-    unknown_text,
-)
+from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
 from offsetstream.cli.export import export
 from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.offset_history import audit, history
 from offsetstream.cli.offset_trouble import expiring, orphans
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
@@ -136,13 +128,14 @@ def _list_then(output: Output, tables: str, at: datetime, where: dict[str, Any])
     ends, sampled = ends_of(reader, {row["topic"] for row in found})
     rows = sorted((_list_row(row, ends) for row in found), key=itemgetter(*_ORDER))
     closing = f"As it was at {instant_text(at)}; {ends_text(sampled, at)}."
-    if rows or not group or not output.is_text:
+    nothing = nothing_known(reader, rows, group, at)
+    if rows or not (group or nothing) or not output.is_text:
         output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
     there = {row["group_id"] for row in rows}
-    missing = missing_of(reader, rows, group, at=at)
+    missing = nothing or missing_of(reader, rows, group, at=at)
     for message in missing or [f"group '{name}' had no such committed offset" for name in sorted(set(group) - there)]:
         tell(f"Error: {message}")
-    click.get_current_context().exit(1 if set(group) - there else 0)
+    click.get_current_context().exit(1 if nothing or set(group) - there else 0)
 
 
 def _columns(output: Output, *, has_ends: bool) -> list[Column]:

@@ -19,6 +19,7 @@ from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file
 
 _DAY = timedelta(days=1)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 @click.command(
@@ -63,7 +64,7 @@ def report(
 
     def write() -> None:
         end = until or datetime.now(UTC)
-        begin = since if since and watch is None else end - (length or _DAY)
+        begin = since if since and watch is None else max(end, _EARLIEST + (length or _DAY)) - (length or _DAY)
         if begin >= end:
             raise UsageError(f"--since {instant_text(begin)} is not before {instant_text(end)}: nothing lies between")
         page = render(find(store, Period(begin, end), group, is_past=until is not None), hosts=show_hosts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,15 +14,14 @@ from offsetstream.cli.answers import (
     counted,
     ends_text,
     group_options,
-    missing_of,
     reader_of,
     rows_of,
     show,
-    unknown_text,
     view_of,
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
 from offsetstream.cli.times import instant_text, time_text, waited_text
@@ -59,6 +58,8 @@ _COLUMNS = (
 _RANK = {"ERR": 0, "WARN": 1, "NOTFOUND": 2, "OK": 3}
 _WELL = {"ok", "catching up", "unknown", None}
 _VERDICTS = ("dead", "rewound", "stopped", "stalled", "late", "falling behind", "unknown", "catching up", "ok")
+# Who commits seems to have stopped where nobody reads the commits.
+_LONG_AGO, _AWAY = timedelta(minutes=5), " Is the job running? What groups did since then is not known."
 # What fails, by the word of --fail-on.
 _FAILS = {
     "WARN": lambda row: row["status"] in {"WARN", "ERR"},
@@ -110,7 +111,7 @@ def status(
     def ask() -> Answer:
         reader = reader_of(tables, at, group)
         rows = _rows(reader, group)
-        missing = missing_of(reader, rows, group, at=at)
+        missing = missing_of(reader, rows, group, at=at) + nothing_known(reader, rows, group, at)
         shown = [row for row in rows if not verdict or row["verdict"] in verdict]
         exit_code = NOT_OK if any(map(_FAILS[fail_on], shown)) else 0
         return Answer(_COLUMNS, shown, _closing(rows, at) + unknown_text(reader), exit_code, missing)
@@ -165,7 +166,9 @@ def _closing(rows: list[Row], at: datetime | None) -> str:
     also = f", {unwell} more by our verdict" if unwell else ""
     also += f", {silent} without a committed offset of the last seven days" if silent else ""
     are = "is" if not_ok == 1 else "are"
+    sampled = [each for row in rows for each in row["sampled"]]
+    away = now - max(sampled) if sampled and at is None else timedelta(0)
     return (
         f"{not_ok} of {counted(len(rows), 'group')} {are} not OK{also}, as of {instant_text(now)}; "
-        f"{ends_text([each for row in rows for each in row['sampled']], now)}."
-    )
+        f"{ends_text(sampled, now)}."
+    ) + (_AWAY if away > _LONG_AGO else "")

@@ -12,6 +12,7 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 
 # However idle a partition is, a row so often says that it was looked at.
 AT_LEAST_EVERY = timedelta(minutes=10)
+_QUESTION_MS = 1000  # in which records may come between the look at the clock and the leaders' answers
 _UNEVEN = 0.25  # of the greater of two rates, by which the other is lower
 
 
@@ -158,13 +159,16 @@ def _rise(found: Sampled, times: RecordTimes | None, sampled_at: datetime) -> tu
         return found.sampled_at, sampled_at
     held_until, since = found.sampled_at, sampled_at
     first, newest = (_time(each, sampled_at) for each in (times.first_ms, times.newest_ms))
-    if times.first_offset == found.values.high_watermark and first > held_until:
+    if first and times.first_offset == found.values.high_watermark and first > held_until:
         held_until = first
-    if held_until <= newest < since and newest > found.sampled_at:
+    if newest and held_until <= newest < since and newest > found.sampled_at:
         since = newest
     return held_until, since
 
 
-def _time(ms: int, latest: datetime) -> datetime:
-    """Return the time, or `latest` if it is later: who counts microseconds is in a year that no datetime has."""
-    return latest if ms >= latest.timestamp() * 1000 else datetime.fromtimestamp(max(ms, 0) / 1000, UTC)
+def _time(ms: int, latest: datetime) -> datetime | None:
+    """Return the time, `latest` at most; None where it is later by more than a question takes, as wrong clocks tell."""
+    later_ms = ms - latest.timestamp() * 1000
+    if later_ms > _QUESTION_MS:
+        return None
+    return latest if later_ms >= 0 else datetime.fromtimestamp(max(ms, 0) / 1000, UTC)

@@ -52,6 +52,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def test_a_status_says_where_nobody_has_looked_for_long(run: Run, world: Path) -> None:
+    """All seem to have stopped then: an alert that is raised by it wakes someone for the wrong reason."""
+    assert "Is the job running?" in run("groups", "status", tables=world).stdout
+    assert "Is the job running?" not in run("groups", "status", "--at", END, tables=world).stdout
+
+
+@pytest.mark.parametrize("command", [("groups", "status"), ("lag", "--all-groups"), ("offsets", "list")], ids=" ".join)
+def test_where_nothing_is_known_of_all_groups_that_is_no_success(
+    run: Run, world: Path, command: tuple[str, ...]
+) -> None:
+    shown = run(*command, "--at", "2026-01-04", tables=world)
+    assert shown.exit_code == 1
+    assert "nothing is told of 2026-01-04T00:00:00.000Z: " in shown.stderr
+    assert "not known then" in shown.stderr
+
+
 def rows_of(run: Run, world: Path, *command: str) -> list[dict[str, Any]]:
     shown = run(*command, "--output", "json", tables=world)
     assert shown.exit_code in {0, 4}, shown.output

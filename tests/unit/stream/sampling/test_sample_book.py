@@ -77,12 +77,13 @@ def test_the_records_are_asked_where_a_burst_begins_or_ends_and_of_no_other() ->
         (RecordTimes(5, ms(13), ms(17)), 13, 17),
         (RecordTimes(5, ms(13), ms(13)), 13, 13),
         (RecordTimes(5, ms(13), ms(25)), 13, 20),  # one more came since
-        (RecordTimes(5, ms(22), ms(25)), 20, 20),  # all came between the clock and the question
+        (RecordTimes(5, ms(20.5), ms(20.9)), 20, 20),  # all came between the clock and the question
+        (RecordTimes(5, ms(22), ms(25)), 10, 20),  # a producer whose clock is ahead
         (RecordTimes(6, ms(13), ms(17)), 10, 17),  # that of the first is older than the look
         (RecordTimes(2, ms(13), ms(17)), 10, 17),  # a record that was there already is of later
         (RecordTimes(-1, -1, ms(4)), 10, 20),  # a producer whose clock is late
         (RecordTimes(5, ms(18), ms(15)), 18, 20),
-        (RecordTimes(5, ms(13) * 1000, ms(17) * 1000), 20, 20),  # a producer that counts microseconds
+        (RecordTimes(5, ms(13) * 1000, ms(17) * 1000), 10, 20),  # a producer that counts microseconds
         (RecordTimes(5, ms(13), 2**63 - 1), 13, 20),
         (RecordTimes(-1, -1, -(2**63)), 10, 20),
         (None, 10, 20),
