@@ -8,7 +8,7 @@ from typing import Any
 
 from testkit.group_world import GroupWorld
 from testkit.hostile_ids import IDS
-from testkit.tables import append_rows, new_tables
+from testkit.tables import new_tables
 
 PERIOD = ("--since", "2026-01-05T10:00", "--until", "2026-01-05T10:40")
 MARKUP = (
@@ -22,10 +22,14 @@ _NAMES = {"group_id", "topic", "member_id", "client_id", "client_host", "group_i
 
 def write_world(root: Path, renamed: Callable[[Any], Any] = lambda value: value, groups: int = 12) -> None:
     """Write the tables of a made-up cluster, of the period, whose names are as `renamed` has them."""
-    new_tables(root)
-    for table, rows in GroupWorld(1, groups=groups).rows.items():
-        if table != "thresholds":
-            append_rows(root, table, [{k: renamed(v) if k in _NAMES else v for k, v in row.items()} for row in rows])
+    world = GroupWorld(1, groups=groups).rows
+    new_tables(
+        root,
+        {
+            table: [{k: renamed(v) if k in _NAMES else v for k, v in row.items()} for row in rows]
+            for table, rows in world.items()
+        },
+    )
 
 
 def write_hostile_world(root: Path) -> None:

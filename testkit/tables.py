@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,13 @@ def arrow_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema([(column.name, _TYPES[column.type]) for column in schema.columns])
 
 
-def new_tables(folder: Path) -> PathStore:
-    """Create the tables in the folder as a job does before its first load."""
+def new_tables(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> PathStore:
+    """Create the tables in the folder as a job does before its first load, with rows, but for the user's thresholds."""
     tables = PathStore(str(folder))
     create_tables(tables, "cluster-1", "new")
+    for name, its in (rows or {}).items():
+        if name != THRESHOLDS.name:
+            append_rows(folder, name, its)
     return tables
 
 

@@ -45,10 +45,7 @@ COMMANDS = (
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("world")
-    new_tables(root)
-    for table, rows in GroupWorld(1).rows.items():
-        if table != "thresholds":
-            append_rows(root, table, rows)
+    new_tables(root, GroupWorld(1).rows)
     return root
 
 

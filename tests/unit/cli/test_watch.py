@@ -11,7 +11,7 @@ from testkit.command import OFFSETSTREAM
 from testkit.group_world import GroupWorld
 from testkit.job_process import RunningProcess
 from testkit.page import Page
-from testkit.tables import append_rows, new_tables
+from testkit.tables import new_tables
 
 ENDLESS = (
     "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i FROM n) SELECT count(*) FROM n",
@@ -23,10 +23,7 @@ ENDLESS = (
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("watched")
-    new_tables(root)
-    for table, rows in GroupWorld(1).rows.items():
-        if table != "thresholds":
-            append_rows(root, table, rows)
+    new_tables(root, GroupWorld(1).rows)
     return root
 
 

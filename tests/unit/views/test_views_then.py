@@ -11,7 +11,7 @@ from offsetstream.views.files import all_views, load_view
 from offsetstream.views.instant import InstantReader
 from testkit.group_world import GroupWorld
 from testkit.sampled_logs import MINUTE, START_MS, instant
-from testkit.tables import append_rows, new_tables
+from testkit.tables import new_tables
 from testkit.view_tables import reader_of, write_tables
 
 SEED = 1
@@ -40,12 +40,7 @@ SAME = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    root = tmp_path_factory.mktemp("whole")
-    tables = new_tables(root)
-    for table, rows in GroupWorld(SEED).rows.items():
-        if table != "thresholds":
-            append_rows(root, table, rows)
-    return tables
+    return new_tables(tmp_path_factory.mktemp("whole"), GroupWorld(SEED).rows)
 
 
 @pytest.mark.parametrize("minute", [3, 12, 31, 39])
