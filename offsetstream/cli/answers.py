@@ -141,9 +141,15 @@ def day_at_least(groups: Collection[str], since: datetime | None, until: datetim
     """
     now = datetime.now(UTC)
     end = min(until or now, now)
-    if since and since >= end:
-        raise UsageError(f"--since {instant_text(since)} is not before {instant_text(end)}: nothing lies between")
+    if since:
+        require_period(since, end)
     return since if since or until or groups else now - timedelta(days=1)
+
+
+def require_period(since: datetime, until: datetime) -> None:
+    """Raise UsageError for a period that is none."""
+    if since >= until:
+        raise UsageError(f"--since {instant_text(since)} is not before {instant_text(until)}: nothing lies between")
 
 
 def period_text(since: datetime | None, until: datetime | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from offsetstream.cli.answers import group_options, period_options
+from offsetstream.cli.answers import group_options, period_options, require_period
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import SECONDS, config_option, tables_option
 from offsetstream.cli.output import tell
@@ -59,14 +59,13 @@ def report(
         raise UsageError("--watch writes what is new, and with --until nothing would be: leave out one of them")
     if until is not None and until > now:
         raise UsageError(f"--until {instant_text(until)} is still to come: leave it out for now")
-    length = None if since is None else now - since
+    length = _DAY if since is None else now - since
     store, ended = store_at(tables), _ended(watch)
 
     def write() -> None:
         end = until or datetime.now(UTC)
-        begin = since if since and watch is None else max(end, _EARLIEST + (length or _DAY)) - (length or _DAY)
-        if begin >= end:
-            raise UsageError(f"--since {instant_text(begin)} is not before {instant_text(end)}: nothing lies between")
+        begin = since if since and watch is None else max(end, _EARLIEST + length) - length
+        require_period(begin, end)
         page = render(find(store, Period(begin, end), group, is_past=until is not None), hosts=show_hosts)
         data = page.encode("utf-8", "backslashreplace")
         write_file(file, data)

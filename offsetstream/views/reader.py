@@ -15,7 +15,7 @@ from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
-from offsetstream.views.recent import OF_NOW, define_recent, over_recent
+from offsetstream.views.recent import OF_NOW, RECENT, define_recent, over_recent
 from offsetstream.views.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class ViewReader:
         self.connection = connected()
         self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
-        self._has_recent = False
         self.files: list[str] = []
         for name, query in (relations or {}).items():
             self.define(name, query)
@@ -111,9 +110,8 @@ class ViewReader:
         query = view.duckdb_sql.replace("$at", literal)
         with _told(_VIEW.format(view.name)):
             if view.name in OF_NOW:
-                if not self._has_recent:
+                if RECENT not in self._defined:
                     define_recent(self)
-                    self._has_recent = True
                 query = over_recent(query)
             self.define(view.name, query)
 

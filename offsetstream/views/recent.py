@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 OF_NOW = frozenset({"time_lag", "group_status_partitions"})
 _LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")
 _MOST = 999_999  # that DuckDB's arg_max takes
-_OFFSETS, _INTERVALS = "recent end_offsets", "recent end_intervals"
+RECENT, _OFFSETS = "recent end_intervals", "recent end_offsets"
 _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_partitions.sql
 # Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
 # log ended. The last sample at that offset or below, and the last one at that time or before, are the first needed.
@@ -63,9 +63,9 @@ def define_recent(reader: ViewReader) -> None:
     reader.connection.execute(
         _QUERY.format(intervals=intervals, ring_seconds=(intervals - 1) * _SAMPLE_SECONDS, seconds=seconds)
     )
-    reader.define(_INTERVALS, load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}"'))
+    reader.define(RECENT, load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}"'))
 
 
 def over_recent(query: str) -> str:
     """Return the query of a view of now, over these samples."""
-    return query.replace("end_intervals", f'"{_INTERVALS}"')
+    return query.replace("end_intervals", f'"{RECENT}"')
