@@ -88,13 +88,14 @@ def reader_of(
     return InstantReader(store_at(tables), at, groups or None)
 
 
-def rows_of(relation: DuckDBPyRelation) -> list[Row]:
-    """Return the rows of a relation; TablesError if they cannot be read."""
+def rows_of(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
+    """Return the rows of a relation, in an order if one is given; TablesError if they cannot be read."""
     import duckdb  # noqa: PLC0415 - --help does not need it
 
+    from offsetstream.tables.fetch import fetch_rows  # noqa: PLC0415 - likewise
+
     try:
-        columns = relation.columns
-        return [dict(zip(columns, row, strict=True)) for row in relation.fetchall()]
+        return fetch_rows(relation, order)
     except (duckdb.Error, OSError) as error:
         raise TablesError(f"cannot read the tables: {first_line(error)}") from error
 

@@ -128,8 +128,8 @@ def _rows(reader: ViewReader, since: datetime | None, until: datetime | None) ->
     relation = reader.connection.sql(_EVENTS)
     if period := in_period("record_timestamp", since, until):
         relation = relation.filter(period)
-    ordered = relation.order("group_id, log_id, record_timestamp, record_offset, nth, member_id, partitions")
-    return [_row(row) for row in rows_of(ordered)]
+    order = "group_id, log_id, record_timestamp, record_offset, nth, member_id, partitions"
+    return [_row(row) for row in rows_of(relation, order)]
 
 
 def _row(row: Row) -> Row:

@@ -10,7 +10,6 @@ import click
 from offsetstream.cli.answers import (
     Answer,
     Row,
-    age_text,
     at_option,
     counted,
     ends_text,
@@ -25,7 +24,7 @@ from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
-from offsetstream.cli.times import instant_text, waited_text
+from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text, waited_text
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
@@ -51,6 +50,16 @@ _OURS = (
     Column("retention_used"),
     Column("sampled_at"),
 )
+_SELECTED = """
+group_id, group_id AS "group", topic, partition, committed_offset AS current_offset, log_end_offset, lag,
+member_id AS consumer_id, client_host AS host, client_id, epoch_ms(commit_timestamp) AS committed_ms,
+lag_read_committed, lag_readable, messages_lost, retention_used, epoch_ms(sampled_at) AS sampled_ms,
+CASE WHEN reason IS NOT NULL THEN reason
+     WHEN is_recreated THEN 'the topic was recreated, or the offset is beyond its end'
+     WHEN is_truncated THEN concat(messages_lost, ' message', if(messages_lost = 1, '', 's'), ' gone unread')
+END AS note"""
+_TIMES = "group_id, topic, partition, time_lag_seconds, method AS time_lag_method"
+_SELECTED_TIME = ", time_lag_seconds, coalesce(time_lag_method, 'no sample') AS time_lag_method"
 _NOTE, _SILENT_NOTE = Column("note", "NOTE"), Column("note")
 
 
@@ -109,47 +118,33 @@ def _rows(
     reader: ViewReader, group: tuple[str, ...], topic: tuple[str, ...], now: datetime, *, with_time: bool
 ) -> list[Row]:
     where = {"group_id": group, "topic": topic}
-    rows = rows_of(view_of(reader, "lag", where).order("group_id, topic, partition"))
-    times: dict[tuple[str, str, int], tuple[float | None, str]] = {}
+    found, columns = view_of(reader, "lag", where), _SELECTED
     if with_time:
-        found = view_of(reader, "time_lag", where).select("group_id, topic, partition, time_lag_seconds, method")
-        times = {row[:3]: row[3:] for row in found.fetchall()}
-    return [
-        _row(row, times.get((row["group_id"], row["topic"], row["partition"]), (None, "no sample")), now)
-        for row in rows
-    ]
+        times = view_of(reader, "time_lag", where).select(_TIMES)
+        found = found.join(times, "group_id, topic, partition", "left")
+        columns += _SELECTED_TIME
+    rows = rows_of(found.select(columns), '"group", topic, partition')
+    now_ms = milliseconds(now)
+    for row in rows:
+        _complete(row, now_ms)
+    return rows
 
 
-def _row(row: Row, waited: tuple[float | None, str], now: datetime) -> Row:
-    seconds, method = waited
-    return row | {
-        "group": row["group_id"],
-        "current_offset": row["committed_offset"],
-        "consumer_id": row["member_id"],
-        "host": row["client_host"],
-        "time_lag": waited_text(seconds, at_least=method == "at least"),
-        "time_lag_seconds": seconds,
-        "time_lag_method": method,
-        "last_commit": age_text(row["commit_timestamp"], now),
-        "commit_time": instant_text(row["commit_timestamp"]),
-        "sampled_at": instant_text(row["sampled_at"]),
-        "sampled": row["sampled_at"],
-        "note": _note(row),
-    }
-
-
-def _note(row: Row) -> str | None:
-    if row["reason"]:
-        return str(row["reason"])
-    if row["is_recreated"]:
-        return "the topic was recreated, or the offset is beyond its end"
-    return f"{counted(row['messages_lost'], 'message')} gone unread" if row["is_truncated"] else None
+def _complete(row: Row, now_ms: int) -> None:
+    """Add what people read to a row, of which there may be 100,000."""
+    committed = row["committed_ms"]
+    row["last_commit"] = None if committed is None else duration_text(now_ms - committed)
+    row["commit_time"] = time_text(committed)
+    row["sampled_at"] = time_text(row["sampled_ms"])
+    if "time_lag_seconds" in row:
+        row["time_lag"] = waited_text(row["time_lag_seconds"], at_least=row["time_lag_method"] == "at least")
 
 
 def _closing(rows: list[Row], at: datetime | None, now: datetime) -> str:
     behind = [row for row in rows if row["lag"]]
     waiting = sum(row["lag"] for row in behind)
-    sampled = [row["sampled"] for row in rows if row["lag"] is not None]
+    looks = {row["sampled_ms"] for row in rows if row["lag"] is not None}
+    sampled = [datetime.fromtimestamp(look / 1000, UTC) for look in looks]
     groups = len({row["group"] for row in rows})
     as_of = f"as it was at {instant_text(at)}, " if at else ""
     return (

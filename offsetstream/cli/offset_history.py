@@ -131,7 +131,7 @@ def _history_rows(reader: ViewReader, where: dict[str, Any], period: str) -> lis
     reader.define("wanted commits", table_of(reader, "offset_commits", where).sql_query())
     moves = reader.connection.sql(_MOVES)
     moves = moves.filter(period) if period else moves
-    rows = rows_of(moves.order("group_id, topic, partition, log_id, record_offset"))
+    rows = rows_of(moves, "group_id, topic, partition, log_id, record_offset")
     reasons: dict[tuple[int, int, int], str] = {}
     if any(row["is_tombstone"] for row in rows):
         told = view_of(reader, "tombstone_reasons", {"group_id": where["group_id"]}, period)
@@ -187,7 +187,7 @@ def audit(
         reader = reader_of(tables, groups=group, since=since)
         where = {"group_id": group, "topic": topic}
         found = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
-        rows = [_audit_row(row) for row in rows_of(found.order("record_timestamp, group_id, topic, partition"))]
+        rows = [_audit_row(row) for row in rows_of(found, "record_timestamp, group_id, topic, partition")]
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}."

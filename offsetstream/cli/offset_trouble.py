@@ -43,6 +43,10 @@ _EXPIRING = (
     Column("commit_time"),
     Column("type"),
 )
+_SELECTED = """
+group_id, group_id AS "group", topic, partition, committed_offset AS current_offset, group_state AS state,
+group_type AS type, expires_at_ms, expires_in_ms, kept_because, coalesce(counted, kept_because) AS why,
+epoch_ms(commit_timestamp) AS committed_ms"""
 _ORPHANS = (
     *_KAFKAS,
     Column("last_commit", "LAST-COMMIT", 24),
@@ -90,10 +94,8 @@ def expiring(
 
     def ask() -> Answer:
         reader = reader_of(tables, at, group)
-        found = view_of(reader, "expiring_offsets", {"group_id": group, "topic": topic})
-        every = [
-            _expiring_row(row) for row in rows_of(found.order("expires_at_ms NULLS LAST, group_id, topic, partition"))
-        ]
+        found = view_of(reader, "expiring_offsets", {"group_id": group, "topic": topic}).select(_SELECTED)
+        every = [_timed(row) for row in rows_of(found, "expires_at_ms NULLS LAST, group_id, topic, partition")]
         soon = [row for row in every if row["kept_because"] is None and _is_within(row, limit)]
         rows = soon + [row for row in every if kept and row["kept_because"] is not None]
         missing = missing_of(reader, every, group, topic, at)
@@ -107,18 +109,13 @@ def _is_within(row: Row, limit: float | None) -> bool:
     return limit is None or (row["expires_in_ms"] is not None and row["expires_in_ms"] <= limit)
 
 
-def _expiring_row(row: Row) -> Row:
+def _timed(row: Row) -> Row:
+    """Add the times that people read to a row, of which there may be 100,000."""
     due = row["expires_in_ms"]
-    return row | {
-        "group": row["group_id"],
-        "current_offset": row["committed_offset"],
-        "state": row["group_state"],
-        "type": row["group_type"],
-        "expires_at": time_text(row["expires_at_ms"]),
-        "expires_in": "due" if due is not None and due <= 0 else duration_text(due),
-        "why": row["counted"] or row["kept_because"],
-        "commit_time": instant_text(row["commit_timestamp"]),
-    }
+    row["expires_at"] = time_text(row["expires_at_ms"])
+    row["expires_in"] = "due" if due is not None and due <= 0 else duration_text(due)
+    row["commit_time"] = time_text(row["committed_ms"])
+    return row
 
 
 def _expiring_closing(every: list[Row], soon: list[Row], within: timedelta | None, at: datetime | None) -> str:
@@ -170,7 +167,7 @@ def orphans(
     def ask() -> Answer:
         reader = reader_of(tables, at, group)
         found = view_of(reader, "orphan_offsets", {"group_id": group, "topic": topic})
-        rows = [_orphan_row(row) for row in rows_of(found.order("group_id, topic, partition"))]
+        rows = [_orphan_row(row) for row in rows_of(found, "group_id, topic, partition")]
         missing = missing_of(reader, rows, group, topic, at)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = (

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ _PLAIN_CSV = re.compile(r"[^\x00-\x1f\x7f\",]+")
 _FORMULA = re.compile(r"(?!-?\d+(?:\.\d+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 # A longer cell stands out of its column: padding all others to 32,767 characters would make gigabytes of spaces.
 _WIDEST = 250
+_AT_ONCE = 1000  # rows, of which each may be long
 _PIECE = 1 << 16  # characters that are written at once
 
 
@@ -160,19 +161,34 @@ def _text_lines(block: Block) -> Iterator[str]:
     columns = [column for column in block.columns if column.heading is not None]
     names, headings = [column.name for column in columns], [str(column.heading) for column in columns]
 
-    def cells() -> Iterator[list[str]]:
-        return ([_text_cell(row.get(name)) for name in names] for row in block.rows)
+    def parts() -> Iterator[list[list[str]]]:
+        rows = iter(block.rows)
+        while part := list(islice(rows, _AT_ONCE)):
+            yield [_text_cells([row.get(name) for row in part]) for name in names]
 
     # Rows that are in memory become text once, others for their widths, and again.
-    lines = cells if isinstance(block.rows, ReadAnew) else partial(iter, list(cells()))
+    texts = parts if isinstance(block.rows, ReadAnew) else partial(iter, list(parts()))
     widths = [max(column.width, len(heading)) for column, heading in zip(columns, headings, strict=True)]
-    for line in lines():
-        for at, cell in enumerate(line):
-            if widths[at] < len(cell) <= _WIDEST:
-                widths[at] = len(cell)
+    for part in texts():
+        for at, cells in enumerate(part):
+            widths[at] = max([widths[at], *(length for length in set(map(len, cells)) if length <= _WIDEST)])
     template = " ".join(f"{{:<{width}}}" for width in widths)
-    for line in chain([headings], lines()):
-        yield template.format(*line).rstrip(" ") + "\n"
+    for part in chain([[[heading] for heading in headings]], texts()):
+        yield "".join([line.rstrip(" ") + "\n" for line in map(template.format, *part)])
+
+
+def _text_cells(values: list[Any]) -> list[str]:
+    """Return the cells of a column; of 100,000 most are texts and numbers, for which no function is called."""
+    return [
+        value
+        if type(value) is str and value.isprintable()
+        else str(value)
+        if type(value) is int
+        else _MISSING
+        if value is None
+        else _text_cell(value)
+        for value in values
+    ]
 
 
 def _text_cell(value: Any) -> str:

@@ -94,7 +94,7 @@ def rebalances(
     def ask() -> Answer:
         reader = reader_of(tables, groups=group, since=since)
         found = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
-        rows = [_row(row) for row in rows_of(found.order("group_id, log_id, record_offset"))]
+        rows = [_row(row) for row in rows_of(found, "group_id, log_id, record_offset")]
         missing = missing_of(reader, rows, group)
         return Answer(_COLUMNS, rows, _closing(reader, rows, period_text(since, until)), missing=missing)
 

@@ -25,14 +25,20 @@ _WANTED = "give 10m, 2h, 03:00, 2026-11-21T03:00 or 2026-11-21T03:00+01:00; with
 _SIZES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND, "s"))
 
 
-def time_text(milliseconds: int | None) -> str | None:
+def milliseconds(instant: datetime) -> int:
+    """Return the milliseconds since 1970."""
+    return (instant - _EPOCH) // timedelta(milliseconds=1)
+
+
+@lru_cache(_REMEMBERED)
+def time_text(since_1970_ms: int | None) -> str | None:
     """Return the time in UTC as ISO 8601; a number that is no such time (clients may send any) as it is."""
-    if milliseconds is None:
+    if since_1970_ms is None:
         return None
     try:
-        time = _EPOCH + timedelta(milliseconds=milliseconds)
+        time = _EPOCH + timedelta(milliseconds=since_1970_ms)
     except OverflowError:
-        return str(milliseconds)
+        return str(since_1970_ms)
     return instant_text(time)
 
 

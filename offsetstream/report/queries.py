@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 
 from offsetstream.errors import TablesError, first_line
+from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.store import Store
 from offsetstream.views.instant import InstantReader
 from offsetstream.views.reader import ViewReader
@@ -197,8 +198,7 @@ def _rows(reader: ViewReader, name: str, period: Period) -> list[Row]:
     for mark, value in sorted(values.items(), reverse=True):
         query = query.replace(mark, value)
     try:
-        relation = reader.connection.sql(query)
-        return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+        return fetch_rows(reader.connection.sql(query))
     except (duckdb.Error, OSError) as error:
         raise TablesError(f"cannot read the tables: {first_line(error)}") from error
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
+from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.views.reader import ViewReader, columns_of, is_history
@@ -85,7 +86,7 @@ class InstantReader(ViewReader):
             f'SELECT DISTINCT offsets_partition, group_id, unknown_before, unknown_reason FROM "{rows}"'  # noqa: S608
             " WHERE unknown_reason IS NOT NULL"
         )
-        self.unknown += [dict(zip(unknown.columns, row, strict=True)) for row in unknown.fetchall()]
+        self.unknown += fetch_rows(unknown)
         columns = columns_of(all_schemas()[table], found.column_names).replace(
             'CAST(NULL AS BOOLEAN) AS "in_coordinator_partition"', 'true AS "in_coordinator_partition"'
         )

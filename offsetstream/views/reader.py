@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
+from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.lookup import connected, is_one_of
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Store
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from offsetstream.tables.lookup import Where
 
 _LATER = """
-WITH stored AS ({query}), last_before AS (
-  SELECT log_id, offsets_partition, max(record_offset) AS record_offset FROM stored WHERE record_timestamp < {since}
+WITH last_before AS (
+  SELECT log_id, offsets_partition, max(record_offset) AS record_offset
+  FROM "stored offset_commits" WHERE record_timestamp < {since}
   GROUP BY log_id, offsets_partition, group_id, topic, partition, is_tombstone
 )
-FROM stored WHERE record_timestamp >= {since}
-UNION ALL FROM stored SEMI JOIN last_before USING (log_id, offsets_partition, record_offset)
+FROM "stored offset_commits" WHERE record_timestamp >= {since}
+UNION ALL FROM "stored offset_commits" SEMI JOIN last_before USING (log_id, offsets_partition, record_offset)
   WHERE record_timestamp < {since}"""
 # A group may be assigned what it never committed, by the id of a topic that has another name now.
 _OF_TOPICS = """
@@ -70,8 +72,7 @@ class ViewReader:
     def rows(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:
         """Return the rows whose columns in `where` have one of the given values; instants are Python's, in UTC."""
         with _told(_VIEW.format(view)):
-            relation = self.relation(view, where, at=at)
-            return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+            return fetch_rows(self.relation(view, where, at=at))
 
     def arrow(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> pa.Table:
         """Return the same as Arrow."""
@@ -115,9 +116,9 @@ class ViewReader:
                 query = over_recent(query)
             self.define(view.name, query)
 
-    def define(self, name: str, query: str) -> None:
-        """Have a query of DuckDB stand for a table or view from now on."""
-        self.connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {query}')
+    def define(self, name: str, query: str, *, kept: bool = False) -> None:
+        """Have a query of DuckDB stand for a table or view from now on; its rows are `kept` where many ask for them."""
+        self.connection.execute(f'CREATE OR REPLACE TEMP {"TABLE" if kept else "VIEW"} "{name}" AS {query}')
         self._defined.add(name)
 
     def define_table(self, table: str) -> None:
@@ -152,7 +153,10 @@ class ViewReader:
             return self._of_topics(query)
         if table != "offset_commits" or self._since is None:
             return query
-        return _LATER.format(query=query, since=f"TIMESTAMPTZ '{self._since.astimezone(UTC).isoformat()}'")
+        since = f"TIMESTAMPTZ '{self._since.astimezone(UTC).isoformat()}'"
+        self.define("stored offset_commits", query)
+        self.define("later offset_commits", _LATER.format(since=since), kept=True)
+        return 'FROM "later offset_commits"'
 
     def _of_topics(self, query: str) -> str:
         """Return the query's rows of the topics that the groups may have to do with."""

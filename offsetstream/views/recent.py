@@ -21,7 +21,6 @@ _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_part
 # Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
 # log ended. The last sample at that offset or below, and the last one at that time or before, are the first needed.
 _QUERY = """
-CREATE OR REPLACE TEMP TABLE "recent end_offsets" AS
 WITH waiting AS (
   SELECT c.log_id, c.offsets_partition, c.group_id, topic, partition, e.topic_id, e.sampled_at,
          greatest(c.committed_offset, e.log_start_offset) AS next_to_read
@@ -60,10 +59,9 @@ def define_recent(reader: ViewReader) -> None:
     intervals, window, time_lag = (each or 0 for each in reader.connection.execute(limits).fetchall()[0])
     intervals = min(max(intervals, _RING), _MOST)
     seconds = max(window, time_lag, _WINDOW_SECONDS)
-    reader.connection.execute(
-        _QUERY.format(intervals=intervals, ring_seconds=(intervals - 1) * _SAMPLE_SECONDS, seconds=seconds)
-    )
-    reader.define(RECENT, load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}"'))
+    samples = _QUERY.format(intervals=intervals, ring_seconds=(intervals - 1) * _SAMPLE_SECONDS, seconds=seconds)
+    reader.define(_OFFSETS, samples, kept=True)
+    reader.define(RECENT, load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}"'), kept=True)
 
 
 def over_recent(query: str) -> str:

@@ -35,7 +35,6 @@ WITH kept AS (
     partition
 ), committed AS (
   SELECT
-    c.offsets_partition,
     c.group_id,
     c.topic,
     c.partition,
@@ -56,14 +55,14 @@ WITH kept AS (
     partition,
     next_to_read AS place,
     1 AS kind,
-    offsets_partition,
     group_id,
     committed_offset,
     high_watermark,
     sampled_at,
-    is_other_topic,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS rise_at
   FROM committed
+  WHERE
+    next_to_read < high_watermark AND NOT is_other_topic
   UNION ALL
   SELECT
     topic,
@@ -73,9 +72,7 @@ WITH kept AS (
     NULL,
     NULL,
     NULL,
-    NULL,
     sampled_at,
-    NULL,
     sampled_at
   FROM rises
   WHERE
@@ -86,39 +83,31 @@ WITH kept AS (
     partition,
     place,
     kind,
-    offsets_partition,
     group_id,
     committed_offset,
     high_watermark,
     sampled_at,
-    is_other_topic,
     MAX(rise_at) OVER (
       PARTITION BY topic, partition
       ORDER BY place NULLS FIRST, kind NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS rise_at
   FROM ordered
-  WHERE
-    NOT place IS NULL
 ), told AS (
   SELECT
-    f.*,
+    f.group_id,
+    f.topic,
+    f.partition,
+    f.committed_offset,
+    f.high_watermark,
+    f.sampled_at,
+    f.place,
     r.to_offset,
     r.to_at,
     r.from_offset,
     r.from_at,
     b.first_at,
-    CASE
-      WHEN f.high_watermark IS NULL
-      THEN 'no sample'
-      WHEN f.is_other_topic
-      THEN 'topic recreated'
-      WHEN f.place >= f.high_watermark
-      THEN 'caught up'
-      WHEN r.to_offset > f.place
-      THEN 'interpolated'
-      ELSE 'at least'
-    END AS method
+    CASE WHEN r.to_offset > f.place THEN 'interpolated' ELSE 'at least' END AS method
   FROM found AS f
   LEFT JOIN rises AS r
     ON r.topic = f.topic AND r.partition = f.partition AND r.sampled_at = f.rise_at
@@ -126,6 +115,30 @@ WITH kept AS (
     ON b.topic = f.topic AND b.partition = f.partition
   WHERE
     f.kind = 1
+  UNION ALL
+  SELECT
+    group_id,
+    topic,
+    partition,
+    committed_offset,
+    high_watermark,
+    sampled_at,
+    next_to_read,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    CASE
+      WHEN high_watermark IS NULL
+      THEN 'no sample'
+      WHEN is_other_topic
+      THEN 'topic recreated'
+      ELSE 'caught up'
+    END
+  FROM committed
+  WHERE
+    high_watermark IS NULL OR is_other_topic OR next_to_read >= high_watermark
 )
 SELECT
   group_id,

@@ -23,35 +23,33 @@ WITH kept AS (
 ), first_looks AS (
   SELECT topic, partition, min(sampled_at) AS first_at FROM kept GROUP BY topic, partition
 ), committed AS (
-  SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset,
+  SELECT c.group_id, c.topic, c.partition, c.committed_offset,
          greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.high_watermark, e.sampled_at,
          coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic
   FROM committed_offsets AS c LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
   WHERE c.in_coordinator_partition
 ), ordered AS (
   -- Both in one order of offsets: the last rise that begins at an offset or before is the one that it lies in.
-  SELECT topic, partition, next_to_read AS place, 1 AS kind, offsets_partition, group_id, committed_offset, high_watermark, sampled_at,
-         is_other_topic, CAST(NULL AS TIMESTAMP) AS rise_at
-  FROM committed
+  SELECT topic, partition, next_to_read AS place, 1 AS kind, group_id, committed_offset, high_watermark, sampled_at, CAST(NULL AS TIMESTAMP) AS rise_at
+  FROM committed WHERE next_to_read < high_watermark AND NOT is_other_topic
   UNION ALL
-  SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, NULL, sampled_at, NULL, sampled_at FROM rises WHERE to_offset > from_offset
+  SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, sampled_at, sampled_at FROM rises WHERE to_offset > from_offset
 ), found AS (
-  SELECT topic, partition, place, kind, offsets_partition, group_id, committed_offset, high_watermark, sampled_at, is_other_topic,
+  SELECT topic, partition, place, kind, group_id, committed_offset, high_watermark, sampled_at,
          max(rise_at) OVER (PARTITION BY topic, partition ORDER BY place, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS rise_at
-  FROM ordered WHERE place IS NOT NULL
+  FROM ordered
 ), told AS (
-  SELECT f.*, r.to_offset, r.to_at, r.from_offset, r.from_at, b.first_at,
-         CASE
-           WHEN f.high_watermark IS NULL THEN 'no sample'
-           WHEN f.is_other_topic THEN 'topic recreated'
-           WHEN f.place >= f.high_watermark THEN 'caught up'
-           WHEN r.to_offset > f.place THEN 'interpolated'
-           ELSE 'at least'
-         END AS method
+  SELECT f.group_id, f.topic, f.partition, f.committed_offset, f.high_watermark, f.sampled_at, f.place,
+         r.to_offset, r.to_at, r.from_offset, r.from_at, b.first_at,
+         CASE WHEN r.to_offset > f.place THEN 'interpolated' ELSE 'at least' END AS method
   FROM found AS f
   LEFT JOIN rises AS r ON r.topic = f.topic AND r.partition = f.partition AND r.sampled_at = f.rise_at
   LEFT JOIN first_looks AS b ON b.topic = f.topic AND b.partition = f.partition
   WHERE f.kind = 1
+  UNION ALL
+  SELECT group_id, topic, partition, committed_offset, high_watermark, sampled_at, next_to_read, NULL, NULL, NULL, NULL, NULL,
+         CASE WHEN high_watermark IS NULL THEN 'no sample' WHEN is_other_topic THEN 'topic recreated' ELSE 'caught up' END
+  FROM committed WHERE high_watermark IS NULL OR is_other_topic OR next_to_read >= high_watermark
 )
 SELECT group_id, topic, partition, committed_offset, high_watermark AS log_end_offset,
        CASE method
