@@ -176,6 +176,9 @@ def _check_sight(cluster: Cluster, result: Comparison) -> None:
 
 
 def _print(result: Comparison, output: Output) -> None:
+    if result.stood_still:
+        partitions = ", ".join(map(str, result.stood_still))
+        tell(f"The job applied nothing of offsets partitions {partitions} meanwhile: give it more time by --settle")
     if not output.is_text:
         output.table(_COLUMNS, [_row(found.difference, found.explanation) for found in result.found])
         return

@@ -26,12 +26,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison came to; `groups_not_compared` are those that the client cannot see."""
+    """What a comparison came to; `groups_not_compared` are those that the client cannot see.
+
+    `stood_still`: the partitions of differences of which a job that runs applied nothing in all that time.
+    """
 
     found: list[Found]
     groups: int
     groups_not_compared: list[str]
     standing: Standing
+    stood_still: list[int]
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,20 @@ def compare_until_settled(
         if is_settled or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE_SECONDS)
+    first, last = rounds[0], rounds[-1]
     if len(rounds) > 1:
-        first, last = rounds
         found = [Found(each.difference, each.explanation or _in_flight(each.difference, first, last)) for each in found]
-    return Comparison(found, len(answers.groups), sorted(groups_not_compared(tables, answers)), standing)
+    not_compared = sorted(groups_not_compared(tables, answers))
+    return Comparison(found, len(answers.groups), not_compared, standing, _stood_still(found, first, last))
+
+
+def _stood_still(found: list[Found], first: _Round, last: _Round) -> list[int]:
+    """Return the partitions of the differences that nothing explains of which a job applied nothing."""
+    if not last.standing.has_job or last is first:
+        return []
+    of_found = {last.explanations.partition_of(each.difference) for each in found if each.explanation is None}
+    partitions = sorted(number for number in of_found if number is not None)
+    return [number for number in partitions if last.standing.stands_still(first.standing, number)]
 
 
 def _in_flight(difference: Difference, first: _Round, last: _Round) -> str | None:

@@ -158,7 +158,7 @@ def test_verify_maintain_and_stop_beside_the_job(job: CatalogJob) -> None:
     with job.process("--trigger", "5 seconds") as running:
         running.await_(lambda: "checkpoint" in running.said())
         job.workload.more()
-        verified = job.command("verify", "--bootstrap-server", job.server, "--history", "--output", "json")
+        verified = job.command("verify", "--bootstrap-server", job.server, "--settle", "120", "--history", "--output", "json")
         assert verified.returncode == 0, (verified.stdout, verified.stderr)
         maintained = job.command("maintain", "--keep-history", "1d", "--output", "json")
         assert maintained.returncode == 0, maintained.stderr
