@@ -120,12 +120,13 @@ def status(
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
+    statuses = view_of(reader, "group_status", {"group_id": group})  # first: time_lag then has what this needs
     waits = view_of(reader, "time_lag", {"group_id": group}).aggregate(
         """group_id, max(time_lag_seconds) AS seconds, bool_or(method = 'at least') AS at_least,
            min(sampled_at) AS oldest, max(sampled_at) AS newest"""
     )
     times = {row[0]: row[1:] for row in waits.fetchall()}
-    rows = [_row(row, times) for row in rows_of(view_of(reader, "group_status", {"group_id": group}))]
+    rows = [_row(row, times) for row in rows_of(statuses)]
     return sorted(
         rows,
         key=lambda row: (_RANK.get(row["status"], 3), row["verdict"] in _WELL, -(row["total_lag"] or 0), row["group"]),

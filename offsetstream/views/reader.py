@@ -16,7 +16,7 @@ from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
-from offsetstream.views.recent import OF_NOW, RECENT, define_recent, over_recent
+from offsetstream.views.recent import OF_NOW, over_recent
 from offsetstream.views.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -111,15 +111,17 @@ class ViewReader:
         query = view.duckdb_sql.replace("$at", literal)
         with _told(_VIEW.format(view.name)):
             if view.name in OF_NOW:
-                if RECENT not in self._defined:
-                    define_recent(self)
-                query = over_recent(query)
+                query = over_recent(self, view.name, query)
             self.define(view.name, query)
 
     def define(self, name: str, query: str, *, kept: bool = False) -> None:
         """Have a query of DuckDB stand for a table or view from now on; its rows are `kept` where many ask for them."""
         self.connection.execute(f'CREATE OR REPLACE TEMP {"TABLE" if kept else "VIEW"} "{name}" AS {query}')
         self._defined.add(name)
+
+    def has(self, name: str) -> bool:
+        """Tell whether something stands for a name."""
+        return name in self._defined
 
     def define_table(self, table: str) -> None:
         """Have a table's name stand for its rows; a name that is no table's is left alone."""

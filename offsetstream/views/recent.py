@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 OF_NOW = frozenset({"time_lag", "group_status_partitions"})
+_BY_COMMITS = "group_status_partitions"  # looks back to the group's last commits, which takes time to find
 _LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")
 _MOST = 999_999  # that DuckDB's arg_max takes
-RECENT, _OFFSETS = "recent end_intervals", "recent end_offsets"
+_RECENT, _OFFSETS, _FEWER = "recent end_intervals", "recent end_offsets", " by offset"
 _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_partitions.sql
 # Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
 # log ended. The last sample at that offset or below, and the last one at that time or before, are the first needed.
@@ -29,6 +30,7 @@ WITH waiting AS (
 ), rings AS (
   SELECT topic, partition, list_min(arg_max(h.record_timestamp, h.record_offset, {intervals})) AS ring_at
   FROM waiting AS w JOIN offset_commits AS h USING (log_id, offsets_partition, group_id, topic, partition)
+  WHERE {by_commits}
   GROUP BY log_id, offsets_partition, group_id, topic, partition
 ), earliest AS (
   SELECT topic, partition, min(ring_at) AS ring_at FROM rings GROUP BY topic, partition
@@ -49,8 +51,16 @@ WHERE e.topic_id IS NOT DISTINCT FROM n.topic_id
   AND (by_offset IS NULL OR by_time IS NULL OR sampled_at >= least(by_offset, by_time))"""
 
 
-def define_recent(reader: ViewReader) -> None:
-    """Read the samples that are needed, and define what views of now take them from; raises what ViewReader does."""
+def over_recent(reader: ViewReader, view: str, query: str) -> str:
+    """Return the query of a view of now over the samples that it needs, which are read; raises what ViewReader does."""
+    by_commits = view == _BY_COMMITS or reader.has(_RECENT)
+    suffix = "" if by_commits else _FEWER
+    if not reader.has(_RECENT + suffix):
+        _define_recent(reader, suffix, by_commits=by_commits)
+    return query.replace("end_intervals", f'"{_RECENT}{suffix}"')
+
+
+def _define_recent(reader: ViewReader, suffix: str, *, by_commits: bool) -> None:
     for view in needed("partition_ends"):
         reader.define_view(view, None)
     for table in ("committed_offsets", "thresholds", "offset_commits", "end_offsets"):
@@ -58,12 +68,12 @@ def define_recent(reader: ViewReader) -> None:
     limits = "SELECT " + ", ".join(f"ceil(max({name})::DOUBLE)::BIGINT" for name in _LIMITS) + " FROM thresholds"  # noqa: S608 - ours
     intervals, window, time_lag = (each or 0 for each in reader.connection.execute(limits).fetchall()[0])
     intervals = min(max(intervals, _RING), _MOST)
-    seconds = max(window, time_lag, _WINDOW_SECONDS)
-    samples = _QUERY.format(intervals=intervals, ring_seconds=(intervals - 1) * _SAMPLE_SECONDS, seconds=seconds)
-    reader.define(_OFFSETS, samples, kept=True)
-    reader.define(RECENT, load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}"'), kept=True)
-
-
-def over_recent(query: str) -> str:
-    """Return the query of a view of now, over these samples."""
-    return query.replace("end_intervals", f'"{RECENT}"')
+    values = {
+        "intervals": intervals,
+        "ring_seconds": (intervals - 1) * _SAMPLE_SECONDS,
+        "seconds": max(window, time_lag, _WINDOW_SECONDS),
+        "by_commits": by_commits,
+    }
+    reader.define(_OFFSETS + suffix, _QUERY.format(**values), kept=True)
+    ends = load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}{suffix}"')
+    reader.define(_RECENT + suffix, ends, kept=True)
