@@ -19,9 +19,10 @@ _AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1G
 
 
 @contextmanager
-def empty_broker(properties: Mapping[str, str] | None = None) -> Iterator[EmbeddedKafka]:
-    """Start a broker whose offsets topic has one commit, and no compaction; `properties` are the server's."""
-    with EmbeddedKafka(properties={**_ONE_SEGMENT, **(properties or {})}, jvm_options=_AS_IN_PRODUCTION) as kafka:
+def empty_broker(properties: Mapping[str, str] | None = None, brokers: int = 1) -> Iterator[EmbeddedKafka]:
+    """Start brokers whose offsets topic has one commit, and no compaction; `properties` are the server's."""
+    server = {**_ONE_SEGMENT, **(properties or {})}
+    with EmbeddedKafka(brokers=brokers, properties=server, jvm_options=_AS_IN_PRODUCTION) as kafka:
         _make_offsets_topic(kafka.bootstrap_server)
         yield kafka
 

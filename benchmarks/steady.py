@@ -14,20 +14,34 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, Records, write
 from benchmarks.freshness import delays
 from benchmarks.job import Job
 from benchmarks.load import loaded
 from benchmarks.results import Result, Samples
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import admin_client
 
-ROWS = ("steady", "near-empty", "freshness", "growth")
+ROWS = ("steady", "near-empty", "freshness", "growth", "steady-sampled")
 _CELLS, _MANY_CELLS = 32_000, 1_000_000
 _COMMITS, _GROUP_RECORDS, _FEW = 10_000, 20, 10  # of a batch
 _WARM_UP, _BATCHES = 3, 12
 _STRIDE = 7919  # the commits of a batch are all over the table
 _FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 45.0, 2000, "5 seconds"
+# Of three brokers: one may have 20,000 files open.
+_SAMPLED_TOPICS, _PARTITIONS_EACH, _COMMITTED_AT_ONCE = 200, 100, 2000
 _BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group records.*, ([\d.]+) s")
+
+
+# A broker makes the logs of new topics later, about a hundred a second.
+_commit_once_there = retry(
+    retry=retry_if_exception_type(KafkaException), wait=wait_fixed(1), stop=stop_after_delay(600), reraise=True
+)(commit_plainly)
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,9 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
             yield Result.of("near-empty", seconds, f"Without Spark's part {by_itself.text}")
         if "freshness" in wanted:
             yield _freshness(tables)
+    if "steady-sampled" in wanted:
+        with _tables(Groups(round(_CELLS * scale)), brokers=3) as tables:
+            yield _sampled(tables, max(1, round(_SAMPLED_TOPICS * scale)))
     if steady is not None and "growth" in wanted:
         with _tables(Groups(round(_MANY_CELLS * scale))) as tables:
             size, log = _COMMITS + _GROUP_RECORDS, _steady(tables.groups)
@@ -61,8 +78,8 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
 
 
 @contextmanager
-def _tables(groups: Groups) -> Iterator[_Tables]:
-    with empty_broker() as kafka:
+def _tables(groups: Groups, brokers: int = 1) -> Iterator[_Tables]:
+    with empty_broker(brokers=brokers) as kafka:
         write(kafka.bootstrap_server, groups.log(groups.cells))
         with loaded(kafka.bootstrap_server, groups.cells, groups.cells) as load:
             yield _Tables(kafka.bootstrap_server, load.folder, groups)
@@ -80,10 +97,24 @@ def _near_empty(groups: Groups, cells: Sequence[int]) -> Records:
             yield from groups.commits(cell, 1)
 
 
-def _batches(tables: _Tables, what: str, size: int, log: Records) -> tuple[Samples, Samples]:
+def _sampled(tables: _Tables, topics: int) -> Result:
+    """Measure beside the sampler, and without it, once a group has committed offsets of that many topics."""
+    admin, names = admin_client(tables.server), [f"sampled-{number}" for number in range(topics)]
+    for topic in names:
+        admin.create_topics([NewTopic(topic, _PARTITIONS_EACH, 1)])[topic].result(60)
+    parts = [TopicPartition(topic, number, 0) for topic in names for number in range(_PARTITIONS_EACH)]
+    for first in range(0, len(parts), _COMMITTED_AT_ONCE):
+        _commit_once_there(tables.server, {"sampled": parts[first : first + _COMMITTED_AT_ONCE]})
+    size = _COMMITS + _GROUP_RECORDS
+    without, _ = _batches(tables, "without sampler", size, _steady(tables.groups), "--sample-interval", "0")
+    beside, _ = _batches(tables, "every ten seconds", size, _steady(tables.groups), "--sample-interval", "10")
+    return Result.ratio("steady-sampled", beside, without, f"{len(parts):,} partitions of topics are sampled")
+
+
+def _batches(tables: _Tables, what: str, size: int, log: Records, *options: str) -> tuple[Samples, Samples]:
     """Have the job take the log in batches of that size; return the seconds from end to end, and as it told them."""
     write(tables.server, log)
-    with Job(tables.server, tables.folder, "--once", "--max-offsets-per-trigger", str(size)) as job:
+    with Job(tables.server, tables.folder, "--once", "--max-offsets-per-trigger", str(size), *options) as job:
         job.finish()
     told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
     ends = [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
