@@ -121,6 +121,17 @@ WITH steps AS (
     ON o.log_id = t.log_id
     AND o.offsets_partition = t.offsets_partition
     AND o.record_offset = t.record_offset
+), found AS (
+  /* What was left of a log that was cut is in the next one, too. */
+  SELECT
+    j.*,
+    ROW_NUMBER() OVER (
+      PARTITION BY offsets_partition, record_offset, record_timestamp
+      ORDER BY log_id DESC
+    ) AS nth
+  FROM judged AS j
+  WHERE
+    NOT finding IS NULL
 ), ends AS (
   SELECT
     j.log_id,
@@ -133,7 +144,7 @@ WITH steps AS (
       PARTITION BY j.log_id, j.offsets_partition, j.record_offset
       ORDER BY e.sampled_at DESC, COALESCE(e.topic_id, '') NULLS FIRST
     ) AS nth
-  FROM judged AS j
+  FROM found AS j
   JOIN end_intervals AS e
     ON e.topic = j.topic
     AND e.partition = j.partition
@@ -145,7 +156,7 @@ WITH steps AS (
       e.next_sampled_at IS NULL OR e.next_sampled_at > j.record_timestamp
     )
   WHERE
-    NOT j.finding IS NULL
+    j.nth = 1
 )
 SELECT
   j.record_timestamp,
@@ -174,11 +185,11 @@ SELECT
   j.log_id,
   j.offsets_partition,
   j.record_offset
-FROM judged AS j
+FROM found AS j
 LEFT JOIN ends AS e
   ON e.log_id = j.log_id
   AND e.offsets_partition = j.offsets_partition
   AND e.record_offset = j.record_offset
   AND e.nth = 1
 WHERE
-  NOT j.finding IS NULL
+  j.nth = 1

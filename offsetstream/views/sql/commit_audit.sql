@@ -70,14 +70,18 @@ WITH steps AS (
          END AS finding
   FROM told AS t
   LEFT JOIN owned AS o ON o.log_id = t.log_id AND o.offsets_partition = t.offsets_partition AND o.record_offset = t.record_offset
+), found AS (
+  -- What was left of a log that was cut is in the next one, too.
+  SELECT j.*, row_number() OVER (PARTITION BY offsets_partition, record_offset, record_timestamp ORDER BY log_id DESC) AS nth
+  FROM judged AS j WHERE finding IS NOT NULL
 ), ends AS (
   SELECT j.log_id, j.offsets_partition, j.record_offset, e.log_start_offset, e.high_watermark, e.next_offset,
          row_number() OVER (PARTITION BY j.log_id, j.offsets_partition, j.record_offset ORDER BY e.sampled_at DESC, coalesce(e.topic_id, '')) AS nth
-  FROM judged AS j
+  FROM found AS j
   JOIN end_intervals AS e
     ON e.topic = j.topic AND e.partition = j.partition AND (j.topic_id IS NULL OR e.topic_id IS NULL OR e.topic_id = j.topic_id)
    AND e.sampled_at <= j.record_timestamp AND (e.next_sampled_at IS NULL OR e.next_sampled_at > j.record_timestamp)
-  WHERE j.finding IS NOT NULL
+  WHERE j.nth = 1
 )
 SELECT j.record_timestamp, j.group_id, j.topic, j.partition, j.previous_offset, j.committed_offset, j.moved, j.finding,
        CASE WHEN j.committed_offset = e.log_start_offset THEN 'the start of the log, as --to-earliest'
@@ -85,6 +89,6 @@ SELECT j.record_timestamp, j.group_id, j.topic, j.partition, j.previous_offset, 
               THEN 'the end of the log, as --to-latest' END AS moved_to,
        j.group_state, j.member_count, j.group_epoch, j.owner_client_id, j.owner_host, e.log_start_offset, e.high_watermark, j.partitions_at_once,
        j.metadata, j.log_id, j.offsets_partition, j.record_offset
-FROM judged AS j
+FROM found AS j
 LEFT JOIN ends AS e ON e.log_id = j.log_id AND e.offsets_partition = j.offsets_partition AND e.record_offset = j.record_offset AND e.nth = 1
-WHERE j.finding IS NOT NULL
+WHERE j.nth = 1

@@ -1,6 +1,20 @@
 -- Reads: clock, committed_offsets, groups, offset_commits
-WITH told AS (
+WITH repeated AS (
+  SELECT DISTINCT
+    h.log_id,
+    h.offsets_partition,
+    h.record_offset
+  FROM offset_commits AS h
+  JOIN offset_commits AS n
+    ON n.offsets_partition = h.offsets_partition
+    AND n.record_offset = h.record_offset
+    AND n.record_timestamp = h.record_timestamp
+  WHERE
+    n.log_id > 0 AND n.log_id > h.log_id
+), told AS (
   SELECT
+    h.log_id,
+    h.record_offset,
     h.offsets_partition,
     h.group_id,
     h.topic,
@@ -20,18 +34,24 @@ WITH told AS (
     AND h.commit_timestamp >= since_at
 ), ranked AS (
   SELECT
-    offsets_partition,
+    t.offsets_partition,
     group_id,
     topic,
     partition,
     gap_ms,
     ROW_NUMBER() OVER (
-      PARTITION BY offsets_partition, group_id, topic, partition
+      PARTITION BY t.offsets_partition, group_id, topic, partition
       ORDER BY COALESCE(gap_ms, -1) NULLS FIRST
     ) AS nth,
-    COUNT(*) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS commits,
-    COUNT(gap_ms) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS gaps
-  FROM told
+    COUNT(*) OVER (PARTITION BY t.offsets_partition, group_id, topic, partition) AS commits,
+    COUNT(gap_ms) OVER (PARTITION BY t.offsets_partition, group_id, topic, partition) AS gaps
+  FROM told AS t
+  LEFT JOIN repeated AS r
+    ON r.log_id = t.log_id
+    AND r.offsets_partition = t.offsets_partition
+    AND r.record_offset = t.record_offset
+  WHERE
+    r.record_offset IS NULL
 ), habits AS (
   /* Commits without a gap come first. */
   SELECT

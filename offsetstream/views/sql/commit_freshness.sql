@@ -13,18 +13,22 @@
 --   is_in_future BOOLEAN: Whether its time is still to come: a client set it, or clocks differ
 --   group_state STRING: State of the group
 --   member_count INT: Number of its members
-WITH told AS (
-  SELECT h.offsets_partition, h.group_id, h.topic, h.partition, h.commit_timestamp_ms, h.commit_timestamp, since_at,
+WITH
+-- @include repeated
+, told AS (
+  SELECT h.log_id, h.record_offset, h.offsets_partition, h.group_id, h.topic, h.partition, h.commit_timestamp_ms, h.commit_timestamp, since_at,
          h.commit_timestamp_ms - lag(h.commit_timestamp_ms) OVER (
            PARTITION BY h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset) AS gap_ms
   FROM offset_commits AS h CROSS JOIN clock
   WHERE NOT h.is_tombstone AND h.commit_timestamp IS NOT NULL AND h.commit_timestamp >= since_at
 ), ranked AS (
-  SELECT offsets_partition, group_id, topic, partition, gap_ms,
-         row_number() OVER (PARTITION BY offsets_partition, group_id, topic, partition ORDER BY coalesce(gap_ms, -1)) AS nth,
-         count(*) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS commits,
-         count(gap_ms) OVER (PARTITION BY offsets_partition, group_id, topic, partition) AS gaps
-  FROM told
+  SELECT t.offsets_partition, group_id, topic, partition, gap_ms,
+         row_number() OVER (PARTITION BY t.offsets_partition, group_id, topic, partition ORDER BY coalesce(gap_ms, -1)) AS nth,
+         count(*) OVER (PARTITION BY t.offsets_partition, group_id, topic, partition) AS commits,
+         count(gap_ms) OVER (PARTITION BY t.offsets_partition, group_id, topic, partition) AS gaps
+  FROM told AS t
+  LEFT JOIN repeated AS r ON r.log_id = t.log_id AND r.offsets_partition = t.offsets_partition AND r.record_offset = t.record_offset
+  WHERE r.record_offset IS NULL
 ), habits AS (
   -- Commits without a gap come first.
   SELECT offsets_partition, group_id, topic, partition, max(commits) AS commits,

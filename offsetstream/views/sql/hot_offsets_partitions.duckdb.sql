@@ -1,5 +1,29 @@
 -- Reads: clock, group_records, offset_commits, offsets_partitions
-WITH recent AS (
+WITH repeated AS (
+  SELECT DISTINCT
+    h.log_id,
+    h.offsets_partition,
+    h.record_offset
+  FROM offset_commits AS h
+  JOIN offset_commits AS n
+    ON n.offsets_partition = h.offsets_partition
+    AND n.record_offset = h.record_offset
+    AND n.record_timestamp = h.record_timestamp
+  WHERE
+    n.log_id > 0 AND n.log_id > h.log_id
+), repeated_records AS (
+  SELECT DISTINCT
+    h.log_id,
+    h.offsets_partition,
+    h.record_offset
+  FROM group_records AS h
+  JOIN group_records AS n
+    ON n.offsets_partition = h.offsets_partition
+    AND n.record_offset = h.record_offset
+    AND n.record_timestamp = h.record_timestamp
+  WHERE
+    n.log_id > 0 AND n.log_id > h.log_id
+), recent AS (
   SELECT
     h.offsets_partition,
     h.group_id,
@@ -7,8 +31,12 @@ WITH recent AS (
     COALESCE(h.value_bytes, 0) AS value_bytes
   FROM offset_commits AS h
   CROSS JOIN clock
+  LEFT JOIN repeated AS r
+    ON r.log_id = h.log_id
+    AND r.offsets_partition = h.offsets_partition
+    AND r.record_offset = h.record_offset
   WHERE
-    h.record_timestamp >= since_at
+    r.record_offset IS NULL AND h.record_timestamp >= since_at
   UNION ALL
   SELECT
     h.offsets_partition,
@@ -17,8 +45,12 @@ WITH recent AS (
     COALESCE(h.value_bytes, 0)
   FROM group_records AS h
   CROSS JOIN clock
+  LEFT JOIN repeated_records AS r
+    ON r.log_id = h.log_id
+    AND r.offsets_partition = h.offsets_partition
+    AND r.record_offset = h.record_offset
   WHERE
-    h.record_timestamp >= since_at
+    r.record_offset IS NULL AND h.record_timestamp >= since_at
 ), by_group AS (
   SELECT
     offsets_partition,

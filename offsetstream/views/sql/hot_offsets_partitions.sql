@@ -12,12 +12,24 @@
 --   log_offsets BIGINT: Offsets from the log's start to what is applied
 --   held_back BIGINT: Offsets that an open transaction holds back
 --   last_stable_offset_since TIMESTAMP: Since when it does
-WITH recent AS (
+WITH
+-- @include repeated
+, repeated_records AS (
+  SELECT DISTINCT h.log_id, h.offsets_partition, h.record_offset
+  FROM group_records AS h
+  JOIN group_records AS n
+    ON n.offsets_partition = h.offsets_partition AND n.record_offset = h.record_offset AND n.record_timestamp = h.record_timestamp
+  WHERE n.log_id > 0 AND n.log_id > h.log_id
+), recent AS (
   SELECT h.offsets_partition, h.group_id, 1 AS is_commit, coalesce(h.value_bytes, 0) AS value_bytes
-  FROM offset_commits AS h CROSS JOIN clock WHERE h.record_timestamp >= since_at
+  FROM offset_commits AS h CROSS JOIN clock
+  LEFT JOIN repeated AS r ON r.log_id = h.log_id AND r.offsets_partition = h.offsets_partition AND r.record_offset = h.record_offset
+  WHERE r.record_offset IS NULL AND h.record_timestamp >= since_at
   UNION ALL
   SELECT h.offsets_partition, h.group_id, 0, coalesce(h.value_bytes, 0)
-  FROM group_records AS h CROSS JOIN clock WHERE h.record_timestamp >= since_at
+  FROM group_records AS h CROSS JOIN clock
+  LEFT JOIN repeated_records AS r ON r.log_id = h.log_id AND r.offsets_partition = h.offsets_partition AND r.record_offset = h.record_offset
+  WHERE r.record_offset IS NULL AND h.record_timestamp >= since_at
 ), by_group AS (
   SELECT offsets_partition, group_id, count(*) AS records, sum(is_commit) AS commits, sum(value_bytes) AS value_bytes
   FROM recent GROUP BY offsets_partition, group_id

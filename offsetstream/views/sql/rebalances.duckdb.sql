@@ -66,6 +66,10 @@ WITH lives AS (
   SELECT
     s.*,
     e.removed_offset,
+    ROW_NUMBER() OVER (
+      PARTITION BY s.offsets_partition, s.group_id, s.epoch, s.first_offset, s.started_at
+      ORDER BY s.log_id DESC
+    ) AS nth, /* What was left of a log that was cut is in the next one, too. */
     LEAD(s.first_offset) OVER (
       PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life
       ORDER BY s.first_offset NULLS FIRST
@@ -285,3 +289,5 @@ LEFT JOIN pauses AS p
   AND p.group_id = s.group_id
   AND p.life = s.life
   AND p.epoch = s.epoch
+WHERE
+  s.nth = 1

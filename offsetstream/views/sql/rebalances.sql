@@ -43,6 +43,8 @@ WITH lives AS (
   FROM lives WHERE is_removed GROUP BY log_id, offsets_partition, group_id, life
 ), epochs AS (
   SELECT s.*, e.removed_offset,
+         -- What was left of a log that was cut is in the next one, too.
+         row_number() OVER (PARTITION BY s.offsets_partition, s.group_id, s.epoch, s.first_offset, s.started_at ORDER BY s.log_id DESC) AS nth,
          lead(s.first_offset) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life ORDER BY s.first_offset) AS next_first,
          CAST(s.epoch - lag(s.epoch) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life ORDER BY s.first_offset) - 1 AS INT) AS epochs_without_record
   FROM starts AS s
@@ -104,3 +106,4 @@ JOIN lives AS z ON z.log_id = s.log_id AND z.offsets_partition = s.offsets_parti
 LEFT JOIN members AS m ON m.log_id = s.log_id AND m.offsets_partition = s.offsets_partition AND m.group_id = s.group_id AND m.life = s.life AND m.epoch = s.epoch
 LEFT JOIN moved AS v ON v.log_id = s.log_id AND v.offsets_partition = s.offsets_partition AND v.group_id = s.group_id AND v.life = s.life AND v.epoch = s.epoch
 LEFT JOIN pauses AS p ON p.log_id = s.log_id AND p.offsets_partition = s.offsets_partition AND p.group_id = s.group_id AND p.life = s.life AND p.epoch = s.epoch
+WHERE s.nth = 1

@@ -225,6 +225,15 @@ WITH wanted AS (
     CASE WHEN is_removed THEN 'Gone' ELSE COALESCE(state, 'no members ever') END AS group_state,
     group_type
   FROM due
+), once AS (
+  /* What was left of a log that was cut is in the next one, too. */
+  SELECT
+    d.*,
+    ROW_NUMBER() OVER (
+      PARTITION BY offsets_partition, record_offset, record_timestamp
+      ORDER BY log_id DESC
+    ) AS nth
+  FROM deletions AS d
 )
 SELECT
   record_timestamp,
@@ -239,4 +248,6 @@ SELECT
   log_id,
   offsets_partition,
   record_offset
-FROM deletions
+FROM once
+WHERE
+  nth = 1

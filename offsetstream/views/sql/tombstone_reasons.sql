@@ -16,6 +16,10 @@ WITH wanted AS (
   SELECT log_id, offsets_partition, group_id, topic, partition, record_offset, record_timestamp FROM offset_commits WHERE is_tombstone
 ),
 -- @include deletions
+, once AS (
+  -- What was left of a log that was cut is in the next one, too.
+  SELECT d.*, row_number() OVER (PARTITION BY offsets_partition, record_offset, record_timestamp ORDER BY log_id DESC) AS nth FROM deletions AS d
+)
 SELECT record_timestamp, group_id, topic, partition, committed_offset AS last_offset, reason, ms_past_due, group_state, group_type, log_id,
        offsets_partition, record_offset
-FROM deletions
+FROM once WHERE nth = 1
