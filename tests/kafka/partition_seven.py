@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from itertools import count
+from pathlib import Path
 
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -107,6 +108,12 @@ def cut_the_log(kafka: EmbeddedKafka, offset: int) -> None:
     """Cut the log as an unclean election does: what lies at the offset and behind it is gone."""
     (log,) = kafka.folder.rglob("__consumer_offsets-7")
     kafka.stop_broker(1)
+    cut_a_log(log, offset)
+    kafka.start_broker(1)
+
+
+def cut_a_log(log: Path, offset: int) -> None:
+    """Take from the folder of a partition, whose broker is stopped, what lies at the offset and behind it."""
     for segment in sorted(log.glob("*.log")):
         data, at = segment.read_bytes(), 0
         while at < len(data) and int.from_bytes(data[at : at + 8], "big") < offset:
@@ -115,4 +122,3 @@ def cut_the_log(kafka: EmbeddedKafka, offset: int) -> None:
     for file in log.iterdir():  # the broker makes them again
         if file.suffix in {".index", ".timeindex", ".txnindex", ".snapshot"}:
             file.unlink()
-    kafka.start_broker(1)

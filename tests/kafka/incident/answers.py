@@ -26,6 +26,7 @@ class Answers:
     ends: dict[Place, Ends]
     coordinators: dict[int, tuple[int | None, int | None]]
     records: Records
+    lost_log: Records  # what was in a log before it was cut
 
     def clients(self) -> dict[tuple[str, str], str]:
         """The client id of each member of a group."""
@@ -59,4 +60,5 @@ def ask(hands: Hands) -> Answers:
         ends,
         hands.look_at_coordinators(),
         hands.keep_records(),
+        hands.lost_log,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -37,6 +38,7 @@ class Asking:
         self._topics = admin_client(kafka.bootstrap_server)
         self._records: dict[int, dict[int, LogRecord]] = {}  # also those that compaction took
         self._present: Records = {}
+        self.lost_log: Records = {}  # what was in a log before it was cut
 
     # Of the cluster
 
@@ -81,6 +83,10 @@ class Asking:
             self._records.setdefault(number, {}).update({record.offset: record for record in own})
         return {number: [own[offset] for offset in sorted(own)] for number, own in self._records.items()}
 
+    def begin_log(self, number: int) -> None:
+        """What was read of an offsets partition was its log before it was cut."""
+        self.lost_log[number] = [record for _, record in sorted(self._records.pop(number).items())]
+
     def lost_to_compaction(self, number: int) -> bool:
         """Whether records of an offsets partition were there once, and are no more."""
         return len(self._present.get(number, [])) < len(self._records[number])
@@ -102,16 +108,14 @@ class Asking:
 
         self.await_job(is_applied)
 
-    def await_sampled(self, ends: Mapping[str, int]) -> None:
-        """Wait until the job has sampled the end of each topic's first partition."""
-        columns = ("topic", "partition", "high_watermark")
-
-        def is_sampled() -> bool:
-            return {(topic, 0, end) for topic, end in ends.items()} <= set(
-                self.runner.rows("topic_partitions", *columns)
-            )
-
-        self.await_job(is_sampled)
+    def await_sampled(self, places: Collection[Place]) -> None:
+        """Wait until the job has sampled where these logs end now."""
+        columns, ends = (
+            ("topic", "partition", "high_watermark"),
+            {(*place, self.book.ends[place][-1]) for place in places},
+        )
+        self.await_job(lambda: ends <= set(self.runner.rows("topic_partitions", *columns)))
+        self.book.seen |= dict.fromkeys(places, time.time_ns() // 1_000_000)
 
     def await_ends(self, ends: Mapping[Place, tuple[int, int, int]]) -> None:
         """Wait until the job has sampled these ends wherever it samples."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -86,15 +87,28 @@ class Book:
     steady: list[str] = field(default_factory=list)  # groups whose status never changed
     handovers: list[Handover] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
+    ends: dict[Place, list[int]] = field(
+        default_factory=dict
+    )  # of logs, as the job may have sampled them; the last is now
+    seen: dict[Place, int] = field(default_factory=dict)  # since when the job surely samples that last one
     lags: dict[Cell, int] = field(default_factory=dict)  # as they were at `lags_ms`
     lags_ms: int = 0
     open_transaction: dict[str, int] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)  # the log that lost its end
+    lost: list[Commit] = field(default_factory=list)  # the commits in it
     automatic: set[str] = field(default_factory=set)  # groups that commit by themselves, when they like
     done: list[str] = field(default_factory=list)
 
     def note(self, cell: Cell, offset: int | None, since_ms: int, until_ms: int) -> None:
         """A commit or a deletion was seen to have happened."""
         self.commits.append(Commit(cell, offset, since_ms, until_ms))
+
+    def lose(self, cells: Collection[Cell]) -> None:
+        """The last commits of these cells are gone, and those before stand again."""
+        for cell in cells:
+            last = next(commit for commit in reversed(self.commits) if commit.cell == cell)
+            self.commits.remove(last)
+            self.lost.append(last)
 
     def standing(self) -> dict[Cell, int]:
         """The offsets that stand, by what was noted."""

@@ -64,6 +64,8 @@ def _by_key(rows: Rows, key: tuple[str, ...]) -> dict[str, Rows]:
 
 
 def _holds(wanted: object, value: Any) -> bool:
+    if isinstance(wanted, Mapping) and "among" in wanted:
+        return value in wanted["among"]
     if isinstance(wanted, Mapping):
         low, high = wanted["between"]
         return value is not None and bool(low <= value <= high)
@@ -82,15 +84,25 @@ def _prepared(view: str, rows: Rows, book: Book) -> Rows:
         return [row for row in rows if row["is_current"] and row["kind"] not in {"target", "pending_revocation"}]
     if view == "status_changes":
         return [row for row in rows if row["group_id"] in book.steady]
-    if view == "lag_history":
-        return _last_minutes(rows, book)
-    return rows
+    by_book = {"coordinator_moves": _once, "lag_history": _last_minutes}
+    return by_book[view](rows, book) if view in by_book else rows
 
 
 def _last_minutes(rows: Rows, book: Book) -> Rows:
     standing = book.standing()
     found = {cell_of(row): row for row in sorted(rows, key=lambda row: row["minute"])}
     return [row for cell, row in found.items() if cell in standing]
+
+
+def _once(rows: Rows, book: Book) -> Rows:
+    """Of what happened while no broker was there, and they came back, the script knows what came of it."""
+    found: dict[object, Row] = {}
+    for row in sorted(rows, key=lambda row: row["event_at"]):
+        during = book.cut["began_ms"] <= row["event_at"] // 1000 <= book.cut["seen_ms"]
+        key = row["offsets_partition"] if during else (row["offsets_partition"], row["coordinator_epoch"])
+        first = found.get(key, row)
+        found[key] = row | {name: first[name] for name in ("previous_coordinator_id", "previous_coordinator_epoch")}
+    return list(found.values())
 
 
 def _summed(rows: Rows) -> Rows:

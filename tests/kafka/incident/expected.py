@@ -13,7 +13,8 @@ from typing import Any
 
 from offsetstream.coordinator.partitioning import partition_for
 from tests.kafka.incident.answers import Answers, Ends
-from tests.kafka.incident.book import Book, Cell
+from tests.kafka.incident.book import Book, Cell, Commit
+from tests.kafka.incident.judging import outcomes
 
 Row = dict[str, Any]
 _CELL = ("group_id", "topic", "partition")
@@ -119,18 +120,17 @@ def _commit_freshness(book: Book, answers: Answers, now_ms: int) -> Iterable[Row
         group = answers.groups[cell.group]
         told = {"committed_offset": offset, "group_state": group["state"], "member_count": group["member_count"]}
         own = [commit for commit in book.commits if commit.cell == cell and commit.offset is not None]
+        lost = [commit for commit in book.lost if commit.cell == cell]
         if own:
             age = _between(now_ms - own[-1].until_ms, now_ms - own[-1].since_ms)
-            told |= {"commits": len(own), "age_ms": age, "is_in_future": False}
+            told |= {"commits": len(own) + len(lost), "age_ms": age, "is_in_future": False}
         yield _of(cell) | told
 
 
 def _commit_rate(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
     """Summed over the minutes."""
     counts: dict[tuple[str, str], Counter[str]] = {}
-    before: dict[Cell, int | None] = {}
-    for commit in book.commits:
-        previous, before[commit.cell] = before.get(commit.cell), commit.offset
+    for commit, previous in _commits_and_previous(book):
         if commit.offset is None:
             continue
         moved = 0 if previous is None else commit.offset - previous
@@ -142,6 +142,17 @@ def _commit_rate(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
     for (group, topic), count in counts.items():
         names = ("commits", "messages", "commits_back", "commits_without_progress")
         yield {"group_id": group, "topic": topic, **{name: count[name] for name in names}}
+
+
+def _commits_and_previous(book: Book) -> Iterable[tuple[Commit, int | None]]:
+    """What was lost was committed, too, but what came afterwards follows what had been before it."""
+    before: dict[Cell, int | None] = {}
+    for commit in book.commits:
+        yield commit, before.get(commit.cell)
+        before[commit.cell] = commit.offset
+    for commit in book.lost:
+        earlier = [c.offset for c in book.commits if c.cell == commit.cell and c.until_ms <= commit.since_ms]
+        yield commit, earlier[-1] if earlier else None
 
 
 def _tombstone_reasons(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
@@ -184,7 +195,8 @@ def _idle_groups(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
         }
 
 
-def _group_status(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
+def _group_status(book: Book, answers: Answers, now_ms: int) -> Iterable[Row]:
+    may_be = outcomes(book, answers, now_ms)
     for group_id, group in answers.groups.items():
         own = answers.offsets_of(group_id)
         lags = [max(0, answers.ends[cell.topic, cell.partition][2] - offset) for cell, offset in own.items()]
@@ -197,12 +209,10 @@ def _group_status(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
             "total_lag": sum(lags) if own else None,
             "max_lag": max(lags) if own else None,
         }
-        if group_id in book.statuses:
-            told |= dict(zip(("status", "worst_status", "verdict"), book.statuses[group_id], strict=True))
-        elif not own:
-            told |= {"status": "NOTFOUND", "worst_status": None, "verdict": "unknown"}
-        elif not sum(lags):
-            told |= {"status": "OK", "worst_status": "OK", "verdict": "ok"}
+        for name, values in zip(
+            ("status", "worst_status", "verdict"), zip(*may_be[group_id], strict=True), strict=True
+        ):
+            told[name] = values[0] if len(set(values)) == 1 else {"among": sorted({*values})}
         yield told
 
 
@@ -241,7 +251,7 @@ def _assignment_intervals(_book: Book, answers: Answers, _now_ms: int) -> Iterab
 
 def _hot_offsets_partitions(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
     for number, (coordinator, _epoch) in answers.coordinators.items():
-        own = answers.records.get(number, [])
+        own = {*answers.records.get(number, []), *answers.lost_log.get(number, [])}
         size = sum(len(record.value or b"") for record in own)
         told = {"coordinator_id": coordinator, "records": len(own), "value_bytes": size, "held_back": 0}
         yield {"offsets_partition": number, **told}

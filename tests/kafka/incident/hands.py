@@ -42,6 +42,8 @@ class Hands(Asking):
         self.await_(lambda: topic in self.admin.topic_names().values(), f"no topic {topic}")
         self.book.topic_names |= self.admin.topic_names()
         self.produce(topic, dict.fromkeys(range(partitions), records))
+        # Nobody commits in it by now, so the job has not sampled it empty.
+        self.book.ends |= {(topic, number): [records] for number in range(partitions)}
 
     def produce(self, topic: str, records: Mapping[int, int]) -> None:
         """Append so many records to each partition."""
@@ -52,6 +54,9 @@ class Hands(Asking):
                 producer.produce(topic, b"x", partition=partition, on_delivery=lambda error, _: delivered.append(error))
         producer.flush(_TIMEOUT)
         assert delivered == [None] * sum(records.values())
+        for partition, count in records.items():
+            ends = self.book.ends.setdefault((topic, partition), [0])
+            ends.append(ends[-1] + count)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic that the job has seen; wait until Admin gives no offset in it, and the job has missed it."""
@@ -74,6 +79,7 @@ class Hands(Asking):
         self._topics.delete_records([place])[place].result(_TIMEOUT)
         columns = ("topic", "partition", "log_start_offset")
         self.await_job(lambda: (topic, partition, offset) in self.runner.rows("topic_partitions", *columns))
+        self.await_sampled([(topic, partition)])
 
     # Groups
 

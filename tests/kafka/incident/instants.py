@@ -29,14 +29,20 @@ def instant(ms: int) -> datetime:
 
 
 def random_instants(book: Book, records: Records, since_ms: int) -> list[int]:
-    """Random instants of the incident, several within the open transaction.
+    """Random instants of the incident, several within the open transaction, and close to the log that was cut.
 
-    None is between what happened to the transaction and the sample that tells of it: by then nobody can know.
+    None is between what happened to the transaction, or to that log, and the job's look at it: nobody can know then.
     """
-    told, rng = book.open_transaction, Random(book.seed)
+    told, cut, rng = book.open_transaction, book.cut, Random(book.seed)
     last_ms = max(record.timestamp_ms or 0 for own in records.values() for record in own)
-    in_between = ((told["since_ms"], told["seen_ms"]), (told["ending_ms"], told["ended_ms"]))
+    in_between = (
+        (told["since_ms"], told["seen_ms"]),
+        (told["ending_ms"], told["ended_ms"]),
+        (cut["began_ms"], cut["seen_ms"]),
+    )
     found = [rng.randrange(told["seen_ms"], told["ending_ms"]) for _ in range(INSTANTS // 5)]
+    found += [rng.randrange(book.lost[0].until_ms, cut["began_ms"]) for _ in range(INSTANTS // 10)]
+    found += [rng.randrange(cut["seen_ms"] + 1, last_ms + 1000) for _ in range(INSTANTS // 10)]
     while len(found) < INSTANTS:
         at_ms = rng.randrange(since_ms, last_ms + 1000)
         if not any(low <= at_ms <= high for low, high in in_between):
@@ -44,11 +50,23 @@ def random_instants(book: Book, records: Records, since_ms: int) -> list[int]:
     return sorted(found)
 
 
-def stood(rows: Callable[[str, datetime], Rows], at_ms: int) -> dict[str, Any]:
-    """What the views have, in the words of the model."""
+def stood(rows: Callable[[str, datetime], Rows], book: Book, at_ms: int) -> dict[str, Any]:
+    """What the views have, in the words of the model.
+
+    Before the cut it is unknown in that offsets partition, of each of its groups: by then another log was there.
+    """
     found = {table: rows(view, instant(at_ms)) for table, view in _VIEWS.items()}
-    assert all(row["unknown_reason"] is None for own in found.values() for row in own)
+    number, groups = book.cut["offsets_partition"], {None, *(commit.cell.group for commit in book.lost)}
+    for table, own in found.items():
+        unknown = {(row["offsets_partition"], row["group_id"]) for row in own if row["unknown_reason"] is not None}
+        assert unknown == ({(number, group) for group in groups} if is_cut_later(book, at_ms) else set()), table
+        found[table] = [row for row in own if row["unknown_reason"] is None]
+        assert not unknown or number not in {row["offsets_partition"] for row in found[table]}
     return snapshot(found)
+
+
+def is_cut_later(book: Book, at_ms: int) -> bool:
+    return at_ms <= book.cut["began_ms"]
 
 
 def replayed(book: Book, records: Records, at_ms: int) -> dict[str, Any]:
@@ -56,6 +74,8 @@ def replayed(book: Book, records: Records, at_ms: int) -> dict[str, Any]:
     cache, told = GroupMetadataCache("new"), book.open_transaction
     is_open = told["seen_ms"] <= at_ms <= told["ending_ms"]
     for number, own in records.items():
+        if number == book.cut["offsets_partition"] and is_cut_later(book, at_ms):
+            continue
         is_held_back = is_open and number == told["offsets_partition"]
         end = told["first_offset"] if is_held_back else None
         loaded = cache.load_partition(number, list(until(_batches(own), end_offset=end, end_ms=at_ms)))

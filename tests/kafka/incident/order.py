@@ -17,9 +17,12 @@ def wrong_minutes(rows: Rows, book: Book) -> Iterator[str]:
     commits = defaultdict[Cell, list[Commit]](list)
     for commit in book.commits:
         commits[commit.cell].append(commit)
+    lost = {commit.cell: commit for commit in book.lost}
     for row in rows:
-        own, end_ms = commits[cell_of(row)], row["minute"] // 1000 + _MINUTE_MS
-        if own and row["committed_offset"] not in set(_may_stand(own, end_ms)):
+        cell, end_ms = cell_of(row), row["minute"] // 1000 + _MINUTE_MS
+        own = commits[cell]
+        may_stand = {*_may_stand(own, end_ms), *_may_have_stood(lost.get(cell), own, end_ms)}
+        if own and row["committed_offset"] not in may_stand:
             yield f"lag_history: {row} has none of {own}"
         if row["lag"] != max(0, row["log_end_offset"] - row["committed_offset"]):
             yield f"lag_history: {row} does not add up"
@@ -33,11 +36,21 @@ def _may_stand(commits: list[Commit], at_ms: int) -> Iterator[int | None]:
             yield commit.offset
 
 
+def _may_have_stood(lost: Commit | None, commits: list[Commit], at_ms: int) -> Iterator[int | None]:
+    """The commit that was lost, until the next one."""
+    if lost is not None and lost.since_ms <= at_ms:
+        after = [commit for commit in commits if commit.since_ms >= lost.until_ms]
+        if not after or at_ms < after[0].until_ms + _MINUTE_MS:
+            yield lost.offset
+
+
 def wrong_owners(rows: Rows, book: Book, share_groups: set[str]) -> Iterator[str]:
     """Rows of `assignment_intervals` in which two have a partition, and handovers that they do not tell."""
     owned = defaultdict[Cell, Rows](list)
+    number = book.cut["offsets_partition"]
     for row in sorted(rows, key=lambda row: row["from_record_offset"]):
-        if row["kind"] == "assigned" and row["group_id"] not in share_groups:
+        is_of_a_log_that_is = row["offsets_partition"] != number or row["log_id"] == 1
+        if row["kind"] == "assigned" and row["group_id"] not in share_groups and is_of_a_log_that_is:
             owned[cell_of(row)].append(row)
     for own in owned.values():
         for one, next_ in pairwise(own):

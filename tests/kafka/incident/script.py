@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 from tests.kafka.incident.book import Cell, Ending, Handover
+from tests.kafka.incident.cut import Cut
 from tests.kafka.incident.hands import now_ms
-from tests.kafka.incident.steps import CLASSIC, KIP_848, Steps
+from tests.kafka.incident.steps import CLASSIC, KIP_848
 from tests.kafka.java_clients import java_clients
 
 _KILLED_SESSION_MS = 6000
@@ -26,7 +27,7 @@ PROPERTIES = {
 }
 
 
-class Incident(Steps):
+class Incident(Cut):
     """One run of the script; `play` returns with every member alive and at rest, and nothing being written."""
 
     def play(self) -> None:
@@ -49,13 +50,15 @@ class Incident(Steps):
         brokers: list[Callable[[], None]] = [self.restart_all_brokers, self.stop_a_broker]
         self.rng.shuffle(brokers)
         inside = middle[cut : cut + 2]  # while a transaction is open
+        outside = [middle[:cut], middle[cut + 2 :]]
+        self.rng.choice(outside).append(self.lose_the_end_of_a_log)
         for step in [
-            *middle[:cut],
+            *outside[0],
             brokers[0],
             self.open_a_transaction,
             *inside,
             self.end_the_transaction,
-            *middle[cut + 2 :],
+            *outside[1],
             brokers[1],
         ]:
             self._do(step)
@@ -96,7 +99,7 @@ class Incident(Steps):
         for name, (topic, _) in offsets.items():
             properties = self.rng.choice((CLASSIC, KIP_848))
             hands.join(self.name(name), f"{self.name(name)}-1", topic, **properties)
-        hands.await_sampled({self.queue: 100, self.rising: 50})
+        hands.await_sampled([*((self.goods, n) for n in range(self.count)), (self.queue, 0), (self.rising, 0)])
         for name, (topic, offset) in offsets.items():
             hands.commit(self.name(name), {(topic, 0): offset})
             self.book.lags[Cell(self.name(name), topic, 0)] = {self.queue: 100, self.rising: 50}[topic] - offset
@@ -138,7 +141,7 @@ class Incident(Steps):
         """What decides the status of the groups, against what they committed long before."""
         hands = self.hands
         hands.produce(self.rising, {0: 30})
-        hands.await_sampled({self.rising: 80})
+        hands.await_sampled([(self.rising, 0)])
         for name, offset in (("catching-up", 50), ("late", 60), ("stalled", 40)):
             hands.commit(self.name(name), {(self.queue, 0): offset})
         hands.commit(self.name("rewound"), {(self.queue, 0): 25}, "moved back by its owner")

@@ -97,6 +97,7 @@ class Steps:
         hands.add_partitions(topic, before + 2)
         hands.await_(lambda: len(hands.assigned(group)[f"{group}-1"]) == before + 2, f"{group} has not got them")
         hands.produce(topic, {before: 5, before + 1: 8})
+        hands.await_sampled([(topic, before), (topic, before + 1)])
         hands.commit(group, {(topic, before): 2})
 
     def trim_a_log(self) -> None:

@@ -37,13 +37,14 @@ def test_every_view_says_what_happened(spark: SparkSession, recorded: Recorded) 
 
 def test_any_instant_is_what_the_model_held(spark: SparkSession, recorded: Recorded) -> None:
     book, records, reader = recorded.book, recorded.answers.records, ViewReader(recorded.runner.tables)
-    columns = ("history_complete_from",)
-    since = max(at for (at,) in recorded.runner.rows("offsets_partitions", *columns))
-    instants = random_instants(book, records, int(since.timestamp() * 1000) + 1)
+    complete_from = dict(recorded.runner.rows("offsets_partitions", "offsets_partition", "history_complete_from"))
+    of_the_new_log = complete_from.pop(book.cut["offsets_partition"])
+    assert instant(book.cut["began_ms"]) < of_the_new_log <= instant(book.cut["seen_ms"])
+    instants = random_instants(book, records, int(max(complete_from.values()).timestamp() * 1000) + 1)
     told, compared = [], 0
     for at_ms in instants:
         held = replayed(book, records, at_ms)
-        found = stood(lambda view, at: reader.rows(view, at=at), at_ms)
+        found = stood(lambda view, at: reader.rows(view, at=at), book, at_ms)
         told += disagreements(found, held, at_ms)
         compared += len(held["groups"]) + len(held["offsets"])
     assert told == [], "\n".join(told[:50])
@@ -53,3 +54,15 @@ def test_any_instant_is_what_the_model_held(spark: SparkSession, recorded: Recor
         for view in all_views().values():
             if view.is_at:
                 both.view(view, instant(at_ms))
+
+
+def test_the_log_that_was_cut_is_kept_beside_the_new_one(recorded: Recorded) -> None:
+    number = recorded.book.cut["offsets_partition"]
+    columns = ("offsets_partition", "log_id", "record_offset", "record_timestamp")
+    found = [row for name in ("offset_commits", "group_records") for row in recorded.runner.rows(name, *columns)]
+    for log_id, records in enumerate((recorded.answers.lost_log, recorded.answers.records)):
+        wanted = [(number, log_id, record.offset, instant(record.timestamp_ms or 0)) for record in records[number]]
+        assert sorted(row for row in found if row[:2] == (number, log_id)) == wanted
+    assert {log_id for n, log_id, *_ in found if n != number} == {0}
+    groups = set(recorded.runner.rows("offset_commits", "offsets_partition", "group_id"))
+    assert {group for n, group in groups if n == number} == {commit.cell.group for commit in recorded.book.lost}

@@ -1,0 +1,96 @@
+"""What each group's status must be, by Burrow's rules, from the book; where it is a matter of time, all it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from testkit.field_rules import Commit as Seen
+from testkit.field_rules import Limits, burrow_status
+from tests.kafka.incident.answers import Answers
+from tests.kafka.incident.book import Book, Cell, Commit
+
+Outcome = tuple[str, str | None, str]  # the group's status, that of its worst cell, our verdict
+_RING, _RING_MS, _WINDOW_MS = 10, 90_000, 300_000
+_SLACK_MS = 60_000  # how old the last sample may be
+_LEVELS = ("OK", "WARN", "STOP", "STALL", "REWIND")
+_VERDICTS = ("ok", "catching up", "unknown", "falling behind", "late", "stalled", "stopped", "rewound", "dead")
+_OF_STATUS = {"STOP": "stopped", "STALL": "stalled", "REWIND": "rewound"}
+_OF_GROUP = {"OK": "OK", "WARN": "WARN"}
+
+
+def outcomes(book: Book, answers: Answers, now_ms: int) -> dict[str, list[Outcome]]:
+    """What each group may be; most may be one thing only."""
+    return {group: sorted(_of_group(book, answers, now_ms, group)) for group in answers.groups}
+
+
+def _of_group(book: Book, answers: Answers, now_ms: int, group: str) -> set[Outcome]:
+    if group in book.statuses:
+        return {book.statuses[group]}
+    own = answers.offsets_of(group)
+    if not own:
+        return {("NOTFOUND", None, "unknown")}
+    worst = {(0, 0)}
+    for cell in own:
+        told = {(_LEVELS.index(s), _VERDICTS.index(v)) for s, v in _of_cell(book, answers, now_ms, cell)}
+        worst = {(max(one[0], other[0]), max(one[1], other[1])) for one, other in product(worst, told)}
+    return {(_OF_GROUP.get(_LEVELS[s], "ERR"), _LEVELS[s], _VERDICTS[v]) for s, v in worst}
+
+
+def _of_cell(book: Book, answers: Answers, now_ms: int, cell: Cell) -> set[tuple[str, str]]:
+    end = answers.ends[cell.topic, cell.partition][2]
+    if end <= answers.offsets[cell]:
+        return {("OK", "ok")}
+    commits = _standing(book, cell)
+    assert commits[-1].offset == answers.offsets[cell]
+    window = commits[-_RING:]
+    found: set[tuple[str, str]] = set()
+    for lags in product(*(_lags(book, commit, end) for commit in window)):
+        for times, ring in product(_times(window), _rings(book, cell, end, now_ms)):
+            seen = [Seen(c.offset or 0, at, lag) for c, at, lag in zip(window, times, lags, strict=True)]
+            status, _ = burrow_status(seen, ring, now_ms, Limits())
+            members = answers.groups[cell.group]["member_count"]
+            found |= {(status, verdict) for verdict in _verdicts(status, commits, members, now_ms)}
+    return found
+
+
+def _standing(book: Book, cell: Cell) -> list[Commit]:
+    """The commits since the last deletion."""
+    own = [commit for commit in book.commits if commit.cell == cell]
+    deleted = [at for at, commit in enumerate(own) if commit.offset is None]
+    return own[deleted[-1] + 1 if deleted else 0 :]
+
+
+def _times(commits: Sequence[Commit]) -> Iterator[list[int]]:
+    """The commits as far from each other as they may be, and as near."""
+    for first, last in (("since_ms", "until_ms"), ("until_ms", "since_ms")):
+        times = [getattr(commit, last) for commit in commits]
+        yield [getattr(commits[0], first), *times[1:]] if len(commits) > 1 else times
+
+
+def _lags(book: Book, commit: Commit, end: int) -> set[int | None]:
+    """By the sample before the commit: of the present end, or of an earlier one, or there was none yet."""
+    place, offset = commit.cell[1:], commit.offset or 0
+    found: set[int | None] = {max(0, end - offset)}
+    if commit.since_ms < book.seen[place]:
+        found |= {None, *(max(0, earlier - offset) for earlier in book.ends[place][:-1])}
+    return found
+
+
+def _rings(book: Book, cell: Cell, end: int, now_ms: int) -> Iterator[list[int]]:
+    """The ends of the last samples: earlier ones, too, if they may be among them."""
+    yield [end]
+    place = cell[1:]
+    if book.seen[place] > now_ms - _RING_MS - _SLACK_MS:
+        yield from ([earlier, end] for earlier in book.ends[place][:-1])
+
+
+def _verdicts(status: str, commits: Sequence[Commit], members: int, now_ms: int) -> set[str]:
+    last, is_empty = commits[-1], not members
+    if is_empty and now_ms - last.until_ms > _WINDOW_MS + 1000:  # Burrow counts whole seconds
+        return {"dead"}
+    found = {"dead"} if is_empty and now_ms - last.since_ms > _WINDOW_MS else set()
+    if status in _OF_STATUS:
+        return found | {_OF_STATUS[status]}
+    has_before = commits[0].since_ms <= now_ms - _WINDOW_MS
+    return found | {"ok"} | ({"falling behind", "catching up"} if has_before else set())
