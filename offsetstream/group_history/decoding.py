@@ -45,8 +45,8 @@ def _changes_of_group(rows: Iterable[_Row], span: Span, timeline: GroupTimeline)
     final: dict[CellKey, Cell] = {}
     for (is_final, is_within), own in groupby(rows, lambda row: (row["is_final"], row["record_offset"] >= span.start)):
         records = map(_record, own)
-        if is_final:
-            final = {record.key: record.cell for record in records if record.cell is not None}
+        if is_final:  # of the span, or older
+            final |= {record.key: record.cell for record in records if record.cell is not None}
         elif is_within:
             yield from steps(records, timeline, span.steps_end_at)
         else:

@@ -114,6 +114,24 @@ def test_who_went_unread_goes_at_the_end(history: History, data: st.DataObject) 
     assert folded(found) == folded(expected_changes(records, {}))
 
 
+@random_logs
+@given(histories, st.data())
+def test_where_nothing_went_unread_nothing_goes_at_the_end(history: History, data: st.DataObject) -> None:
+    """What is there at the end is of the span, or older."""
+    records = list(group_records(consumed(history.batches)))
+    at = data.draw(st.sampled_from([0, *(row["record_offset"] + 1 for row in records)]))
+    older, new = ([row for row in records if (row["record_offset"] < at) is is_older] for is_older in (True, False))
+    before, final = (
+        [row for row in {(r["group_id"], r["key_type"], r["key_json"]): r for r in of}.values() if row["value_json"]]
+        for of in (older, records)
+    )
+    left = [row | {"is_final": True} for row in final]
+    found = decoded([*before, *new, *left], Span(at, 10**9, is_closed=True, closed_at_ms=9))
+    first = decoded(older, Span(0, at))
+    whole = expected_changes(records, {}, {(0, 0): {at - 1}})
+    assert counted({table: first[table] + found[table] for table in DECODED_TABLES}) == counted(whole)
+
+
 def folded(changes: dict[str, list[Row]]) -> dict[str, dict[Any, Row]]:
     """What is there after all changes, by its key."""
     keys = {
