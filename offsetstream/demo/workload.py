@@ -79,7 +79,7 @@ class Workload:
         self._say(f"{cast.LEAVING_GROUP.group_id} is empty: its only member left")
         self._transactions()
         self._first_commits(groups)
-        self._delete([cast.DELETED_GROUP])
+        self.delete([cast.DELETED_GROUP])
 
     def more(self) -> None:
         """Change the state: more records read, members come and go, commits forth and back, deletions.
@@ -100,7 +100,7 @@ class Workload:
         self._commit({group: cast.random_commits(self._ends, self._rng) for group in changed})
         self._say(f"{len(changed)} groups committed again, some of them back to older offsets")
         leaving = {cast.LEAVING_GROUP.group_id} & self.groups
-        self._delete([*leaving, *self._rng.sample(self._committing, min(2, len(self._committing)))])
+        self.delete([*leaving, *self._rng.sample(self._committing, min(2, len(self._committing)))])
 
     def close(self) -> None:
         """Let all members leave their groups; a static one keeps its place until its session ends."""
@@ -145,7 +145,8 @@ class Workload:
         commit_plainly(self._bootstrap_server, commits)
         self.groups |= set(commits)
 
-    def _delete(self, groups: Sequence[str]) -> None:
+    def delete(self, groups: Sequence[str]) -> None:
+        """Delete groups that have no members, by Admin."""
         if not groups:
             return
         for future in self._admin.delete_consumer_groups(list(groups)).values():
