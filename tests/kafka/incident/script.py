@@ -18,6 +18,7 @@ PROPERTIES = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "200",
     "log.initial.task.delay.ms": "100",
+    "log.flush.start.offset.checkpoint.interval.ms": "500",  # else brokers that die forget what was deleted of a log
     **{
         f"group.{kind}.{limit}session.timeout.ms": "1800000"
         for kind in ("consumer", "share", "streams")
