@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Dialog, sync_playwright
 
 from offsetstream.embedded.ports import LOOPBACK
 from testkit.programs import debian_program, npm_file
+from testkit.waiting import SECONDS
 
 Scheme = Literal["light", "dark"]
 _AXE = ("axe-core", "4.14.1", "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745", "axe.min.js")
@@ -46,6 +47,7 @@ class Visit:
             proxy={"server": proxy, "bypass": "<-loopback>"},
         )
         self._context.add_init_script(_LISTEN)
+        self._context.set_default_timeout(SECONDS * 1000)
         self.page = self._context.new_page()
         self.requests, self._said = list[str](), list[str]()
         self._context.on("request", lambda request: self.requests.append(request.url))

@@ -114,27 +114,29 @@ def await_answers(running: Sequence[BrokerProcess], bootstrap: str, credentials:
     Raises BrokerEndedError when one of them ends meanwhile, EnvironmentNotReadyError after 90 seconds.
     """
     deadline = time.monotonic() + _START_SECONDS
-    while not all(accepts_connections(broker.client_port) for broker in running):
-        _look_after(running, deadline)
+    while silent := [broker for broker in running if not accepts_connections(broker.client_port)]:
+        _look_after(running, silent, deadline)
     admin = admin_client(bootstrap, credentials)
-    while not {broker.node_id for broker in running} <= _serving(admin):
-        _look_after(running, deadline)
+    while silent := _not_served_by(admin, running):
+        _look_after(running, silent, deadline)
 
 
-def _serving(admin: AdminClient) -> set[int]:
+def _not_served_by(admin: AdminClient, running: Sequence[BrokerProcess]) -> list[BrokerProcess]:
     try:
-        return set(admin.list_topics(timeout=1).brokers)
+        serving = admin.list_topics(timeout=1).brokers
     except KafkaException:
-        return set()
+        return list(running)
+    return [broker for broker in running if broker.node_id not in serving]
 
 
-def _look_after(running: Sequence[BrokerProcess], deadline: float) -> None:
+def _look_after(running: Sequence[BrokerProcess], silent: Sequence[BrokerProcess], deadline: float) -> None:
     for broker in running:
         broker.check_runs()
     if time.monotonic() > deadline:
         kept = [str(broker.keep_log()) for broker in running]
         raise EnvironmentNotReadyError(
-            f"Kafka {running[0].version} did not answer within {_START_SECONDS:.0f} seconds; "
-            f"its log: {', '.join(kept)}; the last lines:\n{running[0].log_tail()}"
+            f"{', '.join(broker.name for broker in silent)} of Kafka {running[0].version} did not answer within "
+            f"{_START_SECONDS:.0f} seconds; the logs of all: {', '.join(kept)}; the last lines of {silent[0].name}:\n"
+            f"{silent[0].log_tail()}"
         )
     time.sleep(_LOOK_SECONDS)

@@ -17,6 +17,7 @@ from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
+from testkit.spark_threads import what_spark_does
 from testkit.waiting import await_
 
 
@@ -62,8 +63,8 @@ class JobRunner:
             raise errors[0]
 
     def await_(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; AssertionError with what the jobs said if it never does."""
-        await_(condition, self.said.getvalue)
+        """Wait until the condition holds; AssertionError with what the jobs said and Spark does if it never does."""
+        await_(condition, lambda: self.said.getvalue() + what_spark_does(self._spark))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """All rows of a table, sorted; every column where none is named."""
