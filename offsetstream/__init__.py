@@ -10,6 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from offsetstream.cluster.committed import CommittedOffset
+    from offsetstream.cluster.consumers import auto_committing_consumer
+    from offsetstream.cluster.offsets import commit_offsets, fetch_offsets
     from offsetstream.codec.udf import decode_udf
     from offsetstream.coordinator.cache import GroupMetadataCache
     from offsetstream.coordinator.partitioning import partition_for
@@ -22,25 +25,33 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CommittedOffset",
     "GroupMetadataCache",
     "JobSettings",
     "OffsetstreamError",
     "Tables",
     "__version__",
+    "auto_committing_consumer",
+    "commit_offsets",
     "decode",
     "decode_udf",
+    "fetch_offsets",
     "open_tables",
     "partition_for",
     "run",
 ]
 
 _MODULES = {
+    "CommittedOffset": "cluster.committed",
     "GroupMetadataCache": "coordinator.cache",
     "JobSettings": "stream.settings",
     "OffsetstreamError": "errors",
     "Tables": "reader",
+    "auto_committing_consumer": "cluster.consumers",
+    "commit_offsets": "cluster.offsets",
     "decode": "frames",
     "decode_udf": "codec.udf",
+    "fetch_offsets": "cluster.offsets",
     "open_tables": "reader",
     "partition_for": "coordinator.partitioning",
     "run": "stream.job",

@@ -12,11 +12,12 @@ import click
 
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
 from offsetstream.cli.export import export
+from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.offset_history import audit, history
 from offsetstream.cli.offset_trouble import expiring, orphans
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, ReadAnew, tell
 from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
 from offsetstream.cli.times import instant_text, time_text
@@ -71,14 +72,18 @@ Examples:
   offsetstream offsets list --topic orders --partition 0
   offsetstream offsets list --group my-group --output csv --file offsets.csv
   offsetstream offsets list --group my-group --at 03:00
+  offsetstream offsets list --group my-group --live --bootstrap-server localhost:9092
 
-Exit code 1 where a group has no committed offset there.""",
+Exit code 1 where a group has no committed offset there, or --live differs from the tables.""",
 )
 @config_option("offsets.list")
 @click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
 @click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")
 @at_option
+@click.option("--live", is_flag=True, help="Beside what the groups' coordinators have now, with the difference.")
+@click.option("--require-stable", is_flag=True, help="With --live: no offset that an open transaction is to change.")
+@cluster_options
 @tables_option
 @output_options
 def list_offsets(
@@ -87,6 +92,10 @@ def list_offsets(
     topic: tuple[str, ...],
     partition: tuple[int, ...],
     at: datetime | None,
+    live: bool,
+    require_stable: bool,
+    bootstrap_server: str | None,
+    command_config: str | None,
     tables: str,
     **options: Any,
 ) -> None:
@@ -96,6 +105,12 @@ def list_offsets(
     """
     output = output_of(options)
     where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
+    if (require_stable and not live) or (live and at is not None):
+        raise click.UsageError("--require-stable is of --live, which is of now")
+    if live:
+        lookup = Lookup(store_at(tables))
+        list_live(output, lookup, bootstrap_server, command_config, where, require_stable=require_stable)
+        return
     if at is not None:
         _list_then(output, tables, at, where)
         return

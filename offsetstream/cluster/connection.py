@@ -133,15 +133,26 @@ class Connection:
 
     def _connect(self) -> None:
         """Wait for the first answer; a refused login, after which librdkafka goes on trying, ends the wait."""
-        if not self._is_connected:
-            self._errors.clear()
-            answer = self._admin.describe_cluster(request_timeout=TIMEOUT)
-            while not answer.done() and self._refusal() is None:
-                self._admin.poll(_LOOK)  # which hears the errors
-            if (refusal := self._refusal()) is not None:
-                raise KafkaException(refusal)
-            self._know(self._wait(answer).nodes)
-            self._is_connected = True
+        if self._is_connected:
+            return
+        self._errors.clear()
+        try:
+            nodes = self._nodes(TIMEOUT * _FIRST)
+        except KafkaException as error:
+            if error.args[0].code() not in _SILENT:
+                raise
+            self._renew()  # it may wait for a controller that has just died
+            nodes = self._nodes(TIMEOUT * (1 - _FIRST))
+        self._know(nodes)
+        self._is_connected = True
+
+    def _nodes(self, timeout: float) -> Any:
+        answer = self._admin.describe_cluster(request_timeout=timeout)
+        while not answer.done() and self._refusal() is None:
+            self._admin.poll(_LOOK)  # which hears the errors
+        if (refusal := self._refusal()) is not None:
+            raise KafkaException(refusal)
+        return self._wait(answer).nodes
 
     def _wait(self, answer: Future[Any]) -> Any:
         try:

@@ -1,10 +1,15 @@
-"""How a consumer ends."""
+"""Consumers of notebooks and tests, and how a consumer ends."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer
+
+from offsetstream.cluster.connection import QUIET
+from offsetstream.cluster.properties import librdkafka_config
 
 _CLOSE_SECONDS = 20.0
 
@@ -17,3 +22,30 @@ def close(consumer: Consumer) -> None:
     closing = threading.Thread(target=consumer.close, name="close a consumer", daemon=True)
     closing.start()
     closing.join(_CLOSE_SECONDS)
+
+
+@contextmanager
+def auto_committing_consumer(
+    bootstrap_server: str, group_id: str, topics: Sequence[str], properties: Mapping[str, str] | None = None
+) -> Iterator[Consumer]:
+    """Give a member of a group that commits what it has read every five seconds, and at the end.
+
+    It reads on from the committed offsets, from the start of the log where there is none. `properties` are Kafka's
+    client properties.
+    """
+    consumer = Consumer(
+        {
+            "client.id": "offsetstream",
+            "auto.offset.reset": "earliest",
+            **librdkafka_config(properties or {}, bootstrap_server),
+            "bootstrap.servers": bootstrap_server,
+            "group.id": group_id,
+            "enable.auto.commit": True,
+        },
+        logger=QUIET,
+    )
+    try:
+        consumer.subscribe(list(topics))
+        yield consumer
+    finally:
+        close(consumer)

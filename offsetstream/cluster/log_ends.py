@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT
+from offsetstream.cluster.error_names import kafka_name
 from offsetstream.cluster.topics import kafka_uuid
 
 NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
@@ -19,15 +20,6 @@ NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 _AT_ONCE = 2000
 _TIMEOUT = 10.0  # seconds: a leader that is silent must not stop the others' samples for longer
 _NO_ID = "A" * 22  # before Kafka 2.8
-_IN_KAFKAS_WORDS = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART: NO_TOPIC,
-    KafkaError._UNKNOWN_TOPIC: NO_TOPIC,
-    KafkaError._UNKNOWN_PARTITION: NO_TOPIC,
-    KafkaError.NOT_LEADER_FOR_PARTITION: "NOT_LEADER_OR_FOLLOWER",
-    KafkaError._TIMED_OUT: "REQUEST_TIMED_OUT",
-    KafkaError._TIMED_OUT_QUEUE: "REQUEST_TIMED_OUT",
-    KafkaError._TRANSPORT: "NETWORK_EXCEPTION",
-}
 
 
 class TopicPlace(NamedTuple):
@@ -142,13 +134,13 @@ class LogEnds(Cluster):
         def ask(timeout: float) -> tuple[dict[str, Any], dict[str, KafkaError]]:
             asked = self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=timeout)
             found, errors = self._settle(asked)
-            told = [error for error in errors.values() if error.code() in NO_RIGHT or _in_words(error) == NO_TOPIC]
+            told = [error for error in errors.values() if error.code() in NO_RIGHT or kafka_name(error) == NO_TOPIC]
             if errors and not found and not told:
                 raise KafkaException(next(iter(errors.values())))
             return found, errors
 
         found, errors = self._ask_again("the topics", ask)
-        words = {name: _in_words(error) for name, error in errors.items()}
+        words = {name: kafka_name(error) for name, error in errors.items()}
         return found, {name: error for name, error in words.items() if error != NO_TOPIC}
 
     def _asked(
@@ -174,7 +166,7 @@ class LogEnds(Cluster):
             self._ask("the topics", lambda: self._metadata(None))
             again, still = self._offsets_once(dict.fromkeys(moved, spec), isolation)
             found, errors = found | again, {key: each for key, each in errors.items() if key not in again} | still
-        words = {place: _in_words(error) for place, error in errors.items()}
+        words = {place: kafka_name(error) for place, error in errors.items()}
         # Of a leader that did not answer in time librdkafka may give offsets below zero instead of an error.
         silent = {place: "REQUEST_TIMED_OUT" for place, told in found.items() if told.offset < 0}
         return found, words | silent
@@ -214,10 +206,6 @@ def _partitions(
 def _id_of(topic: Any) -> str | None:
     topic_id = kafka_uuid(topic.topic_id)
     return None if topic_id == _NO_ID else topic_id
-
-
-def _in_words(error: KafkaError) -> str:
-    return _IN_KAFKAS_WORDS.get(error.code()) or str(error.name()).lstrip("_")
 
 
 def _pieces(asked: Collection[TopicPlace]) -> Iterator[list[TopicPlace]]:

@@ -70,6 +70,7 @@ COMMANDS: dict[str, tuple[Right, ...]] = {
         Right("DESCRIBE", "topic", OFFSETS_TOPIC),
         Right("DESCRIBE", "group", "<group>"),
     ),
+    "offsets list --live": (ALL_TOPICS, Right("DESCRIBE", "group", "<group>")),
     "groups describe --offsets --bootstrap-server": (Right("DESCRIBE", "topic", "<topic of the group>"),),
     "groups describe --state --bootstrap-server": (),
 }

@@ -9,19 +9,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 
-from offsetstream.cluster.msk import java_plugins
-from offsetstream.cluster.properties import java_system_properties
-from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.gateway import java_gateway
-from offsetstream.embedded.kafka import DEFAULT_VERSION
-from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
+from offsetstream.cluster.java_client import java_admin, root_cause
 from offsetstream.verify.answers import Answers, Row
 
-_LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
-# What the client needs besides for OAUTHBEARER, and does not bring along.
-_TOKENS = ("com.fasterxml.jackson.core:jackson-databind:2.21.2", "org.bitbucket.b_c:jose4j:0.9.6")
 _DESCRIBE = {
     "Classic": "describeClassicGroups",
     "Consumer": "describeConsumerGroups",
@@ -32,42 +24,9 @@ _DESCRIBE = {
 
 @contextmanager
 def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[KafkaAdmin]:
-    """Give Kafka's own Admin client in a JVM of its own; `properties` are Kafka's client properties.
-
-    Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
-    """
-    libraries = _LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*_LIBRARIES, *_TOKENS)
-    with java_gateway(resolve((*libraries, *java_plugins(properties))), auto_convert=True) as gateway:
-        for name, value in java_system_properties(properties).items():
-            gateway.jvm.java.lang.System.setProperty(name, value)
-        settings = gateway.jvm.java.util.HashMap()
-        for name, value in {**properties, "bootstrap.servers": bootstrap_server}.items():
-            settings[name] = value
-        try:
-            client = gateway.jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
-            yield KafkaAdmin(gateway.jvm, client)
-        except Py4JJavaError as error:
-            raise _as_error(bootstrap_server, error) from error
-        except Py4JError as error:
-            raise ClusterError(f"Kafka's Admin client ended: {error}") from error
-
-
-def _as_error(bootstrap_server: str, error: Py4JJavaError) -> ClusterError:
-    cause = _root_cause(error)
-    name, message = cause.getClass().getSimpleName(), cause.getMessage()
-    kind: type[ClusterError] = ClusterError
-    if "Authorization" in name or "Authentication" in name:
-        kind = UnauthorisedError
-    elif "Timeout" in name:
-        kind = UnreachableError
-    return kind(f"{bootstrap_server} does not answer Kafka's Admin client: {name}: {message}")
-
-
-def _root_cause(error: Py4JJavaError) -> Any:
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return cause
+    """Give Kafka's own Admin client in a JVM of its own; raises what `java_admin` does."""
+    with java_admin(bootstrap_server, properties) as (jvm, client):
+        yield KafkaAdmin(jvm, client)
 
 
 class KafkaAdmin:
@@ -145,7 +104,7 @@ def _unless_gone(future: Any) -> Any | None:
     try:
         return future.get()
     except Py4JJavaError as error:
-        if _root_cause(error).getClass().getSimpleName() != "GroupIdNotFoundException":
+        if root_cause(error).getClass().getSimpleName() != "GroupIdNotFoundException":
             raise
         return None
 

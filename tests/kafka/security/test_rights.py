@@ -19,6 +19,7 @@ ARGUMENTS = {
     "verify": ("verify",),
     "verify --history": ("verify", "--history"),
     "coordinator --bootstrap-server": ("coordinator", "--group", "billing"),
+    "offsets list --live": ("offsets", "list", "--live", "--group", "billing"),
     "groups describe --offsets --bootstrap-server": ("groups", "describe", "--group", "billing"),
     "groups describe --state --bootstrap-server": ("groups", "describe", "--group", "billing", "--state"),
 }

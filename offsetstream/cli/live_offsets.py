@@ -1,0 +1,108 @@
+"""`offsetstream offsets list --live`: what coordinators have for groups now, beside what the tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsetstream.cli.answers import counted
+from offsetstream.cli.options import client_properties
+from offsetstream.cli.output import Column, Output, tell
+from offsetstream.errors import UsageError
+from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.lookup import Lookup
+
+if TYPE_CHECKING:
+    from offsetstream.cluster.committed import CommittedOffset
+
+_COLUMNS = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition", "PARTITION", 9),
+    Column("committed_offset", "COMMITTED-OFFSET", 16),
+    Column("live_offset", "LIVE-OFFSET", 11),
+    Column("difference", "DIFFERENCE", 10),
+    Column("leader_epoch"),
+    Column("live_leader_epoch"),
+    Column("metadata"),
+    Column("live_metadata", "LIVE-METADATA", 13),
+    Column("error", "ERROR"),
+)
+_OF_TABLES = ("group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
+_COMPARED = ("committed_offset", "leader_epoch", "metadata")
+Row = dict[str, Any]
+
+
+def list_live(
+    output: Output,
+    lookup: Lookup,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    where: Mapping[str, Collection[Any] | None],
+    *,
+    require_stable: bool,
+) -> None:
+    """Print both answers for the groups; exit code 1 where they differ, or a group has no offset in either."""
+    groups = where["group_id"]
+    if bootstrap_server is None or not groups:
+        raise UsageError("--live asks the coordinators of groups: name a broker by --bootstrap-server, and --group")
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.permissions import require_to_see  # noqa: PLC0415 - likewise
+
+    cluster = GroupOffsets(bootstrap_server, client_properties(command_config))
+    require_tables_of(lookup.store, cluster.cluster_id())
+    rows: list[Row] = []
+    for group_id in sorted(set(groups)):
+        live = cluster.fetch(group_id, require_stable=require_stable)  # first: what the tables have is then as new
+        of_group = _rows(lookup, group_id, live, {**where, "group_id": [group_id]})
+        require_to_see(cluster, {row["topic"] for row in of_group if row["is_unknown_there"]}, [])
+        rows += of_group
+    different = sum(row["is_different"] for row in rows)
+    closing = f"{counted(len(rows), 'offset')}; the coordinator has {different} that the tables have otherwise."
+    output.table(_COLUMNS, rows, closing=closing)
+    missing = sorted(set(groups) - {row["group"] for row in rows})
+    for group_id in missing:
+        tell(f"Error: group '{group_id}' has no such committed offset.")
+    click.get_current_context().exit(1 if different or missing else 0)
+
+
+def _rows(
+    lookup: Lookup,
+    group_id: str,
+    live: Mapping[tuple[str, int], CommittedOffset],
+    where: Mapping[str, Collection[Any] | None],
+) -> list[Row]:
+    # Each read is of the tables as they are then, not as they were for the group before.
+    found = Lookup(lookup.store).rows("committed_offsets", _OF_TABLES, {**where, "in_coordinator_partition": [True]})
+    of_tables = {(row["topic"], row["partition"]): row for row in found}
+    wanted = [
+        place
+        for place in of_tables.keys() | live.keys()
+        if _is_wanted(place[0], where["topic"]) and _is_wanted(place[1], where["partition"])
+    ]
+    return [_row(group_id, place, of_tables.get(place), live.get(place)) for place in sorted(wanted)]
+
+
+def _is_wanted(value: Any, wanted: Collection[Any] | None) -> bool:
+    return not wanted or value in wanted
+
+
+def _row(group_id: str, place: tuple[str, int], told: Row | None, live: CommittedOffset | None) -> Row:
+    ours: Sequence[Any] = [told[name] for name in _COMPARED] if told else (None, None, None)
+    theirs = (live.offset, live.leader_epoch, live.metadata) if live and live.offset is not None else (None, None, None)
+    is_known = None not in {ours[0], theirs[0]}
+    return {
+        "group": group_id,
+        "topic": place[0],
+        "partition": place[1],
+        **dict(zip(_COMPARED, ours, strict=True)),
+        "live_offset": theirs[0],
+        "live_leader_epoch": theirs[1],
+        "live_metadata": theirs[2] or None,
+        "difference": theirs[0] - ours[0] if is_known else None,
+        "error": live.error if live else None,
+        "is_unknown_there": live is None,
+        "is_different": not (live and live.error) and tuple(ours) != theirs,
+    }

@@ -1,0 +1,73 @@
+"""Offsets fetched and committed by Kafka's own client.
+
+Of metadata confluent-kafka (2.16) takes the length for none: it writes a NUL behind it, which then is in the log, and
+reads on behind what has none. Kafka's client keeps an error of a partition that is fetched to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.error_names import COORDINATOR_MOVES
+from offsetstream.cluster.java_client import root_cause
+
+_NO_ANSWER = {"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES}
+
+
+def fetch_by_java(
+    jvm: Any, client: Any, group_id: str, partitions: Collection[Place] | None, timeout: float, *, require_stable: bool
+) -> dict[Place, CommittedOffset]:
+    """Return what is committed for the partitions, or for all; one without an offset, or with an error, is left out.
+
+    While the coordinator moves or loads it is asked again, for `timeout` seconds. Raises what `java_admin` does.
+    """
+    admin = jvm.org.apache.kafka.clients.admin
+    spec = admin.ListConsumerGroupOffsetsSpec()
+    if partitions is not None:
+        spec = spec.topicPartitions([_place(jvm, place) for place in partitions])
+    options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(round(timeout * 1000)).requireStable(require_stable)
+    found = client.listConsumerGroupOffsets({group_id: spec}, options).partitionsToOffsetAndMetadata(group_id).get()
+    return {
+        (place.topic(), place.partition()): CommittedOffset(
+            committed.offset(), committed.leaderEpoch().orElse(None), committed.metadata()
+        )
+        for place, committed in found.items()
+        if committed is not None
+    }
+
+
+def commit_by_java(
+    jvm: Any, client: Any, group_id: str, offsets: Mapping[Place, CommittedOffset], timeout: float
+) -> dict[Place, str | None]:
+    """Commit to the group's coordinator; return the error of each partition by Kafka's name, None where it is done.
+
+    As for `fetch_by_java`; a coordinator that is not there in time has answered nothing, which is raised.
+    """
+    wanted, places = jvm.java.util.HashMap(), {place: _place(jvm, place) for place in offsets}
+    optional = jvm.java.util.Optional
+    for place, each in offsets.items():
+        epoch = optional.empty() if each.leader_epoch is None else optional.of(each.leader_epoch)
+        to_commit = jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(each.offset, epoch, each.metadata)
+        wanted[places[place]] = to_commit
+    options = jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions().timeoutMs(round(timeout * 1000))
+    told = client.alterConsumerGroupOffsets(group_id, wanted, options)
+    return {place: _error(jvm, told.partitionResult(java)) for place, java in places.items()}
+
+
+def _place(jvm: Any, place: Place) -> Any:
+    return jvm.org.apache.kafka.common.TopicPartition(*place)
+
+
+def _error(jvm: Any, future: Any) -> str | None:
+    try:
+        future.get()
+    except Py4JJavaError as error:
+        name = str(jvm.org.apache.kafka.common.protocol.Errors.forException(root_cause(error)).name())
+        if name in _NO_ANSWER:
+            raise
+        return name
+    return None

@@ -1,0 +1,244 @@
+"""Offsets committed to the coordinators of real brokers, and fetched from them: errors by the names that Kafka has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from offsetstream import CommittedOffset, auto_committing_consumer, commit_offsets, fetch_offsets
+from offsetstream.cluster.connection import QUIET
+from offsetstream.cluster.coordinators import CoordinatorLookup
+from offsetstream.cluster.error_names import kafka_name
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import UnreachableError, UsageError
+from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
+from testkit.command import Done, offsetstream
+from tests.kafka.jobs import JobRunner
+
+ORDERS = [("orders", number) for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with EmbeddedKafka() as kafka:
+        create_orders(kafka)
+        yield kafka.bootstrap_server
+
+
+@pytest.fixture(scope="module")
+def admin(server: str) -> Iterator[KafkaAdmin]:
+    with kafka_admin(server, {}) as found:
+        yield found
+
+
+def create_orders(kafka: EmbeddedKafka, replicas: int = 1) -> None:
+    admin = admin_client(kafka.bootstrap_server)  # without a name it would be gone before its answer is here
+    admin.create_topics([NewTopic("orders", 3, replicas)])["orders"].result(30)
+
+
+def produce(server: str, records: int) -> None:
+    producer = Producer({"bootstrap.servers": server}, logger=QUIET)
+    for number in range(records):
+        producer.produce("orders", str(number), partition=0)
+    assert producer.flush(30) == 0
+
+
+@contextmanager
+def open_transaction(server: str, group: str, offset: int) -> Iterator[None]:
+    """A transaction that is to commit an offset of orders-0, and is aborted at the end."""
+    producer = Producer({"bootstrap.servers": server, "transactional.id": f"{group}-writer"}, logger=QUIET)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    metadata = Consumer({"bootstrap.servers": server, "group.id": group}, logger=QUIET).consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(*ORDERS[0], offset)], metadata)
+    yield
+    producer.abort_transaction(30)
+
+
+def test_the_first_commit_of_a_cluster_waits_for_the_coordinator() -> None:
+    """Which there is only once somebody asked for it, and which has then to load."""
+    with EmbeddedKafka() as kafka:
+        create_orders(kafka)
+        assert commit_offsets(kafka.bootstrap_server, "first", {ORDERS[0]: 1}) == {ORDERS[0]: None}
+        assert fetch_offsets(kafka.bootstrap_server, "first") == {ORDERS[0]: CommittedOffset(1)}
+
+
+def test_what_is_committed_is_what_kafkas_admin_has(server: str, admin: KafkaAdmin) -> None:
+    wanted = {
+        ORDERS[0]: CommittedOffset(5),
+        ORDERS[1]: CommittedOffset(7, 0, "von früher"),
+        ORDERS[2]: CommittedOffset(0),
+    }
+    assert commit_offsets(server, "billing", wanted) == dict.fromkeys(ORDERS)
+    assert fetch_offsets(server, "billing") == wanted
+    told = {(row["topic"], row["partition"]): row for row in admin.committed_offsets(["billing"])}
+    assert {
+        place: CommittedOffset(row["committed_offset"], row["leader_epoch"], row["metadata"])
+        for place, row in told.items()
+    } == wanted
+    assert commit_offsets(server, "copy", fetch_offsets(server, "billing")) == dict.fromkeys(ORDERS)
+    assert fetch_offsets(server, "copy") == wanted
+
+
+def test_nothing_is_known_of_what_was_never_committed(server: str) -> None:
+    assert fetch_offsets(server, "nobody") == {}
+    assert fetch_offsets(server, "nobody", [ORDERS[0], ("nowhere", 3)]) == {
+        ORDERS[0]: CommittedOffset(None),
+        ("nowhere", 3): CommittedOffset(None),
+    }
+    assert fetch_offsets(server, "nobody", []) == {}
+    assert commit_offsets(server, "nobody", {}) == {}
+    assert fetch_offsets(server, "nobody") == {}
+
+
+def test_each_partition_has_its_error(server: str) -> None:
+    wanted: dict[tuple[str, int], int | CommittedOffset] = {
+        ORDERS[0]: 11,
+        ("orders", 3): 12,
+        ("nowhere", 0): 13,
+        ORDERS[1]: CommittedOffset(14, metadata="x" * 4097),
+        ORDERS[2]: CommittedOffset(15, metadata="x" * 4096),
+    }
+    assert commit_offsets(server, "partly", wanted) == {
+        ORDERS[0]: None,
+        ("orders", 3): "UNKNOWN_TOPIC_OR_PARTITION",
+        ("nowhere", 0): "UNKNOWN_TOPIC_OR_PARTITION",
+        ORDERS[1]: "OFFSET_METADATA_TOO_LARGE",
+        ORDERS[2]: None,
+    }
+    assert {place: each.offset for place, each in fetch_offsets(server, "partly").items()} == {
+        ORDERS[0]: 11,
+        ORDERS[2]: 15,
+    }
+
+
+def test_a_group_with_members_takes_no_commit_of_others(server: str) -> None:
+    produce(server, 10)
+    with auto_committing_consumer(server, "live", ["orders"]) as consumer:
+        read = 0
+        while read < 10:
+            message = consumer.poll(30)
+            assert message is not None, read
+            assert message.error() is None
+            read += 1
+        assert commit_offsets(server, "live", {ORDERS[0]: 3}) == {ORDERS[0]: "UNKNOWN_MEMBER_ID"}
+    found = fetch_offsets(server, "live", [ORDERS[0]])[ORDERS[0]]
+    assert found.offset is not None
+    assert found.offset >= 10  # what it had read it committed as it ended
+
+
+def test_an_open_transaction_makes_an_offset_unstable(server: str) -> None:
+    commit_offsets(server, "booking", {ORDERS[0]: 1, ORDERS[1]: 2})
+    with open_transaction(server, "booking", 50):
+        stable = fetch_offsets(server, "booking", require_stable=True)
+        assert stable == {
+            ORDERS[0]: CommittedOffset(None, error="UNSTABLE_OFFSET_COMMIT"),
+            ORDERS[1]: CommittedOffset(2),
+        }
+        assert fetch_offsets(server, "booking")[ORDERS[0]] == CommittedOffset(1)
+    assert fetch_offsets(server, "booking", require_stable=True)[ORDERS[0]] == CommittedOffset(1)
+
+
+@pytest.mark.parametrize("group", ["", "a\0b", "\udcff"])
+def test_an_id_that_would_mean_another_group_is_refused(group: str) -> None:
+    with pytest.raises(UsageError, match=r"the group id .* (name one that can be|librdkafka ends it)"):
+        fetch_offsets("localhost:1", group)
+    with pytest.raises(UsageError, match="the group id"):
+        commit_offsets("localhost:1", group, {ORDERS[0]: 1})
+
+
+@pytest.mark.parametrize(
+    ("place", "offset", "told"),
+    [
+        (ORDERS[0], -1, "-1 cannot be committed for orders-0"),
+        (ORDERS[0], CommittedOffset(None), "None cannot be committed"),
+        (ORDERS[0], CommittedOffset(1, metadata="\udcff"), "the metadata of orders-0 .* is not UTF-8"),
+        (("orders", -1), 1, "orders has no partition -1"),
+        (("", 0), 1, "the topic ''"),
+    ],
+)
+def test_what_cannot_be_committed_is_refused(place: tuple[str, int], offset: int | CommittedOffset, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        commit_offsets("localhost:1", "billing", {place: offset})
+
+
+def test_errors_have_kafkas_names(admin: KafkaAdmin) -> None:
+    errors = admin.jvm.org.apache.kafka.common.protocol.Errors.values()
+    # Those that librdkafka does not know it has no names for: no coordinator answers them.
+    known = {each.code(): each.name() for each in errors if not kafka_name(KafkaError(each.code())).startswith("ERR_")}
+    assert {code: kafka_name(KafkaError(code)) for code in known} == known
+    assert len(known) > 120
+
+
+def test_a_coordinator_that_goes_is_followed() -> None:
+    with EmbeddedKafka(brokers=3) as kafka:
+        server = kafka.bootstrap_server
+        create_orders(kafka, 3)
+        assert commit_offsets(server, "moving", {ORDERS[0]: 1}) == {ORDERS[0]: None}
+        first = CoordinatorLookup(server).coordinators(["moving"])["moving"].broker_id
+        kafka.stop_broker(first, kill=True)
+        assert fetch_offsets(server, "moving", timeout=60) == {ORDERS[0]: CommittedOffset(1)}
+        assert commit_offsets(server, "moving", {ORDERS[0]: 2}, timeout=60) == {ORDERS[0]: None}
+        assert CoordinatorLookup(server).coordinators(["moving"])["moving"].broker_id != first
+        kafka.start_broker(first)
+        assert fetch_offsets(server, "moving", timeout=60) == {ORDERS[0]: CommittedOffset(2)}
+
+
+def test_where_nobody_is_the_coordinator_the_error_says_so_by_kafkas_name() -> None:
+    with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
+        server = kafka.bootstrap_server
+        create_orders(kafka, 3)
+        assert commit_offsets(server, "stranded", {ORDERS[0]: 1}) == {ORDERS[0]: None}
+        own = CoordinatorLookup(server).coordinators(["stranded"])["stranded"].broker_id
+        kafka.stop_broker(own)
+        told = "COORDINATOR_NOT_AVAILABLE: the offsets partition .* of group 'stranded' has no leader"
+        with pytest.raises(UnreachableError, match=told):
+            fetch_offsets(server, "stranded", timeout=8)
+        with pytest.raises(UnreachableError, match=told):
+            commit_offsets(server, "stranded", {ORDERS[0]: 2}, timeout=8)
+        kafka.start_broker(own)
+        assert fetch_offsets(server, "stranded", timeout=60) == {ORDERS[0]: CommittedOffset(1)}
+
+
+def listed(server: str, tables: str, *options: str) -> Done:
+    return offsetstream("offsets", "list", "--live", "--bootstrap-server", server, "--tables", tables, *options)
+
+
+def test_the_tables_beside_the_coordinators(spark: SparkSession, server: str, tmp_path: Path) -> None:
+    commit_offsets(server, "shop", {ORDERS[0]: 5, ORDERS[1]: CommittedOffset(6, metadata="noted")})
+    runner = JobRunner(spark, server, tmp_path)
+    runner.run_once()
+    same = listed(server, runner.tables.root, "--group", "shop", "--output", "json")
+    assert same.returncode == 0, same.stderr
+    rows = json.loads(same.stdout)
+    names = ("topic", "partition", "committed_offset", "live_offset", "difference", "live_metadata", "error")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("orders", 0, 5, 5, 0, None, None),
+        ("orders", 1, 6, 6, 0, "noted", None),
+    ]
+    commit_offsets(server, "shop", {ORDERS[0]: 9, ORDERS[2]: 1})
+    text = listed(server, runner.tables.root, "--group", "shop")
+    assert text.returncode == 1
+    assert [line.split()[1:6] for line in text.stdout.splitlines()[1:4]] == [
+        ["orders", "0", "5", "9", "4"],
+        ["orders", "1", "6", "6", "0"],
+        ["orders", "2", "-", "1", "-"],
+    ]
+    assert text.stdout.splitlines()[-1] == "3 offsets; the coordinator has 2 that the tables have otherwise."
+    with open_transaction(server, "shop", 77):
+        unstable = listed(
+            server, runner.tables.root, "--group", "shop", "--topic", "orders", "--partition", "0", "--require-stable"
+        )
+    assert "UNSTABLE_OFFSET_COMMIT" in unstable.stdout
+    gone = listed(server, runner.tables.root, "--group", "nobody")
+    assert (gone.returncode, gone.stderr) == (1, "Error: group 'nobody' has no such committed offset.\n")
+    for options in ((), ("--group", "shop", "--at", "1h")):
+        assert listed(server, runner.tables.root, *options).returncode == 2
