@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetstream.cli.describe import broker_text
+from offsetstream.cli.live_options import UNREACHABLE, reading_timeout_option
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
@@ -16,6 +17,9 @@ from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.lookup import Lookup, Row
 from offsetstream.tables.store import Store
+
+if TYPE_CHECKING:
+    from offsetstream.cluster.coordinators import Coordination
 
 _TABLES = (
     Column("group", "GROUP", 15),
@@ -30,7 +34,11 @@ _CLUSTER = (
     Column("cluster_offsets_partition", "CLUSTER-PARTITION"),
     Column("cluster_coordinator", "CLUSTER-COORDINATOR (ID)", 25),
     Column("cluster_coordinator_id"),
+    Column("cluster_leader", "PARTITION-LEADER (ID)", 25),
+    Column("cluster_leader_id"),
+    Column("agrees", "AGREES"),
     Column("differs", "DIFFERS"),
+    Column("error"),
 )
 _OF_PARTITION = ("offsets_partition", "coordinator_id", "coordinator_epoch", "coordinator_available", "load_state")
 
@@ -41,15 +49,26 @@ Examples:
   offsetstream coordinator --group my-group
   offsetstream coordinator --group a --group b --bootstrap-server localhost:9092 --output json
 
-Exit code 1 where the partition of a group has no coordinator, or the cluster's answer is not that of the tables."""
+CLUSTER-COORDINATOR is the broker that says of itself that it serves the group (FindCoordinator, DescribeGroups),
+PARTITION-LEADER leads the offsets partition that the hash of the group's id names; AGREES: both are the same.
+
+Exit code 1 where the partition of a group has no coordinator, or the cluster's answer is not that of the tables; 3
+where no coordinator answers within --timeout."""
 )
 @config_option("coordinator")
 @click.option("--group", multiple=True, required=True, metavar="GROUP", help="A group, there or not; repeatable.")
+@reading_timeout_option
 @cluster_options
 @tables_option
 @output_options
 def coordinator(
-    *, group: tuple[str, ...], bootstrap_server: str | None, command_config: str | None, tables: str, **options: Any
+    *,
+    group: tuple[str, ...],
+    timeout: float,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    tables: str,
+    **options: Any,
 ) -> None:
     """Show the offsets partition and the broker that serve a group.
 
@@ -61,10 +80,9 @@ def coordinator(
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     rows = [_of_tables(group_id, partitions) for group_id in group]
     if bootstrap_server is not None:
-        _add_answers(rows, lookup.store, bootstrap_server, command_config)
+        _add_answers(rows, lookup.store, bootstrap_server, command_config, timeout)
     output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows)
-    if _tell(rows):
-        click.get_current_context().exit(1)
+    click.get_current_context().exit(_tell(rows))
 
 
 def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
@@ -73,7 +91,9 @@ def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
     return found | {"group": group_id, "coordinator": broker_text(found["coordinator_id"], {})}
 
 
-def _add_answers(rows: list[Row], store: Store, bootstrap_server: str, command_config: str | None) -> None:
+def _add_answers(
+    rows: list[Row], store: Store, bootstrap_server: str, command_config: str | None, timeout: float
+) -> None:
     """Add to each row what the cluster answers, and the addresses of the brokers that it has.
 
     UsageError for an id that is not UTF-8, which a command line may hold, but no group can have.
@@ -85,30 +105,55 @@ def _add_answers(rows: list[Row], store: Store, bootstrap_server: str, command_c
     from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
 
     cluster = own_cluster(store, bootstrap_server, command_config)
-    partitions = len(cluster.topic_partitions())
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}
-    answers = cluster.coordinators({row["group"] for row in rows})
+    answers = cluster.coordinations({row["group"] for row in rows}, timeout)
     for row in rows:
-        broker = answers[row["group"]]
+        row.update(_answer(answers[row["group"]], addresses))
         row["coordinator"] = broker_text(row["coordinator_id"], addresses)
-        row["cluster_offsets_partition"] = partition_for(row["group"], partitions)
-        row["cluster_coordinator"] = broker_text(broker.broker_id, {broker.broker_id: broker.address})
-        row["cluster_coordinator_id"] = broker.broker_id
-        row["differs"] = any(row[name] != row[f"cluster_{name}"] for name in ("offsets_partition", "coordinator_id"))
+        if row["error"] is None:
+            row["differs"] = any(
+                row[name] != row[f"cluster_{name}"] for name in ("offsets_partition", "coordinator_id")
+            )
 
 
-def _tell(rows: list[Row]) -> bool:
-    """Write to stderr what is wrong; returns whether anything is."""
-    wrong = False
+def _answer(told: Coordination, addresses: Mapping[int, str]) -> Row:
+    broker = told.coordinator
+    return {
+        "cluster_offsets_partition": told.offsets_partition,
+        "cluster_coordinator": broker and broker_text(broker.broker_id, {broker.broker_id: broker.address}),
+        "cluster_coordinator_id": broker and broker.broker_id,
+        "cluster_leader": broker_text(told.leader_id, addresses),
+        "cluster_leader_id": told.leader_id,
+        "agrees": broker and broker.broker_id == told.leader_id,
+        "error": told.error,
+    }
+
+
+def _tell(rows: list[Row]) -> int:
+    """Write to stderr what is wrong; returns the exit code."""
+    code = 0
     for row in rows:
         where = f"offsets partition {row['offsets_partition']}, that of group '{row['group']}',"
         if not row["coordinator_available"]:
-            wrong = True
+            code = max(code, 1)
             tell(f"Error: {where} has no coordinator as far as the tables know.")
         if row.get("differs"):
-            wrong = True
+            code = max(code, 1)
             tell(
                 f"Error: {where} is served by {row['coordinator'] or 'nobody'} in the tables, but the cluster names "
                 f"{row['cluster_coordinator']} for partition {row['cluster_offsets_partition']}."
             )
-    return wrong
+        if row.get("agrees") is False:
+            code = max(code, 1)
+            tell(
+                f"Error: {row['cluster_coordinator']} serves group '{row['group']}', but offsets partition "
+                f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'nobody'}: it moves, or "
+                "brokers disagree about the number of offsets partitions."
+            )
+        if row.get("error"):
+            code = UNREACHABLE
+            tell(
+                f"Error: {row['error']}: nobody serves group '{row['group']}'; its offsets partition "
+                f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'no broker'}."
+            )
+    return code

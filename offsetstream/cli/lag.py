@@ -20,9 +20,11 @@ from offsetstream.cli.answers import (
     view_of,
     watch_option,
 )
+from offsetstream.cli.exact_lag import exact_answer
+from offsetstream.cli.live_options import isolation_option, reading_timeout_option
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
 from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text, waited_text
 
@@ -71,16 +73,24 @@ Examples:
   offsetstream lag --all-groups --topic orders --output csv
   offsetstream lag --group my-group --at 03:00
   offsetstream lag --group my-group --watch 10
+  offsetstream lag --group my-group --exact --bootstrap-server localhost:9092
 
-Exit code 1 where a group or topic is not there.""",
+With --exact the live cluster is asked, and no table: the record at each committed offset is read, and TIME-LAG is its
+age. An offset that is not in the log is an error that says the log's range.
+
+Exit code 1 where a group or topic is not there, or an offset not in the log; 3 where a partition does not answer.""",
 )
 @config_option("lag")
 @click.option("--group", multiple=True, metavar="GROUP", help="A group; repeatable.")
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @topic_options
 @click.option("--time", "with_time", is_flag=True, help="Also for how long the next message has waited (TIME-LAG).")
+@click.option("--exact", is_flag=True, help="TIME-LAG by the record at each committed offset, read from its leader.")
+@isolation_option
+@reading_timeout_option
 @at_option
 @watch_option
+@cluster_options
 @tables_option
 @output_options
 def lag(
@@ -89,8 +99,13 @@ def lag(
     all_groups: bool,
     topic: tuple[str, ...],
     with_time: bool,
+    exact: bool,
+    isolation_level: str,
+    timeout: float,
     at: datetime | None,
     watch: float | None,
+    bootstrap_server: str | None,
+    command_config: str | None,
     tables: str,
     **options: Any,
 ) -> None:
@@ -101,6 +116,12 @@ def lag(
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
     output = output_of(options)
+    if exact:
+        if bootstrap_server is None or not group or at is not None:
+            raise click.UsageError("--exact asks the live cluster, of now: give --bootstrap-server and --group")
+        limits: dict[str, Any] = {"isolation_level": isolation_level, "timeout": timeout}
+        show(output, watch, lambda: exact_answer(group, topic, str(bootstrap_server), command_config, **limits))
+        return
 
     def ask() -> Answer:
         reader = reader_of(tables, at, group)

@@ -29,6 +29,8 @@ SUBCOMMANDS = {
     "lag": ("offsetstream.cli.lag:lag", "Show how many messages wait for groups."),
     "partitions": ("offsetstream.cli.partitions:partitions", "Show how far each offsets partition is replayed."),
     "coordinator": ("offsetstream.cli.coordinator:coordinator", "Show which broker serves a group."),
+    "topics": ("offsetstream.cli.topics:topics", "Topics of the live cluster, and the groups that read them."),
+    "peek": ("offsetstream.cli.peek:peek", "Show the next records that a group would read."),
     "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
     "encode": ("offsetstream.cli.encode:encode", "Encode decoded records again, as any release would."),
     "dump": ("offsetstream.cli.dump:dump", "Print the records of a cluster, or of log segments."),

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.held_back import show_held_back
 from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import store_at
@@ -73,12 +74,18 @@ Examples:
   offsetstream partitions --tables tables
   offsetstream partitions --offsets-partition 12 --offsets-partition 27 --output json
   offsetstream partitions --offsets-partition 12 --events
+  offsetstream partitions --held-back --bootstrap-server localhost:9092
+  offsetstream partitions --held-back --group my-group --bootstrap-server localhost:9092
 
 WAITING: offsets up to the last stable one that are not applied yet. HELD-BACK: offsets beyond it, which an open
 transaction keeps from every read_committed reader, and since when it does. GROUPS and OFFSETS: as of the last load or
 unload.
 
-Exit code 1 where a partition is not there."""
+With --held-back the live cluster is asked, and no table: each open transaction, its producer, transactional id, start
+and age, and the command that ends it. HANGING: no coordinator knows it, so that none will end it. One that is not
+hanging ends by itself after its TIMEOUT.
+
+Exit code 1 where a partition is not there; with --held-back also where one is held back, or does not answer."""
 )
 @config_option("partitions")
 @click.option(
@@ -90,11 +97,31 @@ Exit code 1 where a partition is not there."""
     help="Only this partition of __consumer_offsets; repeatable.",
 )
 @click.option("--events", is_flag=True, help="What happened to the partitions, in order: loads, moves of coordinators.")
+@click.option("--held-back", is_flag=True, help="Who holds partitions back: the open transactions of the live cluster.")
+@click.option("--group", multiple=True, metavar="GROUP", help="With --held-back: the partitions it reads; repeatable.")
+@click.option("--topic", multiple=True, metavar="TOPIC", help="With --held-back: of this topic; repeatable.")
+@cluster_options
 @tables_option
 @output_options
-def partitions(*, wanted: tuple[int, ...], events: bool, tables: str, **options: Any) -> None:
+def partitions(
+    *,
+    wanted: tuple[int, ...],
+    events: bool,
+    held_back: bool,
+    group: tuple[str, ...],
+    topic: tuple[str, ...],
+    bootstrap_server: str | None,
+    command_config: str | None,
+    tables: str,
+    **options: Any,
+) -> None:
     """Show how far each partition of __consumer_offsets is replayed, who coordinates it, and what happened to it."""
     output = output_of(options)
+    if (held_back and events) or ((group or topic) and not held_back):
+        raise click.UsageError("--group and --topic are of --held-back, which goes without --events")
+    if held_back:
+        show_held_back(output, bootstrap_server, command_config, offsets_partitions=wanted, groups=group, topics=topic)
+        return
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
     found = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)

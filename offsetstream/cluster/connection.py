@@ -194,6 +194,8 @@ class Connection:
         try:
             return self._ask(what, lambda: question(TIMEOUT * _FIRST))
         except UnreachableError:
+            if not self._is_connected:  # nobody has ever answered: there is no other one
+                raise
             self._renew()
             return self._ask(what, lambda: question(TIMEOUT * (1 - _FIRST)))
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_result, stop_after_delay
+from tenacity.wait import wait_random_exponential
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import NO_RIGHT, QUIET, TIMEOUT
 from offsetstream.cluster.consumers import close
+from offsetstream.cluster.error_names import kafka_name
 from offsetstream.cluster.properties import librdkafka_config
-from offsetstream.cluster.rights import OFFSETS_TOPIC, Right
+from offsetstream.cluster.rights import OFFSETS_TOPIC, Right, describe_each
+from offsetstream.coordinator.partitioning import partition_for
 
+NO_COORDINATOR = "COORDINATOR_NOT_AVAILABLE"
 _COMMITTED_SECONDS = 5.0
+_ATTEMPT_SECONDS, _LEAST = 10.0, 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,19 @@ class Broker:
     def address(self) -> str:
         """Host and port."""
         return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """Who serves a group: the leader of the partition that its hash names, and the broker that says that it does.
+
+    `error`: Kafka's name of why none said so in time.
+    """
+
+    offsets_partition: int
+    leader_id: int | None
+    coordinator: Broker | None
+    error: str | None = None
 
 
 class CoordinatorLookup(Cluster):
@@ -52,6 +73,52 @@ class CoordinatorLookup(Cluster):
         }
         nodes = {group: description.coordinator for group, description in found.items()}
         return {group: Broker(node.id, node.host, node.port) for group, node in nodes.items()}
+
+    def coordinations(self, group_ids: Collection[str], timeout: float = TIMEOUT) -> dict[str, Coordination]:
+        """Return who serves each group, whether it exists or not; needs DESCRIBE on the groups and the topic.
+
+        While a partition has no leader, or its leader loads or is not reached, it is asked again, with longer and
+        longer pauses, for `timeout` seconds; then it has the error.
+        """
+        found: dict[str, Coordination] = {}
+        deadline = time.monotonic() + timeout
+
+        def ask() -> bool:
+            left = [group_id for group_id in group_ids if group_id not in found or found[group_id].error]
+            found.update(self._coordinations(left, max(min(deadline - time.monotonic(), _ATTEMPT_SECONDS), _LEAST)))
+            return any(each.error for each in found.values())
+
+        again = Retrying(
+            retry=retry_if_result(bool),
+            stop=stop_after_delay(timeout),
+            wait=wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
+            retry_error_callback=lambda _: None,
+        )
+        again(ask)
+        return found
+
+    def _coordinations(self, group_ids: Collection[str], timeout: float) -> dict[str, Coordination]:
+        leaders = self.leaders(OFFSETS_TOPIC)
+        numbers = {group_id: partition_for(group_id, len(leaders)) for group_id in group_ids}
+        led = [group_id for group_id, number in numbers.items() if leaders[number] is not None]
+        answers, errors = self._ask(
+            "the coordinators",
+            lambda: self._settle(self._admin.describe_consumer_groups(led, request_timeout=timeout) if led else {}),
+        )
+        refused = [group_id for group_id, error in errors.items() if error.code() in NO_RIGHT]
+        if refused:
+            raise self.lacks(describe_each("group", refused))
+        found = {}
+        for group_id, number in numbers.items():
+            node = answers[group_id].coordinator if group_id in answers else None
+            error = kafka_name(errors[group_id]) if group_id in errors else NO_COORDINATOR
+            found[group_id] = Coordination(
+                number,
+                leaders[number],
+                node and Broker(node.id, node.host, node.port),
+                None if node else error,
+            )
+        return found
 
 
 def is_coordinated(bootstrap_server: str, properties: Mapping[str, str], group_id: str) -> bool:

@@ -49,6 +49,11 @@ def root_cause(error: Py4JJavaError) -> Any:
     return cause
 
 
+def error_name(jvm: Any, error: Py4JJavaError) -> str:
+    """Return Kafka's name of an error (org.apache.kafka.common.protocol.Errors)."""
+    return str(jvm.org.apache.kafka.common.protocol.Errors.forException(root_cause(error)).name())
+
+
 def _as_error(bootstrap_server: str, error: Py4JJavaError) -> ClusterError:
     cause = root_cause(error)
     name, message = cause.getClass().getSimpleName(), cause.getMessage()

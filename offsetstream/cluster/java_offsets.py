@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.error_names import COORDINATOR_MOVES
-from offsetstream.cluster.java_client import root_cause
+from offsetstream.cluster.java_client import error_name
 
 _NO_ANSWER = {"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES}
 
@@ -66,7 +66,7 @@ def _error(jvm: Any, future: Any) -> str | None:
     try:
         future.get()
     except Py4JJavaError as error:
-        name = str(jvm.org.apache.kafka.common.protocol.Errors.forException(root_cause(error)).name())
+        name = error_name(jvm, error)
         if name in _NO_ANSWER:
             raise
         return name

@@ -19,6 +19,7 @@ NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 # The client's cost grows faster than the partitions of one call: 20,000 in one took 2.0 s of CPU, in ten 0.5 s.
 _AT_ONCE = 2000
 _TIMEOUT = 10.0  # seconds: a leader that is silent must not stop the others' samples for longer
+_NO_RECORD = -1
 _NO_ID = "A" * 22  # before Kafka 2.8
 
 
@@ -78,6 +79,15 @@ class LogEnds(Cluster):
         UnreachableError where nobody answers.
         """
         topics, refused = self._described(wanted)
+        return self._ends_of(wanted, topics, refused, known_starts)
+
+    def _ends_of(
+        self,
+        wanted: Mapping[str, Collection[int] | None],
+        topics: Mapping[str, Any],
+        refused: Mapping[str, str],
+        known_starts: Mapping[TopicPlace, str | None],
+    ) -> Answers:
         found: Answers = {
             TopicPlace(topic, number): NoEnd(None, error)
             for topic, error in refused.items()
@@ -116,6 +126,21 @@ class LogEnds(Cluster):
         return {
             place: RecordTimes(told.offset, told.timestamp, newest[place].timestamp) for place, told in first.items()
         }
+
+    def first_since(self, place: TopicPlace, since_ms: int) -> int | str | None:
+        """Return the offset of the partition's first record of a time (ms since 1970) or later, None where none is.
+
+        A text is Kafka's name of why it is not told.
+        """
+        asked = {place: OffsetSpec.for_timestamp(since_ms)}
+        found, errors = self._offsets_once(asked, IsolationLevel.READ_UNCOMMITTED)
+        if errors and errors[place].code() in LEADER_MOVES:
+            self._ask("the topics", lambda: self._metadata(None))
+            found, errors = self._offsets_once(asked, IsolationLevel.READ_UNCOMMITTED)
+        if errors:
+            return kafka_name(errors[place])
+        offset: int = found[place].offset
+        return offset if offset >= 0 else None if offset == _NO_RECORD else "REQUEST_TIMED_OUT"
 
     def offsets_retention(self) -> tuple[int | None, int | None]:
         """Return for how long the brokers keep offsets, and how often they look for expired ones, in milliseconds.

@@ -52,7 +52,7 @@ class GroupOffsets(Cluster):
         UNSTABLE_OFFSET_COMMIT (KIP-447). That a group has no offset at all is believed only of a user who may see all
         topics: brokers leave out those that he may not, without a word.
         """
-        _require_text("group id", group_id)
+        require_text("group id", group_id)
         for place in partitions or ():
             _require_place(place)
         if partitions is not None and not partitions:
@@ -76,7 +76,7 @@ class GroupOffsets(Cluster):
         A group with members answers UNKNOWN_MEMBER_ID. What is committed for a partition that an open transaction is to
         commit to is replaced when that ends. To commit again does no harm, where the answer was lost.
         """
-        _require_text("group id", group_id)
+        require_text("group id", group_id)
         wanted = {place: _to_commit(place, offset) for place, offset in offsets.items()}
         if not wanted:
             return {}
@@ -201,12 +201,12 @@ def _to_commit(place: Place, wanted: int | CommittedOffset) -> CommittedOffset:
 
 
 def _require_place(place: Place) -> None:
-    _require_text("topic", place[0])
+    require_text("topic", place[0])
     if place[1] < 0:
         raise UsageError(f"{place[0]} has no partition {place[1]}")
 
 
-def _require_text(what: str, text: str) -> None:
+def require_text(what: str, text: str) -> None:
     """Raise UsageError for a name that librdkafka would cut off, or could not send: another group would be meant."""
     if not text or "\0" in text:
         raise UsageError(f"the {what} {text!r} is empty or has a NUL, at which librdkafka ends it")

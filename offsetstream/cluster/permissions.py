@@ -19,6 +19,7 @@ from offsetstream.cluster.rights import (
     OFFSETS_TOPIC,
     OWN_GROUPS,
     READ_OFFSETS,
+    Right,
     describe_each,
 )
 from offsetstream.errors import NoOffsetsTopicError
@@ -42,6 +43,33 @@ def readable_partitions(cluster: Cluster) -> list[int]:
     if lacking:
         raise cluster.lacks(lacking)
     return sorted(partition.id for partition in topic.partitions)
+
+
+def require_to_read(cluster: Cluster, topics: Collection[str]) -> None:
+    """Raise UnauthorisedError unless the user may READ the topics; of one that does not exist nothing is said.
+
+    Brokers before Kafka 2.3 do not tell, and refuse later.
+    """
+    found, hidden = cluster.describe_topics(topics, operations=True)
+    refused = [
+        name
+        for name, topic in found.items()
+        if topic.authorized_operations and AclOperation.READ not in topic.authorized_operations
+    ]
+    lacking = sorted({*hidden, *refused})
+    if lacking:
+        raise cluster.lacks([Right("READ", "topic", name) for name in lacking])
+
+
+def require_to_see_topics_of_groups(cluster: Cluster, topics: Collection[str]) -> None:
+    """Raise UnauthorisedError unless the user may READ these topics, or see all of them where none is named.
+
+    Of the offsets of a group brokers leave out those of topics that the user may not see, without a word.
+    """
+    if topics:
+        require_to_read(cluster, topics)
+    elif not sees_all_topics(cluster):
+        raise cluster.lacks([ALL_TOPICS])
 
 
 def sees_all_topics(cluster: Cluster) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 GROUP_PREFIX = "offsetstream"  # of the groups whose coordinator Spark's consumers look up; they join none
 ANY = "*"
 _SHOWN = 3
@@ -16,19 +17,20 @@ class Right:
     """An operation on a resource, in the words of kafka-acls; `without` says how a command goes on without it."""
 
     operation: str
-    resource: str  # topic, group or cluster
+    resource: str  # topic, group, transactional_id or cluster
     name: str = "kafka-cluster"
     is_prefix: bool = False
     without: str | None = None
 
     def __str__(self) -> str:
+        what = self.resource.replace("_", " ")
         if self.resource == "cluster":
             return f"{self.operation} on the cluster"
         if self.name == ANY:
-            return f"{self.operation} on all {self.resource}s (*)"
+            return f"{self.operation} on all {what}s (*)"
         if self.is_prefix:
-            return f"{self.operation} on the {self.resource}s with the prefix {self.name}"
-        return f"{self.operation} on the {self.resource} {self.name}"
+            return f"{self.operation} on the {what}s with the prefix {self.name}"
+        return f"{self.operation} on the {what} {self.name}"
 
 
 def describe_each(resource: str, names: Iterable[str]) -> list[Right]:
@@ -60,6 +62,16 @@ TOPIC_NAMES = Right(
     ANY,
     without="of topics that it may not see the ends are unknown, and newer group types show their ids",
 )
+TRANSACTIONS = Right(
+    "DESCRIBE", "transactional_id", ANY, without="of open transactions the ids, states, starts and timeouts are unknown"
+)
+TRANSACTION_COORDINATORS = Right(
+    "DESCRIBE", "topic", TRANSACTION_STATE, without="whether a transaction is hanging is unknown"
+)
+TOPICS_SEEN = Right("DESCRIBE", "topic", ANY, without="topics that it may not see are left out")
+READ_TOPIC = Right("READ", "topic", "<topic>")
+OF_GROUP = Right("DESCRIBE", "group", "<group>")
+READ_TOPIC_OF_GROUP = Right("READ", "topic", "<topic of the group>")
 # Names in angle brackets stand for what is asked for. Commands that are not here ask no cluster.
 COMMANDS: dict[str, tuple[Right, ...]] = {
     "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES),
@@ -71,6 +83,21 @@ COMMANDS: dict[str, tuple[Right, ...]] = {
         Right("DESCRIBE", "group", "<group>"),
     ),
     "offsets list --live": (ALL_TOPICS, Right("DESCRIBE", "group", "<group>")),
+    "partitions --held-back": (READ_OFFSETS, TRANSACTIONS, TRANSACTION_COORDINATORS),
+    "partitions --held-back --group": (
+        ALL_TOPICS,
+        OF_GROUP,
+        READ_TOPIC_OF_GROUP,
+        TRANSACTIONS,
+        TRANSACTION_COORDINATORS,
+    ),
+    "partitions --held-back --topic": (READ_TOPIC, TRANSACTIONS, TRANSACTION_COORDINATORS),
+    "lag --exact": (ALL_TOPICS, OF_GROUP, READ_TOPIC_OF_GROUP),
+    "lag --exact --topic": (OF_GROUP, READ_TOPIC),
+    "peek --group": (ALL_TOPICS, OF_GROUP, READ_TOPIC_OF_GROUP),
+    "peek --topic": (READ_TOPIC,),
+    "topics describe": (TOPICS_SEEN,),
+    "topics describe --topic": (Right("DESCRIBE", "topic", "<topic>"),),
     "groups describe --offsets --bootstrap-server": (Right("DESCRIBE", "topic", "<topic of the group>"),),
     "groups describe --state --bootstrap-server": (),
 }

@@ -35,6 +35,8 @@ COMMANDS = (
     "offsets.export",
     "partitions",
     "coordinator",
+    "topics.describe",
+    "peek",
     "dump",
     "sql",
     "views.create",

@@ -30,7 +30,7 @@ class HangingTransactions:
                 self._say(
                     f"Offsets partition {number} is held back at offset {stands[0]:,} by a transaction that has been "
                     f"open for {_minutes(now - stands[1])}: {waiting:,} records wait behind it; "
-                    "'kafka-transactions.sh find-hanging' names its producer, and '... abort' ends it"
+                    "'offsetstream partitions --held-back' names its producer, and the command that ends it"
                 )
 
 

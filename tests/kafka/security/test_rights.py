@@ -20,10 +20,19 @@ ARGUMENTS = {
     "verify --history": ("verify", "--history"),
     "coordinator --bootstrap-server": ("coordinator", "--group", "billing"),
     "offsets list --live": ("offsets", "list", "--live", "--group", "billing"),
+    "partitions --held-back": ("partitions", "--held-back"),
+    "partitions --held-back --group": ("partitions", "--held-back", "--group", "billing"),
+    "partitions --held-back --topic": ("partitions", "--held-back", "--topic", "orders"),
+    "lag --exact": ("lag", "--exact", "--group", "billing"),
+    "lag --exact --topic": ("lag", "--exact", "--group", "billing", "--topic", "orders"),
+    "peek --group": ("peek", "--group", "billing"),
+    "peek --topic": ("peek", "--topic", "orders", "--partition", "0", "--offset", "0"),
+    "topics describe": ("topics", "describe"),
+    "topics describe --topic": ("topics", "describe", "--topic", "orders"),
     "groups describe --offsets --bootstrap-server": ("groups", "describe", "--group", "billing"),
     "groups describe --state --bootstrap-server": ("groups", "describe", "--group", "billing", "--state"),
 }
-NAMES = {"<group>": ("billing",), "<topic of the group>": ("orders", "payments")}
+NAMES = {"<group>": ("billing",), "<topic>": ("orders",), "<topic of the group>": ("orders", "payments")}
 
 
 def concrete(command: str) -> list[Right]:
@@ -44,6 +53,8 @@ def arguments(command: str, asked: tuple[str, ...], tables: Path, folder: Path) 
     places = {
         "run": ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints")),
         "dump --bootstrap-server": (),
+        "peek --group": (),
+        "peek --topic": (),
     }
     return (*ARGUMENTS[command], *asked, *places.get(command, ("--tables", str(tables))))
 

@@ -1,0 +1,203 @@
+"""`offsetstream partitions --held-back`: the open transactions that live partitions wait behind, and what ends them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsetstream.cli.answers import counted
+from offsetstream.cli.options import client_properties
+from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text
+from offsetstream.errors import ClusterError, UsageError
+
+if TYPE_CHECKING:
+    from offsetstream.cluster.client import Cluster
+    from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd
+    from offsetstream.cluster.open_transactions import Open, OpenTransaction
+
+_COLUMNS = (
+    Column("topic", "TOPIC", 10),
+    Column("partition", "PARTITION"),
+    Column("last_stable_offset", "LAST-STABLE-OFFSET"),
+    Column("high_watermark", "HIGH-WATERMARK"),
+    Column("held_back_records", "HELD-BACK"),
+    Column("producer_id", "PRODUCER-ID"),
+    Column("producer_epoch", "EPOCH"),
+    Column("transactional_id", "TRANSACTIONAL-ID"),
+    Column("state", "STATE"),
+    Column("start_offset", "START-OFFSET"),
+    Column("started_at", "STARTED-AT"),
+    Column("age", "AGE"),
+    Column("timeout", "TIMEOUT"),
+    Column("is_hanging", "HANGING"),
+    Column("age_ms"),
+    Column("timeout_ms"),
+    Column("last_written_at"),
+    Column("coordinator_id"),
+    Column("coordinator_epoch"),
+    Column("leader_id"),
+    Column("error", "ERROR"),
+    Column("command", "END-IT-BY"),
+    Column("abort_command"),
+)
+_TIMEOUT = 30.0  # seconds, for each question
+Row = dict[str, Any]
+Wanted = Mapping[str, Collection[int] | None]
+
+
+def show_held_back(
+    output: Output,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    *,
+    offsets_partitions: Collection[int],
+    groups: Collection[str],
+    topics: Collection[str],
+) -> None:
+    """Print a row for each transaction that is open where a partition is held back; exit code 1 if there is any.
+
+    Of all offsets partitions, or of the data partitions of groups, or of topics.
+    """
+    if bootstrap_server is None:
+        raise UsageError("--held-back asks the live cluster: name a broker by --bootstrap-server")
+    if offsets_partitions and (groups or topics):
+        raise UsageError("--offsets-partition is of __consumer_offsets, --group and --topic are of data: give one")
+    from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.permissions import (  # noqa: PLC0415 - likewise
+        require_to_read,
+        require_to_see_topics_of_groups,
+    )
+
+    properties = client_properties(command_config)
+    cluster = LogEnds(bootstrap_server, properties)
+    if groups:
+        require_to_see_topics_of_groups(cluster, topics)
+    wanted = _wanted(bootstrap_server, properties, offsets_partitions, groups, topics)
+    require_to_read(cluster, wanted)
+    ends = cluster.ends(wanted, {})
+    rows = _rows(bootstrap_server, command_config, ends, _opened(cluster, properties, ends))
+    output.table(_COLUMNS, rows, closing=_closing(rows, len(ends)))
+    missing = _missing(wanted, ends)
+    for message in missing:
+        tell(f"Error: {message}")
+    click.get_current_context().exit(1 if rows or missing else 0)
+
+
+def _wanted(
+    bootstrap_server: str,
+    properties: Mapping[str, str],
+    offsets_partitions: Collection[int],
+    groups: Collection[str],
+    topics: Collection[str],
+) -> Wanted:
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.rights import OFFSETS_TOPIC  # noqa: PLC0415 - likewise
+
+    if not groups:
+        return dict.fromkeys(topics) if topics else {OFFSETS_TOPIC: offsets_partitions or None}
+    cluster, found = GroupOffsets(bootstrap_server, properties), dict[str, set[int]]()
+    for group_id in groups:
+        places = [place for place in cluster.fetch(group_id) if not topics or place[0] in topics]
+        if not places:
+            tell(f"Error: group '{group_id}' has no such committed offset.")
+            click.get_current_context().exit(1)
+        for topic, number in places:
+            found.setdefault(topic, set()).add(number)
+    return found
+
+
+def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> Open:
+    from offsetstream.cluster.java_client import java_admin  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.log_ends import LogEnd  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.open_transactions import OpenTransactions  # noqa: PLC0415 - likewise
+
+    held = [place for place, end in ends.items() if isinstance(end, LogEnd) and _held_back(end)]
+    if not held:
+        return {}
+    with java_admin(cluster.bootstrap_server, properties) as (jvm, client):
+        return OpenTransactions(jvm, client, _TIMEOUT).find(held, all_coordinate=_all_coordinate(cluster))
+
+
+def _all_coordinate(cluster: Cluster) -> bool:
+    """Tell whether each partition of the transactions' own topic has a coordinator, as far as the user may see it."""
+    from offsetstream.cluster.rights import TRANSACTION_STATE  # noqa: PLC0415 - only what is asked is imported
+
+    try:
+        return None not in cluster.leaders(TRANSACTION_STATE).values()
+    except ClusterError:
+        return False
+
+
+def _held_back(end: LogEnd) -> int:
+    return end.high_watermark - end.last_stable_offset
+
+
+def _rows(bootstrap_server: str, command_config: str | None, ends: Answers, opened: Open) -> list[Row]:
+    tool = ["kafka-transactions.sh", "--bootstrap-server", bootstrap_server]
+    tool += ["--command-config", command_config] if command_config else []
+    return [row for place in sorted(ends) for row in _of_partition(tool, place, ends[place], opened.get(place))]
+
+
+def _of_partition(
+    tool: list[str], place: tuple[str, int], end: LogEnd | NoEnd, opened: list[OpenTransaction] | str | None
+) -> Iterator[Row]:
+    from offsetstream.cluster.log_ends import NoEnd  # noqa: PLC0415 - only what is asked is imported
+
+    where = {"topic": place[0], "partition": place[1]}
+    if isinstance(end, NoEnd):
+        yield where | {"error": end.error}
+        return
+    where |= {"held_back_records": _held_back(end), "leader_id": end.leader_id}
+    where |= {"last_stable_offset": end.last_stable_offset, "high_watermark": end.high_watermark}
+    if isinstance(opened, str):
+        yield where | {"error": opened}
+    else:  # none where it ended just now
+        yield from (where | _transaction(tool, place, each) for each in opened or ())
+
+
+def _transaction(tool: list[str], place: tuple[str, int], opened: OpenTransaction) -> Row:
+    started, now_ms = opened.started_ms, milliseconds(datetime.now(UTC))
+    age = None if started is None else now_ms - started
+    abort = ["abort", "--topic", place[0], "--partition", str(place[1]), "--start-offset", str(opened.start_offset)]
+    ends_it = abort
+    if opened.transactional_id is not None and opened.is_hanging is False:
+        # Its coordinator ends it on all of its partitions; a marker on one of them would tear it apart.
+        ends_it = ["forceTerminateTransaction", "--transactionalId", opened.transactional_id]
+    return asdict(opened) | {
+        "started_at": time_text(started),
+        "age": duration_text(age),
+        "age_ms": age,
+        "timeout": duration_text(opened.timeout_ms),
+        "last_written_at": time_text(opened.last_written_ms),
+        "command": shlex.join([*tool, *ends_it]),
+        "abort_command": shlex.join([*tool, *abort]),
+    }
+
+
+def _closing(rows: list[Row], asked: int) -> str:
+    of_transactions = [row for row in rows if row.get("producer_id") is not None]
+    held = {(row["topic"], row["partition"]) for row in of_transactions}
+    producers = {(row["producer_id"], row["producer_epoch"]) for row in of_transactions}
+    silent = sum(1 for row in rows if row.get("error"))
+    return (
+        f"{len(held)} of {counted(asked, 'partition')} held back, by open transactions of "
+        f"{counted(len(producers), 'producer')}, as of {instant_text(datetime.now(UTC))}"
+        + (f"; {silent} could not be asked." if silent else ".")
+    )
+
+
+def _missing(wanted: Wanted, ends: Answers) -> list[str]:
+    there = {topic for topic, _ in ends}
+    topics = [f"topic '{topic}' is not there" for topic in sorted(wanted) if not wanted[topic] and topic not in there]
+    return topics + [
+        f"{topic} has no partition {number}"
+        for topic, numbers in sorted(wanted.items())
+        for number in sorted(numbers or ())
+        if (topic, number) not in ends
+    ]

@@ -1,0 +1,189 @@
+"""`offsetstream topics`: the topics of the live cluster, partition by partition, and the groups that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from offsetstream.cli.answers import Answer, counted, show, topic_options, watch_option
+from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
+from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.options import (
+    client_properties,
+    cluster_options,
+    config_option,
+    output_of,
+    output_options,
+    tables_option,
+)
+from offsetstream.cli.output import Column, tell
+from offsetstream.cli.times import instant_text
+from offsetstream.errors import UsageError
+from offsetstream.tables.location import store_at
+
+if TYPE_CHECKING:
+    from offsetstream.cluster.metadata import MetadataCache, PartitionMetadata, TopicMetadata
+    from offsetstream.tables.store import Store
+
+_COLUMNS = (
+    Column("topic", "TOPIC", 15),
+    Column("topic_id"),
+    Column("is_internal"),
+    Column("partition", "PARTITION"),
+    Column("leader", "LEADER"),
+    Column("leader_epoch", "LEADER-EPOCH"),
+    Column("replicas", "REPLICAS", 8),
+    Column("in_sync_replicas", "ISR", 5),
+    Column("log_start_offset", "LOG-START-OFFSET"),
+    Column("log_end_offset", "LOG-END-OFFSET"),
+    Column("last_stable_offset"),
+    Column("error"),
+)
+_GROUPS = (Column("groups", "GROUPS", 6), Column("note", "NOTE"))
+_COMMITTED = "committed_offsets"
+_SHOWN = 3  # groups in a cell that people read
+Row = dict[str, Any]
+Groups = Mapping[tuple[str, int], Collection[str]]
+
+
+@click.group()
+def topics() -> None:
+    """Show the topics of the live cluster."""
+
+
+@topics.command(
+    "describe",
+    cls=OneLineErrors,
+    epilog="""\b
+Examples:
+  offsetstream topics describe --bootstrap-server localhost:9092
+  offsetstream topics describe --topic orders --bootstrap-server localhost:9092 --tables tables
+  offsetstream topics describe --topic orders --bootstrap-server localhost:9092 --watch 5
+
+GROUPS: those that have a committed offset of the partition, by the tables; unknown where there are no tables and none
+were named.
+
+Exit code 1 where a topic is not there, or may not be seen; 3 where a partition has no leader, or a silent one.""",
+)
+@config_option("topics.describe")
+@topic_options
+@watch_option
+@cluster_options
+@tables_option
+@output_options
+def describe(
+    *,
+    topic: tuple[str, ...],
+    watch: float | None,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """Show leader, replicas and log of each partition, as the cluster has them now, and the groups that read it."""
+    output = output_of(options)
+    if bootstrap_server is None:
+        raise UsageError("topics are of the live cluster: name a broker by --bootstrap-server")
+    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.permissions import sees_all_topics  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.rights import TOPICS_SEEN, describe_each  # noqa: PLC0415 - likewise
+
+    cluster = MetadataCache(bootstrap_server, client_properties(command_config))
+    if not topic and not sees_all_topics(cluster):
+        tell(f"{TOPICS_SEEN}: {TOPICS_SEEN.without}")
+    source = click.get_current_context().get_parameter_source("tables")
+    store = _store(cluster, tables, must_be_there=source is not ParameterSource.DEFAULT)
+
+    def ask() -> Answer:
+        refused = cluster.refresh(topic or None)
+        if hidden := [name for name, error in refused.items() if error == "TOPIC_AUTHORIZATION_FAILED"]:
+            raise cluster.lacks(describe_each("topic", hidden))
+        groups = None if store is None else _groups(store, topic)
+        rows = [row for name, found in sorted(cluster.known.items()) for row in _rows(cluster, name, found, groups)]
+        closing = _closing(rows, store)
+        if output.output_format != "json":
+            rows = [_flat(row, is_text=output.is_text) for row in rows]
+        gone = [f"topic '{name}' is not there" for name in sorted(set(topic) - set(cluster.known) - set(refused))]
+        missing = gone + [f"topic '{name}': {error}" for name, error in sorted(refused.items())]
+        silent = any(is_unreachable(row["error"]) for row in rows)
+        return Answer((*_COLUMNS, *_GROUPS), rows, closing, UNREACHABLE if silent else 0, missing)
+
+    show(output, watch, ask)
+
+
+def _store(cluster: MetadataCache, tables: str, *, must_be_there: bool) -> Store | None:
+    """Return the tables, if there are any; TablesError where named ones are not there, or are another cluster's."""
+    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - only what is asked is imported
+
+    store = store_at(tables)
+    found = store.open(_COMMITTED) if must_be_there else store.opened(_COMMITTED)
+    if found is None:
+        return None
+    require_tables_of(store, cluster.cluster_id())
+    return store
+
+
+def _groups(store: Store, topics: Collection[str]) -> Groups:
+    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - only what is asked is imported
+
+    where = {"topic": topics or None, "in_coordinator_partition": [True]}
+    found: dict[tuple[str, int], set[str]] = {}
+    for row in Lookup(store).rows(_COMMITTED, ("topic", "partition", "group_id"), where):
+        found.setdefault((row["topic"], row["partition"]), set()).add(row["group_id"])
+    return found
+
+
+def _rows(cluster: MetadataCache, name: str, topic: TopicMetadata, groups: Groups | None) -> list[Row]:
+    from offsetstream.cluster.log_ends import LogEnd, NoEnd  # noqa: PLC0415 - only what is asked is imported
+
+    ends = {place.partition: end for place, end in cluster.last_ends(name).items()}
+    rows = []
+    for number, partition in sorted(topic.partitions.items()):
+        end, row = ends.get(number), _row(name, topic, number, partition)
+        if isinstance(end, LogEnd):
+            row |= {"log_start_offset": end.log_start_offset, "log_end_offset": end.high_watermark}
+            row |= {"last_stable_offset": end.last_stable_offset}
+        elif isinstance(end, NoEnd):
+            row |= {"error": end.error, "note": end.error}
+        rows.append(row | {"groups": None if groups is None else sorted(groups.get((name, number), ()))})
+    return rows
+
+
+def _row(name: str, topic: TopicMetadata, number: int, partition: PartitionMetadata) -> Row:
+    return {
+        "topic": name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partition": number,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "in_sync_replicas": list(partition.in_sync_replicas),
+        "error": None,
+    }
+
+
+def _flat(row: Row, *, is_text: bool) -> Row:
+    """Return the row with its lists as texts."""
+    groups = row["groups"]
+    shown = groups if groups is None or not is_text else groups[:_SHOWN]
+    more = f" and {len(groups) - _SHOWN} more" if is_text and groups and len(groups) > _SHOWN else ""
+    return row | {
+        "replicas": ",".join(map(str, row["replicas"])),
+        "in_sync_replicas": ",".join(map(str, row["in_sync_replicas"])),
+        "groups": None if groups is None else (",".join(shown) + more) or None,
+    }
+
+
+def _closing(rows: list[Row], store: Store | None) -> str:
+    topics = len({row["topic"] for row in rows})
+    behind = sum(1 for row in rows if len(row["in_sync_replicas"]) < len(row["replicas"]))
+    unknown = "" if store else "; which groups read them is not known: there are no tables"
+    return (
+        f"{counted(topics, 'topic')}, {counted(len(rows), 'partition')}, {behind} with replicas that are behind"
+        f"{unknown}; as of {instant_text(datetime.now(UTC))}."
+    )

@@ -1,0 +1,117 @@
+"""How far groups are behind, exactly: the record at each committed offset is fetched, whose time tells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from py4j.protocol import Py4JJavaError
+
+from offsetstream.cluster.committed import Place
+from offsetstream.cluster.coordinators import NO_COORDINATOR
+from offsetstream.cluster.java_client import error_name, java_admin
+from offsetstream.cluster.java_offsets import fetch_by_java
+from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.offsets import require_text
+from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
+from offsetstream.cluster.reading import Reading, ends_of, read_from
+from offsetstream.cluster.records_at import IsolationLevel
+from offsetstream.cluster.rights import OFFSETS_TOPIC, describe_each
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.errors import ClusterError
+
+# Of each group what its coordinator has committed, or by Kafka's name why it does not tell.
+Committed: TypeAlias = dict[str, dict[Place, int] | str]
+
+
+@dataclass(frozen=True)
+class ExactLag:
+    """A partition of a group: what is committed, and what is there to be read from it on (one record at most)."""
+
+    group_id: str
+    topic: str
+    partition: int
+    reading: Reading
+
+
+def committed_of(
+    cluster: MetadataCache,
+    properties: Mapping[str, str],
+    group_ids: Collection[str],
+    topics: Collection[str],
+    timeout: float,
+) -> Committed:
+    """Return what the coordinators of the groups have of these topics, or of all; each is asked for `timeout` seconds.
+
+    Raises what `Connection` and `java_admin` do, and UsageError for an id that no group can have.
+    """
+    for group_id in group_ids:
+        require_text("group id", group_id)
+    if hidden := cluster.hidden_groups(group_ids):
+        raise cluster.lacks(describe_each("group", hidden))
+    require_to_see_topics_of_groups(cluster, topics)
+    found: Committed = {}
+    with java_admin(cluster.bootstrap_server, properties) as (jvm, client):
+        for group_id in group_ids:
+            try:
+                offsets = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)
+            except Py4JJavaError as error:
+                found[group_id] = _why(cluster, group_id, error_name(jvm, error))
+            else:
+                found[group_id] = {
+                    place: each.offset
+                    for place, each in offsets.items()
+                    if each.offset is not None and (not topics or place[0] in topics)
+                }
+    return found
+
+
+def exact_lags(
+    cluster: MetadataCache,
+    properties: Mapping[str, str],
+    committed: Mapping[str, Mapping[Place, int]],
+    *,
+    isolation_level: IsolationLevel,
+    timeout: float,
+) -> list[ExactLag]:
+    """Return what waits for each group and partition, read within `timeout` seconds for all of them.
+
+    Each pair of a partition and an offset is fetched once, for however many groups. Needs READ on the topics; raises
+    what `Connection` does.
+    """
+    deadline = time.monotonic() + timeout
+    places = {place for offsets in committed.values() for place in offsets}
+    require_to_read(cluster, {topic for topic, _ in places})
+    ends = ends_of(cluster, places)
+    found: dict[tuple[Place, int], Reading] = {}
+    for starts in _rounds(committed):
+        some = read_from(cluster, properties, starts, 1, ends=ends, isolation_level=isolation_level, deadline=deadline)
+        found |= {(place, reading.offset): reading for place, reading in some.items()}
+    return [
+        ExactLag(group_id, *place, found[place, offset])
+        for group_id, offsets in committed.items()
+        for place, offset in offsets.items()
+    ]
+
+
+def _rounds(committed: Mapping[str, Mapping[Place, int]]) -> Iterator[dict[Place, int]]:
+    """Yield each pair of a partition and an offset once; a consumer has one position in a partition at a time."""
+    offsets: dict[Place, set[int]] = {}
+    for of_group in committed.values():
+        for place, offset in of_group.items():
+            offsets.setdefault(place, set()).add(offset)
+    left = {place: sorted(each) for place, each in offsets.items()}
+    while left:
+        yield {place: each.pop() for place, each in left.items()}
+        left = {place: each for place, each in left.items() if each}
+
+
+def _why(cluster: MetadataCache, group_id: str, error: str) -> str:
+    """Return the error by Kafka's name: its client has a timeout for a coordinator that nobody is."""
+    try:
+        leaders = cluster.leaders(OFFSETS_TOPIC)
+    except ClusterError:
+        return error
+    return NO_COORDINATOR if leaders[partition_for(group_id, len(leaders))] is None else error

@@ -1,0 +1,66 @@
+"""Topics of a real cluster, and what is written to them: plainly, in batches, in transactions that end in each way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+
+from offsetstream.embedded.clients import QUIET, admin_client
+
+TEN_MINUTES = 600_000
+Record = Mapping[str, Any]
+
+
+def create_topic(
+    server: str, topic: str, partitions: int | list[list[int]] = 1, config: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic with so many partitions, or with these replicas of each."""
+    admin = admin_client(server)  # without a name it would be gone before its answer is here
+    if isinstance(partitions, int):
+        new = NewTopic(topic, partitions, config=dict(config or {}))
+    else:
+        new = NewTopic(topic, len(partitions), replica_assignment=partitions, config=dict(config or {}))
+    admin.create_topics([new])[topic].result(30)
+
+
+def write(
+    server: str, topic: str, *records: Record, partition: int = 0, properties: Mapping[str, Any] | None = None
+) -> None:
+    """Write records, each with the arguments of `Producer.produce`, to their end."""
+    producer = Producer({"bootstrap.servers": server, **(properties or {})}, logger=QUIET)
+    _produce(producer, topic, partition, records)
+
+
+def numbered(count: int, first: int = 0) -> list[Record]:
+    """So many records, with their numbers as keys and values."""
+    return [{"key": f"key-{number}", "value": f"value-{number}"} for number in range(first, first + count)]
+
+
+@contextmanager
+def transaction(
+    server: str, transactional_id: str, topic: str, *records: Record, partition: int = 0
+) -> Iterator[Producer]:
+    """A transaction that has written the records, and that whoever asks for it ends; else it stays open."""
+    config = {"bootstrap.servers": server, "transactional.id": transactional_id, "transaction.timeout.ms": TEN_MINUTES}
+    producer = Producer(config, logger=QUIET)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    _produce(producer, topic, partition, records)
+    yield producer
+
+
+def _produce(producer: Producer, topic: str, partition: int, records: Sequence[Record]) -> None:
+    refused: list[Any] = []
+
+    def told(error: Any, _: Any) -> None:
+        if error is not None:
+            refused.append(error)
+
+    for record in records:
+        producer.produce(topic, partition=partition, on_delivery=told, **record)
+    assert producer.flush(60) == 0
+    assert not refused, refused

@@ -1,0 +1,123 @@
+"""`topics describe`: what a real cluster tells of its topics, as Kafka's own tool tells it, and who reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetstream.cluster.client import Cluster
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.tools import run_tool
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.path_store import PathStore
+from testkit.command import Done, within
+from testkit.live_logs import create_topic, numbered, transaction, write
+from testkit.tables import append_rows
+
+TOPICS = {"orders": 3, "payments": 1}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with EmbeddedKafka() as kafka:
+        for topic, partitions in TOPICS.items():
+            create_topic(kafka.bootstrap_server, topic, partitions)
+        write(kafka.bootstrap_server, "orders", *numbered(4), partition=1)
+        yield kafka.bootstrap_server
+
+
+def described(server: str, *options: str, tables: Path | None = None) -> Done:
+    place = () if tables is None else ("--tables", str(tables))
+    return within("topics", "describe", "--bootstrap-server", server, *place, *options)
+
+
+def rows(server: str, *options: str, tables: Path | None = None) -> list[dict[str, Any]]:
+    done = described(server, *options, "--output", "json", tables=tables)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def tables_of(folder: Path, cluster_id: str) -> Path:
+    create_tables(PathStore(str(folder)), cluster_id, "new")
+    return folder
+
+
+def of_tool(server: str) -> dict[tuple[str, int], tuple[str, int | None, list[int], list[int]]]:
+    """What kafka-topics tells: topic id, leader, replicas and in-sync replicas of each partition."""
+    printed = run_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", server, "--describe"])
+    ids = dict(re.findall(r"Topic: (\S+)\s+TopicId: (\S+)", printed))
+    found = {}
+    for line in re.findall(r"\tTopic: .*", printed):
+        cells = dict(re.findall(r"(\w+): (\S*)", line))
+        leader = None if cells["Leader"] == "none" else int(cells["Leader"])
+        numbers = [[int(each) for each in cells[name].split(",") if each] for name in ("Replicas", "Isr")]
+        found[cells["Topic"], int(cells["Partition"])] = (ids[cells["Topic"]], leader, numbers[0], sorted(numbers[1]))
+    return found
+
+
+def as_tool(found: list[dict[str, Any]]) -> dict[tuple[str, int], tuple[str, int | None, list[int], list[int]]]:
+    return {
+        (row["topic"], row["partition"]): (row["topic_id"], row["leader"], row["replicas"], row["in_sync_replicas"])
+        for row in found
+    }
+
+
+def test_it_is_what_kafkas_own_tool_tells(server: str) -> None:
+    found = rows(server)
+    assert as_tool(found) == of_tool(server)
+    assert {row["topic"] for row in found} >= set(TOPICS)
+    ends = {
+        row["partition"]: (row["log_start_offset"], row["log_end_offset"]) for row in found if row["topic"] == "orders"
+    }
+    assert ends == {0: (0, 0), 1: (0, 4), 2: (0, 0)}
+    assert {row["leader_epoch"] for row in found} == {0}
+    assert {row["groups"] for row in found} == {None}
+
+
+def test_the_groups_that_read_it(server: str, tmp_path: Path) -> None:
+    tables = tables_of(tmp_path / "tables", Cluster(server).cluster_id())
+    place = {"topic": "orders", "offsets_partition": 0, "committed_offset": 1, "in_coordinator_partition": True}
+    groups = [("billing", 1), ("search", 1), ("audit", 1), ("mail", 1), ("billing", 2)]
+    append_rows(tables, "committed_offsets", [place | {"group_id": group, "partition": at} for group, at in groups])
+    found = rows(server, "--topic", "orders", tables=tables)
+    assert [row["groups"] for row in found] == [[], ["audit", "billing", "mail", "search"], ["billing"]]
+    text = described(server, "--topic", "orders", tables=tables).stdout.splitlines()
+    assert [" ".join(line.split()[8:]) for line in text[1:4]] == ["- -", "audit,billing,mail and 1 more -", "billing -"]
+    assert text[-1].startswith("1 topic, 3 partitions, 0 with replicas that are behind; as of ")
+    refused = described(server, tables=tables_of(tmp_path / "other", "another"))
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+    assert described(server, tables=tmp_path / "none").returncode == 1
+
+
+def test_a_transaction_holds_back(server: str) -> None:
+    with transaction(server, "open", "payments", *numbered(2)) as producer:
+        (row,) = rows(server, "--topic", "payments")
+        assert (row["last_stable_offset"], row["log_end_offset"]) == (0, 2)
+        producer.abort_transaction(30)
+
+
+def test_as_text_without_tables(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = described(server, "--topic", "orders")
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[0].split()[:3]) == (0, ["TOPIC", "PARTITION", "LEADER"])
+    assert lines[2].split()[:8] == ["orders", "1", "1", "0", "1", "1", "0", "4"]
+    assert "which groups read them is not known: there are no tables; as of" in lines[-1]
+
+
+def test_what_is_not_there(server: str) -> None:
+    done = described(server, "--topic", "nowhere", "--topic", "payments")
+    assert (done.returncode, done.stderr) == (1, "Error: topic 'nowhere' is not there\n")
+    assert "payments" in done.stdout
+    create_topic(server, "deleted")
+    admin = admin_client(server)  # without a name it would be gone before its answer is here
+    admin.delete_topics(["deleted"])["deleted"].result(30)
+    assert described(server, "--topic", "deleted").returncode == 1
+    assert within("topics", "describe").returncode == 2
