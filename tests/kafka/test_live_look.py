@@ -119,14 +119,13 @@ def test_a_silent_broker_costs_its_own_partitions_only(kafka: EmbeddedKafka, ser
 def test_a_group_of_which_a_partition_has_no_leader(kafka: EmbeddedKafka, server: str) -> None:
     group = group_of(server, 1)
     kafka.stop_broker(LOST, kill=True)
-    done = within(
-        "lag", "--exact", "--group", group, "--bootstrap-server", server, "--timeout", "15", "--output", "json"
-    )
+    named = ("--group", group, "--topic", ALONE, "--timeout", "15")
+    done = within("lag", "--exact", "--bootstrap-server", server, *named, "--output", "json")
     lost, other = json.loads(done.stdout)
     assert (done.returncode, other["next_offset"], other["error"]) == (3, 4, None)
     assert lost["error"] in {"LEADER_NOT_AVAILABLE", "REQUEST_TIMED_OUT"}
     await_(lambda: leaders(server, ALONE)[0] is None)
-    shown = peek(server, "--group", group, "--timeout", "15")
+    shown = peek(server, *named)
     assert (shown.returncode, f"Error: {ALONE}-0: LEADER_NOT_AVAILABLE" in shown.stderr) == (3, True), shown.stderr
     assert [line.split()[:3] for line in shown.stdout.splitlines()[1:3]] == [[ALONE, "1", "4"], [ALONE, "1", "5"]]
 
