@@ -113,14 +113,14 @@ def _wanted(
 
 
 def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> Open:
-    from offsetstream.cluster.java_client import java_admin  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.java_client import FEW_TRIES, java_admin  # noqa: PLC0415 - only what is asked is imported
     from offsetstream.cluster.log_ends import LogEnd  # noqa: PLC0415 - likewise
     from offsetstream.cluster.open_transactions import OpenTransactions  # noqa: PLC0415 - likewise
 
     held = [place for place, end in ends.items() if isinstance(end, LogEnd) and _held_back(end)]
     if not held:
         return {}
-    with java_admin(cluster.bootstrap_server, properties) as (jvm, client):
+    with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
         return OpenTransactions(jvm, client, _TIMEOUT).find(held, all_coordinate=_all_coordinate(cluster))
 
 

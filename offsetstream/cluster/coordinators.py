@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from tenacity import Retrying, retry_if_result, stop_after_delay
-from tenacity.wait import wait_random_exponential
+from tenacity import retry_if_result
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import NO_RIGHT, QUIET, TIMEOUT
 from offsetstream.cluster.consumers import close
 from offsetstream.cluster.error_names import kafka_name
+from offsetstream.cluster.patience import patience
 from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.rights import OFFSETS_TOPIC, Right, describe_each
 from offsetstream.coordinator.partitioning import partition_for
@@ -21,7 +21,6 @@ from offsetstream.coordinator.partitioning import partition_for
 NO_COORDINATOR = "COORDINATOR_NOT_AVAILABLE"
 _COMMITTED_SECONDS = 5.0
 _ATTEMPT_SECONDS, _LEAST = 10.0, 1.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
 @dataclass(frozen=True)
@@ -88,13 +87,7 @@ class CoordinatorLookup(Cluster):
             found.update(self._coordinations(left, max(min(deadline - time.monotonic(), _ATTEMPT_SECONDS), _LEAST)))
             return any(each.error for each in found.values())
 
-        again = Retrying(
-            retry=retry_if_result(bool),
-            stop=stop_after_delay(timeout),
-            wait=wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
-            retry_error_callback=lambda _: None,
-        )
-        again(ask)
+        patience(retry_if_result(bool), timeout)(ask)
         return found
 
     def _coordinations(self, group_ids: Collection[str], timeout: float) -> dict[str, Coordination]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from tenacity import retry_if_exception
 
+from offsetstream.cluster.error_names import COORDINATOR_MOVES
 from offsetstream.cluster.msk import java_plugins
+from offsetstream.cluster.patience import patience
 from offsetstream.cluster.properties import java_system_properties
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
@@ -18,6 +21,12 @@ from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableErro
 _LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
 # What the client needs besides for OAUTHBEARER, and does not bring along.
 _TOKENS = ("com.fasterxml.jackson.core:jackson-databind:2.21.2", "org.bitbucket.b_c:jose4j:0.9.6")
+Answer = TypeVar("Answer")
+NO_ANSWER = frozenset({"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES})
+NO_RIGHT_TO_GROUP = "GROUP_AUTHORIZATION_FAILED"
+# By itself the client (4.3.1) asks for a leader or a coordinator that is not there 10,000 times a second: with these
+# properties it soon gives up, and `asked_again` makes pauses.
+FEW_TRIES = {"retries": "3"}
 
 
 @contextmanager
@@ -50,8 +59,23 @@ def root_cause(error: Py4JJavaError) -> Any:
 
 
 def error_name(jvm: Any, error: Py4JJavaError) -> str:
-    """Return Kafka's name of an error (org.apache.kafka.common.protocol.Errors)."""
-    return str(jvm.org.apache.kafka.common.protocol.Errors.forException(root_cause(error)).name())
+    """Return Kafka's name of an error (org.apache.kafka.common.protocol.Errors); what lies below it may have none."""
+    errors = jvm.org.apache.kafka.common.protocol.Errors
+    cause, name = error.java_exception, "UNKNOWN_SERVER_ERROR"
+    while cause is not None:
+        found = str(errors.forException(cause).name())
+        name, cause = (found if found != "UNKNOWN_SERVER_ERROR" else name), cause.getCause()
+    return name
+
+
+def asked_again(jvm: Any, ask: Callable[[], Answer], timeout: float) -> Answer:
+    """Return the answer, asked for again for `timeout` seconds while a coordinator moves or loads or nobody answers."""
+
+    def passes(error: BaseException) -> bool:
+        return isinstance(error, Py4JJavaError) and error_name(jvm, error) in NO_ANSWER
+
+    answer: Answer = patience(retry_if_exception(passes), timeout)(ask)
+    return answer
 
 
 def _as_error(bootstrap_server: str, error: Py4JJavaError) -> ClusterError:

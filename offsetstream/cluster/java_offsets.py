@@ -6,16 +6,16 @@ reads on behind what has none. Kafka's client keeps an error of a partition that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
 from offsetstream.cluster.committed import CommittedOffset, Place
-from offsetstream.cluster.error_names import COORDINATOR_MOVES
-from offsetstream.cluster.java_client import error_name
+from offsetstream.cluster.java_client import NO_ANSWER, NO_RIGHT_TO_GROUP, asked_again, error_name
 
-_NO_ANSWER = {"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES}
+_LEAST = 1.0  # seconds
 
 
 def fetch_by_java(
@@ -29,8 +29,13 @@ def fetch_by_java(
     spec = admin.ListConsumerGroupOffsetsSpec()
     if partitions is not None:
         spec = spec.topicPartitions([_place(jvm, place) for place in partitions])
-    options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(round(timeout * 1000)).requireStable(require_stable)
-    found = client.listConsumerGroupOffsets({group_id: spec}, options).partitionsToOffsetAndMetadata(group_id).get()
+    left = _time_left(timeout)
+
+    def ask() -> Any:
+        options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(left()).requireStable(require_stable)
+        return client.listConsumerGroupOffsets({group_id: spec}, options).partitionsToOffsetAndMetadata(group_id).get()
+
+    found = asked_again(jvm, ask, timeout)
     return {
         (place.topic(), place.partition()): CommittedOffset(
             committed.offset(), committed.leaderEpoch().orElse(None), committed.metadata()
@@ -53,9 +58,20 @@ def commit_by_java(
         epoch = optional.empty() if each.leader_epoch is None else optional.of(each.leader_epoch)
         to_commit = jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(each.offset, epoch, each.metadata)
         wanted[places[place]] = to_commit
-    options = jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions().timeoutMs(round(timeout * 1000))
-    told = client.alterConsumerGroupOffsets(group_id, wanted, options)
-    return {place: _error(jvm, told.partitionResult(java)) for place, java in places.items()}
+    left = _time_left(timeout)
+
+    def ask() -> dict[Place, str | None]:
+        options = jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions().timeoutMs(left())
+        told = client.alterConsumerGroupOffsets(group_id, wanted, options)
+        return {place: _error(jvm, told.partitionResult(java)) for place, java in places.items()}
+
+    return asked_again(jvm, ask, timeout)
+
+
+def _time_left(timeout: float) -> Callable[[], int]:
+    """Return what tells how many milliseconds of `timeout` seconds are left, a second at least."""
+    deadline = time.monotonic() + timeout
+    return lambda: round(max(deadline - time.monotonic(), _LEAST) * 1000)
 
 
 def _place(jvm: Any, place: Place) -> Any:
@@ -67,7 +83,7 @@ def _error(jvm: Any, future: Any) -> str | None:
         future.get()
     except Py4JJavaError as error:
         name = error_name(jvm, error)
-        if name in _NO_ANSWER:
+        if name in NO_ANSWER or name == NO_RIGHT_TO_GROUP:  # which are answers for no partition
             raise
         return name
     return None

@@ -14,21 +14,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_result, stop_after_delay
-from tenacity.wait import wait_random_exponential
+from py4j.protocol import Py4JJavaError
+from tenacity import retry_if_exception, retry_if_result
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.connection import TIMEOUT
 from offsetstream.cluster.error_names import COORDINATOR_MOVES, kafka_name
-from offsetstream.cluster.java_client import java_admin
+from offsetstream.cluster.java_client import FEW_TRIES, NO_RIGHT_TO_GROUP, error_name, java_admin
 from offsetstream.cluster.java_offsets import commit_by_java, fetch_by_java
+from offsetstream.cluster.patience import patience
 from offsetstream.cluster.permissions import sees_all_topics
 from offsetstream.cluster.rights import ALL_TOPICS, OFFSETS_TOPIC, Right
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError, UnreachableError, UsageError
 
-_FIRST_PAUSE, _LONGEST_PAUSE, _LEAST = 0.1, 2.0, 1.0  # seconds
+_LEAST = 1.0  # seconds
 
 
 class GroupOffsets(Cluster):
@@ -57,8 +58,7 @@ class GroupOffsets(Cluster):
             _require_place(place)
         if partitions is not None and not partitions:
             return {}
-        self._require_right(Right("DESCRIBE", "group", group_id))
-        with self._by_java(group_id) as (jvm, client):
+        with self._by_java(group_id, "DESCRIBE") as (jvm, client):
             found = fetch_by_java(jvm, client, group_id, partitions, timeout, require_stable=require_stable)
             wanted: Collection[Place] | None = partitions
             if partitions is None and require_stable:  # which ones it left out
@@ -80,19 +80,19 @@ class GroupOffsets(Cluster):
         wanted = {place: _to_commit(place, offset) for place, offset in offsets.items()}
         if not wanted:
             return {}
-        self._require_right(Right("READ", "group", group_id))
-        with self._by_java(group_id) as (jvm, client):
+        with self._by_java(group_id, "READ") as (jvm, client):
             return commit_by_java(jvm, client, group_id, wanted, timeout)
 
-    def _require_right(self, right: Right) -> None:
-        if self.hidden_groups([right.name]):
-            raise self.lacks([right])
-
     @contextmanager
-    def _by_java(self, group_id: str) -> Iterator[tuple[Any, Any]]:
+    def _by_java(self, group_id: str, operation: str) -> Iterator[tuple[Any, Any]]:
         try:
-            with java_admin(self.bootstrap_server, self._properties) as found:
-                yield found
+            with java_admin(self.bootstrap_server, self._properties | FEW_TRIES) as (jvm, client):
+                try:
+                    yield jvm, client
+                except Py4JJavaError as error:
+                    if error_name(jvm, error) != NO_RIGHT_TO_GROUP:
+                        raise
+                    raise self.lacks([Right(operation, "group", group_id)]) from error
         except UnreachableError as error:
             raise self._without_coordinator(group_id, error) from error
 
@@ -128,12 +128,7 @@ class GroupOffsets(Cluster):
             told = self._result(f"the offsets of group '{group_id}'", of_group).topic_partitions
             return {(each.topic, each.partition): _committed(each) for each in told}
 
-        again = Retrying(
-            retry=retry_if_result(_is_moving) | retry_if_exception(_passes),
-            stop=stop_after_delay(timeout),
-            wait=wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
-            retry_error_callback=_last,
-        )
+        again = patience(retry_if_result(_is_moving) | retry_if_exception(_passes), timeout)
         found: dict[Place, CommittedOffset] = again(ask)
         return found
 
@@ -177,11 +172,6 @@ def _is_moving(found: Mapping[Place, CommittedOffset]) -> bool:
 def _passes(error: BaseException) -> bool:
     reason = error.__cause__
     return isinstance(reason, KafkaException) and kafka_name(reason.args[0]) in COORDINATOR_MOVES
-
-
-def _last(state: RetryCallState) -> Any:
-    """Return the last answer, or raise the last error, as it is."""
-    return state.outcome.result() if state.outcome else {}
 
 
 def _committed(answer: TopicPartition) -> CommittedOffset:

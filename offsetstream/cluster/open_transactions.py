@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
+from tenacity import retry_if_result
 
 from offsetstream.cluster.committed import Place
-from offsetstream.cluster.java_client import error_name
+from offsetstream.cluster.java_client import NO_ANSWER, asked_again, error_name
+from offsetstream.cluster.patience import patience
 
 _NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
 
@@ -40,10 +42,10 @@ Open: TypeAlias = dict[Place, list[OpenTransaction] | str]
 
 
 class OpenTransactions:
-    """Kafka's Admin client (`java_admin`), asked for open transactions; each question has `timeout` seconds."""
+    """Kafka's Admin client (`java_admin`, FEW_TRIES), asked for open transactions; a question has `timeout` seconds."""
 
     def __init__(self, jvm: Any, client: Any, timeout: float) -> None:
-        self._jvm, self._client = jvm, client
+        self._jvm, self._client, self._timeout = jvm, client, timeout
         self._admin = jvm.org.apache.kafka.clients.admin
         self._timeout_ms = round(timeout * 1000)
 
@@ -55,8 +57,9 @@ class OpenTransactions:
         without a leader; else one that no coordinator knows may be that partition's. Raises what `java_admin` does.
         """
         found = self._producers(places)
-        ids = self._transactional_ids({each.producer_id for opened in _lists(found) for each in opened})
-        described = self._descriptions(set(ids.values()))
+        producer_ids = {each.producer_id for opened in _lists(found) for each in opened}
+        ids = asked_again(self._jvm, lambda: self._transactional_ids(producer_ids), self._timeout)
+        described = asked_again(self._jvm, lambda: self._descriptions(set(ids.values())), self._timeout)
         whole = {
             place: opened
             if isinstance(opened, str)
@@ -66,6 +69,16 @@ class OpenTransactions:
         return self._with_hanging(whole) if all_coordinate and self._sees_all() else whole
 
     def _producers(self, places: Collection[Place]) -> Open:
+        found = Open()
+
+        def ask() -> bool:
+            found.update(self._producers_now([place for place in places if _is_to_ask(found.get(place))]))
+            return any(map(_is_to_ask, found.values()))
+
+        patience(retry_if_result(bool), self._timeout)(ask)
+        return found
+
+    def _producers_now(self, places: Collection[Place]) -> Open:
         asked = {place: self._java(place) for place in places}
         options = self._admin.DescribeProducersOptions().timeoutMs(self._timeout_ms)
         told, found = self._client.describeProducers(list(asked.values()), options), Open()
@@ -146,6 +159,10 @@ class OpenTransactions:
 
     def _java(self, place: Place) -> Any:
         return self._jvm.org.apache.kafka.common.TopicPartition(*place)
+
+
+def _is_to_ask(found: list[OpenTransaction] | str | None) -> bool:
+    return found is None or (isinstance(found, str) and found in NO_ANSWER)
 
 
 def _open(producers: Any) -> Iterator[OpenTransaction]:
