@@ -51,7 +51,8 @@ class GroupOffsets(Cluster):
 
         With `require_stable` a partition that an open transaction is to commit to has the error
         UNSTABLE_OFFSET_COMMIT (KIP-447). That a group has no offset at all is believed only of a user who may see all
-        topics: brokers leave out those that he may not, without a word.
+        topics: brokers leave out those that he may not, without a word. In the moment after its broker was lost a
+        group's new coordinator (4.3.1) answers as of its high watermark: the last commits may not be there yet.
         """
         require_text("group id", group_id)
         for place in partitions or ():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import pyspark
@@ -12,6 +13,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from offsetstream.embedded.artifacts import classpath
 from offsetstream.embedded.java import java_executable
+
+_LAST_SECONDS = 5.0
 
 
 @contextmanager
@@ -34,7 +37,16 @@ def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> It
     finally:
         gateway.shutdown()
         process.stdin.close()
-        process.wait(timeout=30)
+        _ended(process)
+
+
+def _ended(process: Popen[bytes]) -> None:
+    """Wait until it is gone: one that does not go by itself (a client in it still waits for its servers) is killed."""
+    try:
+        process.wait(timeout=_LAST_SECONDS)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
