@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from offsetstream.tables.beside import BESIDE  # noqa: E402
 from offsetstream.tables.schema import TableSchema  # noqa: E402 - the package may be installed without its tests' kit
 from offsetstream.views.files import View, all_views  # noqa: E402
 from offsetstream.views.reader import ViewReader  # noqa: E402
-from offsetstream.views.thresholds import THRESHOLDS  # noqa: E402
 from testkit.group_world import GroupWorld  # noqa: E402
 from testkit.sampled_logs import instant  # noqa: E402
 from testkit.view_tables import reader_of, write_tables  # noqa: E402
@@ -36,7 +36,10 @@ def views_page() -> str:
     with TemporaryDirectory() as folder:
         reader = reader_of(write_tables(Path(folder), world.rows), instant(world.now_ms))
         told = [line for view in views for line in _view(view, reader, world.now_ms)]
-    return "\n".join([_HEAD, *_overview(views), *told, *_thresholds(THRESHOLDS)]) + "\n"
+    return (
+        "\n".join([_HEAD, *_overview(views), *told, *(line for schema in BESIDE.values() for line in _beside(schema))])
+        + "\n"
+    )
 
 
 def _overview(views: list[View]) -> Iterator[str]:
@@ -60,7 +63,7 @@ def _example(rows: list[dict[str, object]]) -> dict[str, object]:
     return min(rows, key=lambda row: (sum(value is None for value in row.values()), str(row)), default={})
 
 
-def _thresholds(schema: TableSchema) -> Iterator[str]:
+def _beside(schema: TableSchema) -> Iterator[str]:
     yield from (
         "",
         f"## The table {schema.name}",

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from offsetstream.tables.beside import THRESHOLDS
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.store import Snapshot
-from offsetstream.views.thresholds import THRESHOLDS
 
 _TYPES = {
     "INT": pa.int32(),

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from offsetstream.tables.beside import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.views.reader import ViewReader
-from offsetstream.views.thresholds import THRESHOLDS
 
 
 def table_schemas() -> dict[str, TableSchema]:

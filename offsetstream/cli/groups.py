@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.deletions import delete_groups
 from offsetstream.cli.describe_groups import describe_groups
 from offsetstream.cli.group_events import group_history
 from offsetstream.cli.group_state import Group, read_groups
@@ -90,5 +91,5 @@ def _list_row(group: Group) -> dict[str, Any]:
     } | {name: row[name] for name in ("state", "is_simple", "offsets_partition", "in_coordinator_partition")}
 
 
-for _command in (describe_groups, status, rebalances, group_history):
+for _command in (describe_groups, status, rebalances, group_history, delete_groups):
     groups.add_command(_command)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
+from offsetstream.cli.deletions import delete_offsets
 from offsetstream.cli.export import export
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
@@ -19,8 +20,10 @@ from offsetstream.cli.offset_history import audit, history
 from offsetstream.cli.offset_trouble import expiring, orphans
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, ReadAnew, tell
+from offsetstream.cli.reset import reset
 from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
 from offsetstream.cli.times import instant_text, time_text
+from offsetstream.cli.undo import undo
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 
@@ -61,7 +64,7 @@ _GROUP_ID = itemgetter("group_id")
 
 @click.group()
 def offsets() -> None:
-    """Show committed offsets, from the tables: now, then, and what became of them."""
+    """Show committed offsets, from the tables: now, then, and what became of them; change those of a cluster."""
 
 
 @offsets.command(
@@ -175,5 +178,5 @@ def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, int]) -> dict[s
     }
 
 
-for _command in (history, audit, expiring, orphans, export):
+for _command in (history, audit, expiring, orphans, export, reset, undo, delete_offsets):
     offsets.add_command(_command)

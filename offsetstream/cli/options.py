@@ -126,8 +126,12 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
 
 
 def configurable(command: click.Command) -> dict[str, click.Option]:
-    """Return the options of a command that a file may set, by their keys: those that stand for a value."""
-    options = [each for each in command.params if isinstance(each, click.Option) and not each.is_eager]
+    """Return the options of a command that a file may set, by their keys: those that stand for a value.
+
+    What no variable may set, as --execute, neither may a file: it is said each time.
+    """
+    given = [each for each in command.params if isinstance(each, click.Option)]
+    options = [each for each in given if not each.is_eager and each.allow_from_autoenv]
     names = [each.name for each in options]
     return {each.opts[0].removeprefix("--"): each for each in options if names.count(each.name) == 1}
 

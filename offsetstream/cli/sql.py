@@ -57,13 +57,13 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
 
 
 def _print_names(output: Output) -> None:
+    from offsetstream.tables.beside import BESIDE  # noqa: PLC0415 - likewise
     from offsetstream.tables.schema import all_schemas  # noqa: PLC0415 - it needs Arrow, --help does not
     from offsetstream.views.files import all_views  # noqa: PLC0415 - likewise
-    from offsetstream.views.thresholds import THRESHOLDS  # noqa: PLC0415 - likewise
 
     rows = [
         {"name": schema.name, "kind": "table", "what": schema.comment.split(". ")[0]}
-        for schema in sorted([*all_schemas().values(), THRESHOLDS], key=lambda schema: schema.name)
+        for schema in sorted([*all_schemas().values(), *BESIDE.values()], key=lambda schema: schema.name)
     ]
     views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
     rows += [

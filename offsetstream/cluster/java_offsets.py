@@ -63,7 +63,7 @@ def commit_by_java(
     def ask() -> dict[Place, str | None]:
         options = jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions().timeoutMs(left())
         told = client.alterConsumerGroupOffsets(group_id, wanted, options)
-        return {place: _error(jvm, told.partitionResult(java)) for place, java in places.items()}
+        return errors_by_place(jvm, {place: told.partitionResult(java) for place, java in places.items()})
 
     return asked_again(jvm, ask, timeout)
 
@@ -76,6 +76,11 @@ def _time_left(timeout: float) -> Callable[[], int]:
 
 def _place(jvm: Any, place: Place) -> Any:
     return jvm.org.apache.kafka.common.TopicPartition(*place)
+
+
+def errors_by_place(jvm: Any, futures: Mapping[Place, Any]) -> dict[Place, str | None]:
+    """Return the error of each partition by Kafka's name, None where it is done; raise what is no partition's own."""
+    return {place: _error(jvm, future) for place, future in futures.items()}
 
 
 def _error(jvm: Any, future: Any) -> str | None:

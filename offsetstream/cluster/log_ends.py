@@ -132,15 +132,23 @@ class LogEnds(Cluster):
 
         A text is Kafka's name of why it is not told.
         """
-        asked = {place: OffsetSpec.for_timestamp(since_ms)}
+        return self.first_since_each({place: since_ms})[place]
+
+    def first_since_each(self, since_ms: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | str | None]:
+        """Return the same of many partitions, each with a time of its own."""
+        asked = {place: OffsetSpec.for_timestamp(each) for place, each in since_ms.items()}
         found, errors = self._offsets_once(asked, IsolationLevel.READ_UNCOMMITTED)
-        if errors and errors[place].code() in LEADER_MOVES:
+        moved = {place: asked[place] for place, error in errors.items() if error.code() in LEADER_MOVES}
+        if moved:
             self._ask("the topics", lambda: self._metadata(None))
-            found, errors = self._offsets_once(asked, IsolationLevel.READ_UNCOMMITTED)
-        if errors:
-            return kafka_name(errors[place])
-        offset: int = found[place].offset
-        return offset if offset >= 0 else None if offset == _NO_RECORD else "REQUEST_TIMED_OUT"
+            again, still = self._offsets_once(moved, IsolationLevel.READ_UNCOMMITTED)
+            found, errors = found | again, {place: each for place, each in errors.items() if place not in moved} | still
+        told: dict[TopicPlace, int | str | None] = {place: kafka_name(error) for place, error in errors.items()}
+        for place, each in found.items():
+            told[place] = (
+                each.offset if each.offset >= 0 else None if each.offset == _NO_RECORD else "REQUEST_TIMED_OUT"
+            )
+        return told
 
     def offsets_retention(self) -> tuple[int | None, int | None]:
         """Return for how long the brokers keep offsets, and how often they look for expired ones, in milliseconds.

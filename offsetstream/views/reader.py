@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
+from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.lookup import connected, is_one_of
 from offsetstream.tables.schema import TableSchema, all_schemas
@@ -17,7 +18,6 @@ from offsetstream.tables.store import Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
 from offsetstream.views.recent import OF_NOW, over_recent
-from offsetstream.views.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,13 +125,13 @@ class ViewReader:
 
     def define_table(self, table: str) -> None:
         """Have a table's name stand for its rows; a name that is no table's is left alone."""
-        if table not in self._defined and (table == THRESHOLDS.name or table in all_schemas()):
+        if table not in self._defined and (table in BESIDE or table in all_schemas()):
             with _told(f"read the table {table}"):
                 self.define(table, self.table_query(table))
 
     def table_query(self, table: str) -> str:
         """Return the query of a table's rows as they are stored; a column that the files lack is null."""
-        schema = THRESHOLDS if table == THRESHOLDS.name else all_schemas()[table]
+        schema = BESIDE.get(table) or all_schemas()[table]
         relation, rows = None, f"{table} as it is stored"
         try:
             source = self.store.source(table)
@@ -139,12 +139,12 @@ class ViewReader:
             relation = source.relation(self.connection)
             self.files += source.files
         except NoTableError:
-            if schema is not THRESHOLDS:
+            if table not in BESIDE:
                 raise
         if relation is None:
             return f"SELECT {columns_of(schema, ())} WHERE false"
         columns = relation.columns
-        if self._groups is not None and "group_id" in columns and schema is not THRESHOLDS:
+        if self._groups is not None and "group_id" in columns and table not in BESIDE:
             relation = relation.filter(is_one_of("group_id", self._groups))
         if source.is_read_once:
             relation.to_table(rows)

@@ -14,12 +14,12 @@ import duckdb
 from duckdb import StatementType
 
 from offsetstream.errors import NoTableError, OffsetstreamError, UsageError, first_line
+from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.views.files import all_views, needed
 from offsetstream.views.nearest import nearest_text
 from offsetstream.views.reader import ViewReader
-from offsetstream.views.thresholds import THRESHOLDS
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class QueryError(OffsetstreamError):
 
 def relation_names() -> list[str]:
     """Return the names of all tables and views that a query may read."""
-    return [*all_schemas(), THRESHOLDS.name, *(view.name for view in all_views().values() if not view.is_helper)]
+    return [*all_schemas(), *BESIDE, *(view.name for view in all_views().values() if not view.is_helper)]
 
 
 class Query:
@@ -115,7 +115,7 @@ def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
 def _define(reader: ViewReader, words: set[str], at: datetime | None) -> dict[str, NoTableError]:
     """Define what the query's words name, and what that reads; return the names that have no table."""
     missing: dict[str, NoTableError] = {}
-    for name in [*all_schemas(), THRESHOLDS.name]:
+    for name in [*all_schemas(), *BESIDE]:
         if name in words:
             try:
                 reader.define_table(name)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsetstream.errors import UsageError
+from offsetstream.tables.beside import THRESHOLDS
 from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import Store
 from offsetstream.views.files import View, all_views
-from offsetstream.views.thresholds import THRESHOLDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

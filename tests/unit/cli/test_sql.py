@@ -24,7 +24,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root.rename(root.with_name("it's one"))
 
 
-@pytest.mark.parametrize("name", [*all_schemas(), "thresholds", *(v.name for v in all_views().values())])
+@pytest.mark.parametrize("name", [*all_schemas(), "thresholds", "operations", *(v.name for v in all_views().values())])
 def test_every_table_and_view_answers(run: Run, tables: Path, name: str) -> None:
     done = run("sql", f"FROM {name} SELECT count(*) AS rows", "--at", "10m", "--output", "json", tables=tables)
     assert done.exit_code == 0, done.output
@@ -143,7 +143,7 @@ def test_a_word_that_is_also_a_table_needs_no_table(run: Run, tmp_path: Path) ->
 
 def test_the_list(run: Run) -> None:
     shown = json.loads(run("sql", "--list", "--output", "json").stdout)
-    assert {row["name"] for row in shown if row["kind"] == "table"} == {*all_schemas(), "thresholds"}
+    assert {row["name"] for row in shown if row["kind"] == "table"} == {*all_schemas(), "thresholds", "operations"}
     assert {row["name"] for row in shown if row["kind"] == "view"} == {
         view.name for view in all_views().values() if not view.is_helper
     }

@@ -1,0 +1,159 @@
+"""Groups of a live cluster as an operator acts on them: what they are, what is committed, what is to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JJavaError
+
+from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.java_client import (
+    FEW_TRIES,
+    NO_RIGHT_TO_GROUP,
+    asked_again,
+    error_name,
+    java_admin,
+    root_cause,
+)
+from offsetstream.cluster.java_offsets import commit_by_java, errors_by_place, fetch_by_java
+from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.offsets import require_text
+from offsetstream.cluster.rights import Right
+
+NOT_FOUND, DEAD = "GROUP_ID_NOT_FOUND", "Dead"
+_DESCRIBE = ("describeConsumerGroups", "describeClassicGroups", "describeShareGroups", "describeStreamsGroups")
+_TYPES = dict(zip(_DESCRIBE, (None, "Classic", "Share", "Streams"), strict=True))
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a group is: its type (None where there is no such group), its state, how many members it has."""
+
+    group_type: str | None
+    state: str
+    members: int
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """What is committed for a group; of `unstable` partitions an open transaction is to commit another offset."""
+
+    committed: Mapping[Place, CommittedOffset] = field(default_factory=dict)
+    unstable: frozenset[Place] = frozenset()
+
+
+@contextmanager
+def group_admin(cluster: MetadataCache, properties: Mapping[str, str], timeout: float) -> Iterator[GroupAdmin]:
+    """Give Kafka's Admin client for the groups of a cluster, in a JVM of its own; raises what `java_admin` does."""
+    with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
+        yield GroupAdmin(cluster, jvm, client, timeout)
+
+
+class GroupAdmin:
+    """Kafka's Admin client, asked about groups and told what is to become of them; a question has `timeout` seconds.
+
+    Coordinators that move or load are asked again. All methods raise UnauthorisedError without the right to a group,
+    and UnreachableError or ClusterError where its coordinator is not there in time; errors of one partition or group
+    are answers, by Kafka's names.
+    """
+
+    def __init__(self, cluster: MetadataCache, jvm: Any, client: Any, timeout: float) -> None:
+        self._cluster, self._jvm, self._client, self._timeout = cluster, jvm, client, timeout
+
+    def group_ids(self) -> list[str]:
+        """Return the groups with offsets of consumers that the user may see: Share and Streams groups are none."""
+        listed = asked_again(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
+        types = {str(group.groupId()): _text(group.type()) or "Classic" for group in listed}  # as before 3.8
+        return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
+
+    def standing(self, group_id: str) -> Standing:
+        """Return what a group is; one that nobody knows is Dead, as Kafka has it."""
+        require_text("group id", group_id)
+        for method in _DESCRIBE:
+            described = self._of(group_id, "DESCRIBE", partial(self._described, method, group_id))
+            if described is not None:
+                kind = _TYPES[method] or str(described.type().toString())
+                state = described.state() if method == "describeClassicGroups" else described.groupState()
+                name = str(state.toString())
+                return Standing(None if name == DEAD else kind, name, described.members().size())
+        return Standing(None, DEAD, 0)
+
+    def offsets(self, group_id: str) -> Offsets:
+        """Return all that is committed for a group; needs DESCRIBE on its topics, as others are left out silently."""
+
+        def fetched(require_stable: bool) -> dict[Place, CommittedOffset]:
+            return fetch_by_java(self._jvm, self._client, group_id, None, self._timeout, require_stable=require_stable)
+
+        require_text("group id", group_id)
+        stable = self._of(group_id, "DESCRIBE", lambda: fetched(True))
+        committed = self._of(group_id, "DESCRIBE", lambda: fetched(False))
+        return Offsets(committed, frozenset(committed.keys() - stable.keys()))
+
+    def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, str | None]:
+        """Commit as a consumer does that is no member; return each partition's error, None where it is done."""
+        return self._of(
+            group_id, "READ", lambda: commit_by_java(self._jvm, self._client, group_id, offsets, self._timeout)
+        )
+
+    def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, str | None]:
+        """Delete what is committed for the partitions; return each one's error, None where it is done."""
+
+        def ask() -> dict[Place, str | None]:
+            java = {place: self._jvm.org.apache.kafka.common.TopicPartition(*place) for place in places}
+            options = self._jvm.org.apache.kafka.clients.admin.DeleteConsumerGroupOffsetsOptions()
+            told = self._client.deleteConsumerGroupOffsets(
+                group_id, self._jvm.java.util.HashSet(list(java.values())), options.timeoutMs(self._timeout_ms)
+            )
+            return errors_by_place(self._jvm, {place: told.partitionResult(each) for place, each in java.items()})
+
+        return self._of(group_id, "DELETE", lambda: asked_again(self._jvm, ask, self._timeout))
+
+    def delete_group(self, group_id: str) -> str | None:
+        """Delete a group with all its offsets; return the error, None where it is done."""
+
+        def ask() -> str | None:
+            options = self._jvm.org.apache.kafka.clients.admin.DeleteConsumerGroupsOptions()
+            told = self._client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
+            return errors_by_place(self._jvm, {("", 0): told.deletedGroups()[group_id]})["", 0]
+
+        return self._of(group_id, "DELETE", lambda: asked_again(self._jvm, ask, self._timeout))
+
+    @property
+    def _timeout_ms(self) -> int:
+        return round(self._timeout * 1000)
+
+    def _described(self, method: str, group_id: str) -> Any | None:
+        """Return what a group is told to be, None where it is of another type, or there is none."""
+
+        def ask() -> Any:
+            return getattr(self._client, method)([group_id]).describedGroups()[group_id].get()
+
+        try:
+            return asked_again(self._jvm, ask, self._timeout)
+        except Py4JJavaError as error:
+            if not _is_of_another_type(self._jvm, error):
+                raise
+            return None
+
+    def _of(self, group_id: str, operation: str, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return ask()
+        except Py4JJavaError as error:
+            if error_name(self._jvm, error) != NO_RIGHT_TO_GROUP:
+                raise
+            raise self._cluster.lacks([Right(operation, "group", group_id)]) from error
+
+
+def _is_of_another_type(jvm: Any, error: Py4JJavaError) -> bool:
+    """Whether a coordinator, or its client, says that it has no group of this id and type."""
+    unfit = root_cause(error).getClass().getSimpleName() == "IllegalArgumentException"
+    return unfit or error_name(jvm, error) in {NOT_FOUND, "UNSUPPORTED_VERSION"}
+
+
+def _text(optional: Any) -> str | None:
+    return str(optional.get().toString()) if optional.isPresent() else None

@@ -1,0 +1,164 @@
+"""The plan of a reset: what becomes of which partitions, and all that is to be said against it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.group_admin import GroupAdmin, Offsets, Standing
+from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.reading import ends_of
+from offsetstream.cluster.rights import describe_each
+from offsetstream.errors import UnauthorisedError, UsageError
+from offsetstream.operations.plan import (
+    ACTIVE,
+    LONG_METADATA,
+    NO_GROUP,
+    OPEN,
+    RECREATED,
+    TYPE,
+    Change,
+    Objection,
+    Plan,
+)
+from offsetstream.operations.targets import Target, changes_of
+
+_METADATA_LIMIT = "offset.metadata.max.bytes"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which partitions: of these topics (None: all of a topic), and of `all_topics` those that have an offset."""
+
+    topics: Mapping[str, Collection[int] | None]
+    all_topics: bool = False
+
+
+def parse_topics(specs: Sequence[str]) -> dict[str, list[int] | None]:
+    """Read TOPIC and TOPIC:0,1, as Kafka's tool takes them; UsageError otherwise."""
+    found: dict[str, list[int] | None] = {}
+    for spec in specs:
+        topic, colon, numbers = spec.partition(":")
+        if not topic or (colon and not all(each.isascii() and each.isdecimal() for each in numbers.split(","))):
+            raise UsageError(f"--topic {spec} is no topic: give TOPIC, or TOPIC:0,1 for some of its partitions")
+        known = found.get(topic, [])
+        of_spec = [int(each) for each in numbers.split(",")] if colon else None
+        found[topic] = None if known is None or of_spec is None else [*known, *of_spec]
+    return found
+
+
+def plan_reset(
+    cluster: MetadataCache,
+    admin: GroupAdmin,
+    group_ids: Collection[str],
+    scope: Scope,
+    target: Target,
+    timeout: float,
+    *,
+    kind: str = "reset",
+) -> Plan:
+    """Return what would become of the groups; leaders that are away are asked again for `timeout` seconds.
+
+    Raises what `GroupAdmin` and `Connection` do.
+    """
+    standings = {group_id: admin.standing(group_id) for group_id in group_ids}
+    offsets = {group_id: admin.offsets(group_id) for group_id in group_ids}
+    of_topics = _places(cluster, scope.topics)
+    places = {
+        group_id: _of_group(target, group_id, scope, of_topics, offsets[group_id].committed) for group_id in group_ids
+    }
+    ends = ends_of(cluster, {place for some in places.values() for place in some}, time.monotonic() + timeout)
+    plan = Plan(kind)
+    for group_id in sorted(places):
+        plan.objections += objections_to_group(group_id, standings[group_id], offsets[group_id], places[group_id])
+        committed = offsets[group_id].committed
+        for each in changes_of(target, group_id, places[group_id], committed, ends, cluster.first_since_each):
+            (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
+    plan.objections += list(long_metadata(cluster, plan.changes))
+    return plan
+
+
+def objections_to_group(
+    group_id: str, standing: Standing, offsets: Offsets, places: Collection[Place], *, may_be_new: bool = False
+) -> Iterator[Objection]:
+    """Yield what is to be said against any change of a group's offsets."""
+    if standing.group_type is None and not may_be_new and not offsets.committed:
+        yield Objection(NO_GROUP, group_id, None, "there is no such group: a commit would make it")
+    if standing.group_type in {"Share", "Streams"}:
+        tool = f"kafka-{standing.group_type.lower()}-groups"
+        yield Objection(TYPE, group_id, None, f"it is a {standing.group_type} group: {tool} resets it")
+    elif standing.state not in {"Empty", "Dead"}:
+        yield Objection(
+            ACTIVE, group_id, None, f"it is {standing.state} with {standing.members} members: stop its consumers first"
+        )
+    for place in sorted(offsets.unstable & set(places)):
+        yield Objection(
+            OPEN,
+            group_id,
+            place,
+            "an open transaction is to commit to it, and replaces what is committed now: 'partitions --held-back' "
+            "names it",
+        )
+
+
+def recreated(changes: Collection[Change], then: Mapping[Place, Collection[str]]) -> Iterator[Objection]:
+    """Yield where a topic is another one than it was; `then` has the ids that it had."""
+    for change in changes:
+        before = then.get(change.place, ())
+        if change.topic_id is not None and before and change.topic_id not in before:
+            yield Objection(
+                RECREATED,
+                change.group_id,
+                change.place,
+                "the topic was recreated since: its offsets are of other records",
+            )
+
+
+def without_epochs(changes: Collection[Change], objections: Collection[Objection]) -> list[Change]:
+    """Return the changes; the leader epochs of a topic that was recreated mean nothing in the new one."""
+    of_another = {(each.group_id, each.place) for each in objections if each.kind == RECREATED}
+    return [
+        replace(each, new=each.new and replace(each.new, leader_epoch=None))
+        if (each.group_id, each.place) in of_another
+        else each
+        for each in changes
+    ]
+
+
+def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterator[Objection]:
+    """Yield where metadata is longer than the brokers take it; who may not see their settings hears it from them."""
+    with_text = [change for change in changes if change.new and change.new.metadata]
+    if not with_text:
+        return
+    try:
+        limit = int(cluster.broker_settings().get(_METADATA_LIMIT) or 0)
+    except UnauthorisedError:
+        return
+    for change in with_text:
+        length = len((change.new or CommittedOffset(0)).metadata.encode())
+        if limit and length > limit:
+            told = f"its metadata has {length} bytes, and the brokers take {limit} ({_METADATA_LIMIT})"
+            yield Objection(LONG_METADATA, change.group_id, change.place, told)
+
+
+def _places(cluster: MetadataCache, topics: Mapping[str, Collection[int] | None]) -> set[Place]:
+    """Return the partitions of the topics; of one that is not there the first, of which that is said."""
+    if refused := cluster.refresh(list(topics)):
+        raise cluster.lacks(describe_each("topic", refused))
+    found: set[Place] = set()
+    for topic, numbers in topics.items():
+        known = cluster.topic(topic)
+        all_of_it = known.partitions if known else [0]
+        found |= {(topic, number) for number in (all_of_it if numbers is None else numbers)}
+    return found
+
+
+def _of_group(
+    target: Target, group_id: str, scope: Scope, of_topics: set[Place], committed: Mapping[Place, CommittedOffset]
+) -> set[Place]:
+    if target.word != "offsets":
+        return of_topics | (set(committed) if scope.all_topics else set())
+    given = set(target.offsets.get(group_id, ()))
+    return given & of_topics if scope.topics else given

@@ -1,0 +1,144 @@
+"""What was committed before an operation, in a file: written before anything is done, and all that undoing it needs.
+
+JSON, readable by its owner only (mode 0600), since metadata may hold what its clients put there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.errors import OffsetstreamError, UsageError, first_line
+from offsetstream.operations.plan import Change, Plan
+
+_FORMAT = 1
+_FOLDER = "snapshots"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The changes of an operation, with what was committed before; `operation_id` is its own, and its file's name."""
+
+    operation_id: str
+    kind: str
+    cluster_id: str
+    written_at: datetime
+    changes: tuple[Change, ...]
+    deleted_groups: tuple[str, ...] = ()
+
+    @classmethod
+    def of_plan(cls, plan: Plan, operation_id: str, cluster_id: str) -> Snapshot:
+        """Return the snapshot of what a plan is about to change."""
+        groups = tuple(plan.deleted_groups)
+        return cls(operation_id, plan.kind, cluster_id, datetime.now(UTC), tuple(plan.changes), groups)
+
+
+def default_folder(tables: str) -> Path:
+    """Return the folder beside the tables; UsageError where these are not in a folder of this machine."""
+    if "://" in tables or not Path(tables).is_dir():
+        raise UsageError(f"{tables} is no folder of this machine: name one for snapshots by --snapshots")
+    return Path(tables) / _FOLDER
+
+
+def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
+    """Write it, on the disk before this returns; UsageError where that cannot be."""
+    path = folder / f"{snapshot.written_at:%Y%m%dT%H%M%SZ}-{snapshot.kind}-{snapshot.operation_id}.json"
+    unfinished = path.with_suffix(".unfinished")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(_to_json(snapshot), file, ensure_ascii=False, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+        _sync(folder)
+    except OSError as error:
+        raise UsageError(f"cannot write a snapshot to {folder}: {first_line(error)}; nothing was done") from error
+    return path
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read one; OffsetstreamError where it is none, or of a newer version of the program."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        if found["format"] != _FORMAT:
+            raise OffsetstreamError(f"{path} is of another version of offsetstream: use that one")
+        return Snapshot(
+            found["operation_id"],
+            found["kind"],
+            found["cluster_id"],
+            datetime.fromisoformat(found["written_at"]),
+            tuple(_change(each) for each in found["changes"]),
+            tuple(found["deleted_groups"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OffsetstreamError(f"{path} is no snapshot that can be read: {first_line(error)}") from error
+
+
+def newest_snapshot(folder: Path) -> Path:
+    """Return the newest one of a folder; OffsetstreamError if there is none."""
+    found = sorted(folder.glob("*.json"))
+    if not found:
+        raise OffsetstreamError(f"there is no snapshot in {folder}: name one, or its folder by --snapshots")
+    return found[-1]
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _to_json(snapshot: Snapshot) -> Row:
+    return {
+        "format": _FORMAT,
+        "operation_id": snapshot.operation_id,
+        "kind": snapshot.kind,
+        "cluster_id": snapshot.cluster_id,
+        "written_at": snapshot.written_at.isoformat(),
+        "deleted_groups": list(snapshot.deleted_groups),
+        "changes": [change_to_json(each) for each in snapshot.changes],
+    }
+
+
+def change_to_json(change: Change) -> Row:
+    """Return a change as plain values: what was there before, and what was to be after."""
+    return {
+        "group": change.group_id,
+        "topic": change.topic,
+        "topic_id": change.topic_id,
+        "partition": change.partition,
+        "before": _offset_to_json(change.present),
+        "after": _offset_to_json(change.new),
+    }
+
+
+def _offset_to_json(committed: CommittedOffset | None) -> Row | None:
+    if committed is None:
+        return None
+    return {"offset": committed.offset, "leader_epoch": committed.leader_epoch, "metadata": committed.metadata}
+
+
+def _change(row: Mapping[str, Any]) -> Change:
+    return Change(
+        row["group"],
+        row["topic"],
+        row["partition"],
+        _offset(row["before"]),
+        _offset(row["after"]),
+        topic_id=row["topic_id"],
+    )
+
+
+def _offset(row: Mapping[str, Any] | None) -> CommittedOffset | None:
+    return None if row is None else CommittedOffset(row["offset"], row["leader_epoch"], row["metadata"])
