@@ -41,7 +41,7 @@ def delete_offsets(*, group: str, topic: tuple[str, ...], **options: Any) -> Non
     from offsetstream.operations.reset import parse_topics  # noqa: PLC0415 - likewise
 
     topics = parse_topics(topic)
-    with session(operator) as found:
+    with session(operator, "DELETE") as found:
         carry_out(output, operator, found, plan_offset_deletion(found.cluster, found.admin, group, topics))
 
 
@@ -66,5 +66,5 @@ def delete_groups(*, group: tuple[str, ...], **options: Any) -> None:
     output, operator = output_of(options), Operator.of(options)
     from offsetstream.operations.deletion import plan_group_deletion  # noqa: PLC0415 - only what is asked is imported
 
-    with session(operator) as found:
+    with session(operator, "DELETE") as found:
         carry_out(output, operator, found, plan_group_deletion(found.cluster, found.admin, set(group)))

@@ -12,11 +12,12 @@ import click
 from offsetstream.cli.answers import Row, at_option, counted, reader_of, rows_of, table_of, topic_options
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, not_there, unknown_text
-from offsetstream.cli.options import config_option, tables_option
+from offsetstream.cli.options import client_properties, cluster_options, config_option, tables_option
 from offsetstream.cli.output import Output, tell
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import UsageError
 
+_TIMES_SECONDS = 60.0
 _LONGEST_PLAIN = 24  # Jackson looks no further into a text, and quotes it
 
 
@@ -27,14 +28,20 @@ Examples:
   offsetstream offsets export --group my-group --at 03:00 --file offsets.csv
   kafka-consumer-groups --bootstrap-server HOST:9092 --group my-group --reset-offsets --from-file offsets.csv --execute
   offsetstream offsets export --all-groups --at 10m --file offsets.csv
+  offsetstream offsets export --all-groups --with-times --bootstrap-server old:9092 --file offsets.csv
 
-Kafka's tool resets a group only while it has no member. Exit code 1 where a group had no offset.""",
+Kafka's tool resets a group only while it has no member. With --with-times the file is for 'offsets import' on another
+cluster: group,topic,partition,offset,timestamp_ms,read_again.
+
+Exit code 1 where a group had no offset.""",
 )
 @config_option("offsets.export")
 @click.option("--group", multiple=True, metavar="GROUP", help="A group; repeatable.")
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @topic_options
 @at_option
+@click.option("--with-times", is_flag=True, help="Beside each offset the time of its record, read from the live log.")
+@cluster_options
 @tables_option
 @click.option("--file", "output_file", metavar="FILE", help="Write to this file, not to stdout.")
 def export(
@@ -43,6 +50,9 @@ def export(
     all_groups: bool,
     topic: tuple[str, ...],
     at: datetime | None,
+    with_times: bool,
+    bootstrap_server: str | None,
+    command_config: str | None,
     tables: str,
     output_file: str | None,
 ) -> None:
@@ -60,7 +70,10 @@ def export(
     ]
     missing += not_there(reader, "topic", topic, {row["topic"] for row in rows})
     if not missing:
-        Output(file=output_file).pieces(_lines(rows, with_group=len(group) != 1))
+        lines = _lines(rows, with_group=len(group) != 1)
+        if with_times:
+            lines = _timed_lines(reader, rows, bootstrap_server, command_config)
+        Output(file=output_file).pieces(lines)
         of_groups = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
         tell(f"{of_groups} as of {instant_text(at or datetime.now(UTC))}.{unknown_text(reader)}")
     for message in missing:
@@ -78,6 +91,31 @@ def _lines(rows: list[Row], *, with_group: bool) -> Iterator[str]:
     for row in rows:
         group = f"{_field(row['group_id'])}," if with_group else ""
         yield f"{group}{_field(row['topic'])},{row['partition']},{row['committed_offset']}\n"
+
+
+def _timed_lines(
+    reader: Any, rows: list[Row], bootstrap_server: str | None, command_config: str | None
+) -> Iterator[str]:
+    """Yield the lines with the times of the records, which the live logs tell; topics that are gone are left out."""
+    if bootstrap_server is None:
+        raise UsageError("--with-times reads the live logs: name a broker by --bootstrap-server")
+    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.operations.correspondence import times_of  # noqa: PLC0415 - likewise
+    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - likewise
+
+    properties = client_properties(command_config)
+    cluster = MetadataCache(bootstrap_server, properties)
+    require_tables_of(reader.store, cluster.cluster_id())
+    offsets: dict[str, dict[tuple[str, int], int]] = {}
+    for row in rows:
+        offsets.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = row["committed_offset"]
+    times, gone = times_of(cluster, properties, offsets, _TIMES_SECONDS)
+    for topic, partition in sorted(gone):
+        tell(f"{topic}-{partition} is there no longer: its offsets are left out")
+    there = [row for row in rows if (row["topic"], row["partition"]) not in gone]
+    for row, line in zip(there, _lines(there, with_group=True), strict=True):
+        timed = times[(row["topic"], row["partition"]), row["committed_offset"]]
+        yield f"{line.rstrip()},{timed.since_ms},{timed.read_again}\n"
 
 
 def _field(text: str) -> str:

@@ -13,6 +13,7 @@ import click
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
 from offsetstream.cli.deletions import delete_offsets
 from offsetstream.cli.export import export
+from offsetstream.cli.import_offsets import import_offsets
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
@@ -178,5 +179,5 @@ def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, int]) -> dict[s
     }
 
 
-for _command in (history, audit, expiring, orphans, export, reset, undo, delete_offsets):
+for _command in (history, audit, expiring, orphans, export, import_offsets, reset, undo, delete_offsets):
     offsets.add_command(_command)

@@ -133,8 +133,11 @@ class Session:
 
 
 @contextmanager
-def session(operator: Operator) -> Iterator[Session]:
-    """Give what a command works with; UsageError where it may not, TablesError where the tables are of another one."""
+def session(operator: Operator, *operations: str) -> Iterator[Session]:
+    """Give what a command works with, and which needs these rights to groups.
+
+    UsageError where it may not write, TablesError where the tables are of another cluster.
+    """
     if operator.execute and operator.read_only:
         raise UsageError(f"--read-only (or {_READ_ONLY}): nothing is written to a cluster; leave out --execute")
     if operator.bootstrap_server is None:
@@ -148,7 +151,7 @@ def session(operator: Operator) -> Iterator[Session]:
     cluster_id = cluster.cluster_id()
     with reached(operator.tables, partial(own_spark, operator.master, operator.conf)) as store:
         require_tables_of(store, cluster_id)
-        with group_admin(cluster, properties, operator.timeout) as admin:
+        with group_admin(cluster, properties, operator.timeout, operations) as admin:
             yield Session(cluster, admin, store, cluster_id)
 
 
@@ -162,12 +165,14 @@ def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) ->
     if not operator.execute or standing or not plan.group_ids:
         _show(output, plan, _planned(plan, standing), None)
         _tell_objections(objections)
+        _tell_notes(plan)
         click.get_current_context().exit(1 if standing or left_out else 0)
     from offsetstream.operations.execute import execute  # noqa: PLC0415 - only what is asked is imported
 
     result = execute(found.admin, plan, _folder(operator), _journal(found), _ticks(len(plan.group_ids)))
     _show(output, plan, _done(plan, result), result)
     _tell_objections(objections)
+    _tell_notes(plan)
     if result.ended_by is not None:
         tell(f"Error: {result.ended_by}")
     status = result.status(plan)
@@ -275,6 +280,11 @@ def _done(plan: Plan, result: Result) -> str:
         f"Done: {_sums(made)}{rest}. What was there before is in {result.snapshot}: "
         "'offsetstream offsets undo' with it takes this back."
     )
+
+
+def _tell_notes(plan: Plan) -> None:
+    for note in plan.notes[:_SHOWN]:
+        tell(f"Note: {note}")
 
 
 def _tell_objections(objections: Collection[Objection]) -> None:

@@ -74,7 +74,7 @@ def reset(
         raise click.UsageError("give --group, or --all-groups")
     if word not in {"at", "from_file"} and not topic and not all_topics:
         raise click.UsageError("say which partitions: --topic TOPIC[:0,1], or --all-topics")
-    with session(operator) as found:
+    with session(operator, "READ") as found:
         carry_out(output, operator, found, _plan(found, operator, group, topic, all_topics, word, value))
 
 

@@ -39,7 +39,9 @@ def undo(*, snapshot: str | None, **options: Any) -> None:
 
     path = snapshot_path(operator, snapshot)
     kept = read_snapshot(path)
-    with session(operator) as found:
+    # What was created is deleted, and all else committed.
+    operations = {"DELETE" if each.present is None else "READ" for each in kept.changes}
+    with session(operator, *operations) as found:
         if kept.cluster_id != found.cluster_id:
             raise OtherClusterError(f"{path} is of the cluster {kept.cluster_id}, and this is {found.cluster_id}")
         tell(f"Taking back {path}, {kept.kind} of {kept.written_at.isoformat(timespec='seconds')}")

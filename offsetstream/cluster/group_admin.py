@@ -25,8 +25,8 @@ from offsetstream.cluster.offsets import require_text
 from offsetstream.cluster.rights import Right
 
 NOT_FOUND, DEAD = "GROUP_ID_NOT_FOUND", "Dead"
-_DESCRIBE = ("describeConsumerGroups", "describeClassicGroups", "describeShareGroups", "describeStreamsGroups")
-_TYPES = dict(zip(_DESCRIBE, (None, "Classic", "Share", "Streams"), strict=True))
+# By which question a group of each type is described; a consumer's own says of which protocol it is.
+_DESCRIBE: dict[str, str | None] = {"Consumer": None, "Classic": "Classic", "Share": "Share", "Streams": "Streams"}
 Answer = TypeVar("Answer")
 
 
@@ -48,22 +48,28 @@ class Offsets:
 
 
 @contextmanager
-def group_admin(cluster: MetadataCache, properties: Mapping[str, str], timeout: float) -> Iterator[GroupAdmin]:
+def group_admin(
+    cluster: MetadataCache, properties: Mapping[str, str], timeout: float, operations: Collection[str]
+) -> Iterator[GroupAdmin]:
     """Give Kafka's Admin client for the groups of a cluster, in a JVM of its own; raises what `java_admin` does."""
     with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
-        yield GroupAdmin(cluster, jvm, client, timeout)
+        yield GroupAdmin(cluster, jvm, client, timeout, operations)
 
 
 class GroupAdmin:
     """Kafka's Admin client, asked about groups and told what is to become of them; a question has `timeout` seconds.
 
-    Coordinators that move or load are asked again. All methods raise UnauthorisedError without the right to a group,
-    and UnreachableError or ClusterError where its coordinator is not there in time; errors of one partition or group
-    are answers, by Kafka's names.
+    `operations` are the rights to a group that its user is going to need: READ to commit, DELETE. Coordinators that
+    move or load are asked again. All methods raise UnauthorisedError without such a right, and UnreachableError or
+    ClusterError where a coordinator is not there in time; errors of one partition or group are answers, by Kafka's
+    names.
     """
 
-    def __init__(self, cluster: MetadataCache, jvm: Any, client: Any, timeout: float) -> None:
+    def __init__(
+        self, cluster: MetadataCache, jvm: Any, client: Any, timeout: float, operations: Collection[str]
+    ) -> None:
         self._cluster, self._jvm, self._client, self._timeout = cluster, jvm, client, timeout
+        self._operations = frozenset(operations)
 
     def group_ids(self) -> list[str]:
         """Return the groups with offsets of consumers that the user may see: Share and Streams groups are none."""
@@ -72,13 +78,17 @@ class GroupAdmin:
         return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
 
     def standing(self, group_id: str) -> Standing:
-        """Return what a group is; one that nobody knows is Dead, as Kafka has it."""
+        """Return what a group is; one that nobody knows is Dead, as Kafka has it.
+
+        Of a group that is there, brokers from 2.3 on tell the user's rights, and what lacks is raised at once.
+        """
         require_text("group id", group_id)
-        for method in _DESCRIBE:
-            described = self._of(group_id, "DESCRIBE", partial(self._described, method, group_id))
+        for asked, known in _DESCRIBE.items():
+            described = self._of(group_id, partial(self._described, asked, group_id))
             if described is not None:
-                kind = _TYPES[method] or str(described.type().toString())
-                state = described.state() if method == "describeClassicGroups" else described.groupState()
+                self._require_operations(group_id, described.authorizedOperations())
+                kind = known or str(described.type().toString())
+                state = described.state() if asked == "Classic" else described.groupState()
                 name = str(state.toString())
                 return Standing(None if name == DEAD else kind, name, described.members().size())
         return Standing(None, DEAD, 0)
@@ -90,15 +100,13 @@ class GroupAdmin:
             return fetch_by_java(self._jvm, self._client, group_id, None, self._timeout, require_stable=require_stable)
 
         require_text("group id", group_id)
-        stable = self._of(group_id, "DESCRIBE", lambda: fetched(True))
-        committed = self._of(group_id, "DESCRIBE", lambda: fetched(False))
+        stable = self._of(group_id, lambda: fetched(True))
+        committed = self._of(group_id, lambda: fetched(False))
         return Offsets(committed, frozenset(committed.keys() - stable.keys()))
 
     def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, str | None]:
         """Commit as a consumer does that is no member; return each partition's error, None where it is done."""
-        return self._of(
-            group_id, "READ", lambda: commit_by_java(self._jvm, self._client, group_id, offsets, self._timeout)
-        )
+        return self._of(group_id, lambda: commit_by_java(self._jvm, self._client, group_id, offsets, self._timeout))
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, str | None]:
         """Delete what is committed for the partitions; return each one's error, None where it is done."""
@@ -111,7 +119,7 @@ class GroupAdmin:
             )
             return errors_by_place(self._jvm, {place: told.partitionResult(each) for place, each in java.items()})
 
-        return self._of(group_id, "DELETE", lambda: asked_again(self._jvm, ask, self._timeout))
+        return self._of(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
 
     def delete_group(self, group_id: str) -> str | None:
         """Delete a group with all its offsets; return the error, None where it is done."""
@@ -121,17 +129,25 @@ class GroupAdmin:
             told = self._client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
             return errors_by_place(self._jvm, {("", 0): told.deletedGroups()[group_id]})["", 0]
 
-        return self._of(group_id, "DELETE", lambda: asked_again(self._jvm, ask, self._timeout))
+        return self._of(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
 
     @property
     def _timeout_ms(self) -> int:
         return round(self._timeout * 1000)
 
-    def _described(self, method: str, group_id: str) -> Any | None:
+    def _require_operations(self, group_id: str, told: Any | None) -> None:
+        """Raise UnauthorisedError where the user's rights to a group, if brokers tell them, are too few."""
+        if told is not None and (lacking := self._operations - {str(each.name()) for each in told}):
+            raise self._cluster.lacks([Right(operation, "group", group_id) for operation in sorted(lacking)])
+
+    def _described(self, group_type: str, group_id: str) -> Any | None:
         """Return what a group is told to be, None where it is of another type, or there is none."""
 
         def ask() -> Any:
-            return getattr(self._client, method)([group_id]).describedGroups()[group_id].get()
+            options = getattr(self._jvm.org.apache.kafka.clients.admin, f"Describe{group_type}GroupsOptions")()
+            options = options.includeAuthorizedOperations(True).timeoutMs(self._timeout_ms)
+            describe = getattr(self._client, f"describe{group_type}Groups")
+            return describe([group_id], options).describedGroups()[group_id].get()
 
         try:
             return asked_again(self._jvm, ask, self._timeout)
@@ -140,13 +156,14 @@ class GroupAdmin:
                 raise
             return None
 
-    def _of(self, group_id: str, operation: str, ask: Callable[[], Answer]) -> Answer:
+    def _of(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
         try:
             return ask()
         except Py4JJavaError as error:
             if error_name(self._jvm, error) != NO_RIGHT_TO_GROUP:
                 raise
-            raise self._cluster.lacks([Right(operation, "group", group_id)]) from error
+            rights = [Right(operation, "group", group_id) for operation in sorted(self._operations)]
+            raise self._cluster.lacks(rights) from error
 
 
 def _is_of_another_type(jvm: Any, error: Py4JJavaError) -> bool:

@@ -71,6 +71,8 @@ TRANSACTION_COORDINATORS = Right(
 TOPICS_SEEN = Right("DESCRIBE", "topic", ANY, without="topics that it may not see are left out")
 READ_TOPIC = Right("READ", "topic", "<topic>")
 OF_GROUP = Right("DESCRIBE", "group", "<group>")
+COMMIT = Right("READ", "group", "<group>")
+DELETE = Right("DELETE", "group", "<group>")
 READ_TOPIC_OF_GROUP = Right("READ", "topic", "<topic of the group>")
 # Names in angle brackets stand for what is asked for. Commands that are not here ask no cluster.
 COMMANDS: dict[str, tuple[Right, ...]] = {
@@ -98,6 +100,14 @@ COMMANDS: dict[str, tuple[Right, ...]] = {
     "peek --topic": (READ_TOPIC,),
     "topics describe": (TOPICS_SEEN,),
     "topics describe --topic": (Right("DESCRIBE", "topic", "<topic>"),),
+    "offsets reset --topic": (COMMIT, READ_TOPIC),
+    "offsets reset --all-topics": (ALL_TOPICS, COMMIT, READ_TOPIC_OF_GROUP),
+    "offsets import": (COMMIT, READ_TOPIC),
+    "offsets export --with-times": (READ_TOPIC_OF_GROUP,),
+    "offsets undo": (COMMIT, READ_TOPIC),
+    "offsets undo (of offsets that were created)": (DELETE, READ_TOPIC),
+    "offsets delete": (DELETE, READ_TOPIC),
+    "groups delete": (ALL_TOPICS, DELETE),
     "groups describe --offsets --bootstrap-server": (Right("DESCRIBE", "topic", "<topic of the group>"),),
     "groups describe --state --bootstrap-server": (),
 }

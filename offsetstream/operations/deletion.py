@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.operations.plan import ACTIVE, NO_GROUP, NO_OFFSET, TYPE, Change, Objection, Plan
 
 
@@ -18,6 +19,7 @@ def plan_offset_deletion(
     may well have offsets left.
     """
     plan = Plan("delete-offsets")
+    require_to_read(cluster, topics)
     standing, committed = admin.standing(group_id), admin.offsets(group_id).committed
     cluster.refresh(list(topics))
     plan.objections += _of_other_types(group_id, standing.group_type, "--delete-offsets")
@@ -38,6 +40,7 @@ def plan_offset_deletion(
 def plan_group_deletion(cluster: MetadataCache, admin: GroupAdmin, group_ids: Collection[str]) -> Plan:
     """Return the plan that deletes groups with all that is committed for them."""
     plan = Plan("delete-groups")
+    require_to_see_topics_of_groups(cluster, ())
     for group_id in sorted(group_ids):
         standing, committed = admin.standing(group_id), admin.offsets(group_id).committed
         plan.objections += _of_other_types(group_id, standing.group_type, "--delete")

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.errors import UsageError, first_line
+from offsetstream.operations.correspondence import Timed
 
 _LARGEST = 2**63 - 1
-_ONE_GROUP, _MANY_GROUPS = 3, 4  # columns
+_ONE_GROUP, _MANY_GROUPS, _WITH_TIMES = 3, 4, 6  # columns
 _LONGEST = 1 << 20  # characters of a field: a group id may have 32,767
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An offset of a group, with what finds it in another log, if that was asked for."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    timed: Timed | None = None
 
 
 def read_offsets(path: str, group_ids: Collection[str]) -> dict[str, dict[Place, CommittedOffset]]:
@@ -19,36 +32,47 @@ def read_offsets(path: str, group_ids: Collection[str]) -> dict[str, dict[Place,
 
     UsageError names the line that is none: `topic,partition,offset` for one group, else `group,topic,partition,offset`.
     """
-    csv.field_size_limit(_LONGEST)
     found: dict[str, dict[Place, CommittedOffset]] = {}
+    for each in read_moved(path, group_ids):
+        found.setdefault(each.group_id, {})[each.topic, each.partition] = CommittedOffset(each.offset)
+    return found
+
+
+def read_moved(path: str, group_ids: Collection[str]) -> list[Moved]:
+    """Return the same with `timestamp_ms,read_again`, which may follow (`offsets export --with-times`)."""
+    found: dict[tuple[str, Place], Moved] = {}
+    for where, row in _rows(path):
+        each = _read(row, group_ids, where)
+        if found.setdefault((each.group_id, (each.topic, each.partition)), each) is not each:
+            raise UsageError(f"{where}: {each.topic}-{each.partition} is there twice")
+    if missing := sorted(set(group_ids) - {each.group_id for each in found.values()}):
+        raise UsageError(f"{path} has no offset of the group '{missing[0]}'")
+    if not found:
+        raise UsageError(f"{path} has no offset")
+    return [each for each in found.values() if not group_ids or each.group_id in group_ids]
+
+
+def _rows(path: str) -> Iterator[tuple[str, list[str]]]:
+    csv.field_size_limit(_LONGEST)
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file, strict=True)
             for row in rows:
                 if row:
-                    group_id, place, offset = _read(row, group_ids, f"{path}, line {rows.line_num}")
-                    of_group = found.setdefault(group_id, {})
-                    if place in of_group:
-                        raise UsageError(f"{path}, line {rows.line_num}: {place[0]}-{place[1]} is there twice")
-                    of_group[place] = CommittedOffset(offset)
+                    yield f"{path}, line {rows.line_num}", row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"cannot read {path}: {first_line(error)}") from error
-    wanted = set(group_ids) or set(found)
-    if missing := sorted(wanted - set(found)):
-        raise UsageError(f"{path} has no offset of the group '{missing[0]}'")
-    if not found:
-        raise UsageError(f"{path} has no offset")
-    return {group_id: offsets for group_id, offsets in found.items() if group_id in wanted}
 
 
-def _read(row: list[str], group_ids: Collection[str], where: str) -> tuple[str, Place, int]:
+def _read(row: list[str], group_ids: Collection[str], where: str) -> Moved:
     if len(row) == _ONE_GROUP:
         if len(group_ids) != 1:
             raise UsageError(f"{where} names no group: give one --group for a file of topic,partition,offset")
         row = [*group_ids, *row]
-    if len(row) != _MANY_GROUPS:
+    if len(row) not in {_MANY_GROUPS, _WITH_TIMES}:
         raise UsageError(f"{where} has {len(row)} fields: give [group,]topic,partition,offset")
-    group_id, topic, *numbers = row
-    if not all(each.isascii() and each.isdecimal() and int(each) <= _LARGEST for each in numbers):
-        raise UsageError(f"{where} has {','.join(numbers)!r} for partition and offset: these are numbers of 0 or more")
-    return group_id, (topic, int(numbers[0])), int(numbers[1])
+    group_id, topic, *texts = row
+    if not all(each.isascii() and each.isdecimal() and int(each) <= _LARGEST for each in texts):
+        raise UsageError(f"{where} has {','.join(texts)!r} behind the topic: these are numbers of 0 or more")
+    partition, offset, *timed = map(int, texts)
+    return Moved(group_id, topic, partition, offset, Timed(*timed) if timed else None)

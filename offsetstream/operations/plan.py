@@ -58,12 +58,13 @@ class Objection:
 
 @dataclass
 class Plan:
-    """Changes of groups, whole groups that are deleted, and what is said against them."""
+    """Changes of groups, whole groups that are deleted, what is said against them, and what is worth knowing."""
 
     kind: str  # reset, import, undo, delete-offsets, delete-groups
     changes: list[Change] = field(default_factory=list)
     objections: list[Objection] = field(default_factory=list)
     deleted_groups: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def group_ids(self) -> list[str]:
@@ -85,4 +86,5 @@ class Plan:
             [each for each in self.changes if each.group_id not in group_ids],
             [each for each in self.objections if each.group_id not in group_ids],
             [each for each in self.deleted_groups if each not in group_ids],
+            self.notes,
         )

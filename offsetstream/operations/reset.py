@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.group_admin import GroupAdmin, Offsets, Standing
 from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.reading import ends_of
 from offsetstream.cluster.rights import describe_each
 from offsetstream.errors import UnauthorisedError, UsageError
@@ -25,6 +26,7 @@ from offsetstream.operations.plan import (
 )
 from offsetstream.operations.targets import Target, changes_of
 
+_SHOWN = 3
 _METADATA_LIMIT = "offset.metadata.max.bytes"
 
 
@@ -58,22 +60,31 @@ def plan_reset(
     timeout: float,
     *,
     kind: str = "reset",
+    may_be_new: bool = False,
 ) -> Plan:
     """Return what would become of the groups; leaders that are away are asked again for `timeout` seconds.
 
+    `may_be_new`: that a group is not there yet is no objection.
+
     Raises what `GroupAdmin` and `Connection` do.
     """
+    require_to_see_topics_of_groups(cluster, () if scope.all_topics else scope.topics or _topics_of(target))
     standings = {group_id: admin.standing(group_id) for group_id in group_ids}
     offsets = {group_id: admin.offsets(group_id) for group_id in group_ids}
     of_topics = _places(cluster, scope.topics)
     places = {
         group_id: _of_group(target, group_id, scope, of_topics, offsets[group_id].committed) for group_id in group_ids
     }
-    ends = ends_of(cluster, {place for some in places.values() for place in some}, time.monotonic() + timeout)
+    all_places = {place for some in places.values() for place in some}
+    require_to_read(cluster, {topic for topic, _ in all_places})
+    ends = ends_of(cluster, all_places, time.monotonic() + timeout)
     plan = Plan(kind)
     for group_id in sorted(places):
-        plan.objections += objections_to_group(group_id, standings[group_id], offsets[group_id], places[group_id])
+        plan.objections += objections_to_group(
+            group_id, standings[group_id], offsets[group_id], places[group_id], may_be_new=may_be_new
+        )
         committed = offsets[group_id].committed
+        plan.notes += _left_alone(target, group_id, set(committed) - places[group_id], of_topics)
         for each in changes_of(target, group_id, places[group_id], committed, ends, cluster.first_since_each):
             (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
     plan.objections += list(long_metadata(cluster, plan.changes))
@@ -141,6 +152,19 @@ def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterat
         if limit and length > limit:
             told = f"its metadata has {length} bytes, and the brokers take {limit} ({_METADATA_LIMIT})"
             yield Objection(LONG_METADATA, change.group_id, change.place, told)
+
+
+def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: set[Place]) -> Iterator[str]:
+    """Yield that a group has offsets of which there are none to go to: it reads on there."""
+    others &= of_topics or others
+    if target.word == "offsets" and others:
+        shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(others)[:_SHOWN])
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        yield f"group '{group_id}' has offsets of {shown}{more} now, and there it had none: they stay as they are"
+
+
+def _topics_of(target: Target) -> set[str]:
+    return {topic for offsets in target.offsets.values() for topic, _ in offsets}
 
 
 def _places(cluster: MetadataCache, topics: Mapping[str, Collection[int] | None]) -> set[Place]:

@@ -13,6 +13,7 @@ from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import ends_of
 from offsetstream.operations.plan import MOVED, NO_TOPIC, OUT_OF_RANGE, Change, Objection, Plan
 from offsetstream.operations.reset import long_metadata, objections_to_group, recreated
@@ -22,6 +23,7 @@ from offsetstream.operations.snapshot import Snapshot
 def plan_undo(cluster: MetadataCache, admin: GroupAdmin, snapshot: Snapshot, timeout: float) -> Plan:
     """Return what takes back what the snapshot's operation did; raises what `GroupAdmin` and `Connection` do."""
     plan = Plan("undo")
+    require_to_read(cluster, {each.topic for each in snapshot.changes})
     ends = ends_of(cluster, {each.place for each in snapshot.changes}, time.monotonic() + timeout)
     for group_id in sorted({each.group_id for each in snapshot.changes}):
         of_group = [each for each in snapshot.changes if each.group_id == group_id]

@@ -42,7 +42,9 @@ def kafka() -> Iterator[EmbeddedKafka]:
 def admin(kafka: EmbeddedKafka) -> AdminClient:
     """Knows orders, of three partitions of which the second has lost its beginning, and quiet, which is empty."""
     admin = admin_client(kafka.bootstrap_server)
-    for made in admin.create_topics([NewTopic("orders", 3), NewTopic("quiet", 1)]).values():
+    for made in admin.create_topics(
+        [NewTopic("orders", 3, config={"retention.ms": "-1"}), NewTopic("quiet", 1)]
+    ).values():
         made.result(30)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server}, logger=QUIET)
     for number in range(3 * RECORDS):

@@ -10,9 +10,9 @@ from tests.kafka.every_group.all_groups import AllGroups, all_groups, broker_pro
 RELEASES = ("3.9.2", "4.1.2", "4.3.1")
 
 
-@pytest.fixture(scope="session", params=RELEASES)
+@pytest.fixture(scope="package", params=RELEASES)
 def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
-    """The broker and its groups, alive and at rest; only read from it (tests/conftest.py)."""
+    """The broker and its groups, alive and at rest; only read from it. They end with this folder: they take half a core."""
     release: str = request.param
     with EmbeddedKafka(release, properties=broker_properties(release)) as kafka, all_groups(kafka) as groups:
         yield groups

@@ -38,7 +38,7 @@ class Restarted:
     folder: Path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def after_restart(every_group: AllGroups) -> Restarted:
     """Ends the workload's clients; tests/conftest.py has whoever uses this run last of those with its release."""
     every_group.stop_clients()

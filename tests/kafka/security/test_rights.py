@@ -1,13 +1,17 @@
 """With exactly the rights of docs/security.md each command works; with any one fewer it names it and exits with 3."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from offsetstream import CommittedOffset
 from offsetstream.cluster.properties import read_properties
 from offsetstream.cluster.rights import ALL_GROUPS, ALL_TOPICS, COMMANDS, OFFSETS_TOPIC, Right
+from offsetstream.operations.plan import Change
+from offsetstream.operations.snapshot import Snapshot, write_snapshot
 from offsetstream.tables.lease import request_reload
 from tests.kafka.jobs import JobRunner
 from tests.kafka.security.broker import Secured
@@ -29,6 +33,14 @@ ARGUMENTS = {
     "peek --topic": ("peek", "--topic", "orders", "--partition", "0", "--offset", "0"),
     "topics describe": ("topics", "describe"),
     "topics describe --topic": ("topics", "describe", "--topic", "orders"),
+    "offsets reset --topic": ("offsets", "reset", "--group", "billing", "--topic", "orders", "--to-current"),
+    "offsets reset --all-topics": ("offsets", "reset", "--group", "billing", "--all-topics", "--to-current"),
+    "offsets import": ("offsets", "import", "FILE", "--same-log"),
+    "offsets export --with-times": ("offsets", "export", "--group", "billing", "--with-times"),
+    "offsets undo": ("offsets", "undo", "CHANGED"),
+    "offsets undo (of offsets that were created)": ("offsets", "undo", "CREATED"),
+    "offsets delete": ("offsets", "delete", "--group", "billing", "--topic", "orders"),
+    "groups delete": ("groups", "delete", "--group", "billing"),
     "groups describe --offsets --bootstrap-server": ("groups", "describe", "--group", "billing"),
     "groups describe --state --bootstrap-server": ("groups", "describe", "--group", "billing", "--state"),
 }
@@ -46,6 +58,12 @@ FEWER = [(command, right) for command in COMMANDS for right in concrete(command)
 
 @pytest.fixture
 def asked(secured: Secured, tables: Path, tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "offsets.csv").write_text("billing,orders,0,5\n", "utf-8")
+    cluster_id, now = str(secured.admin.list_topics(timeout=30).cluster_id), datetime.now(UTC)
+    for name, before in (("changed", CommittedOffset(4)), ("created", None)):
+        done = Change("billing", "orders", 0, before, CommittedOffset(5))
+        written = write_snapshot(tmp_path, Snapshot(name, "reset", cluster_id, now, (done,)))
+        written.rename(tmp_path / f"{name}.json")
     return ("--bootstrap-server", secured.kafka.bootstrap_server, "--command-config", str(secured.file_of("bob")))
 
 
@@ -56,7 +74,9 @@ def arguments(command: str, asked: tuple[str, ...], tables: Path, folder: Path) 
         "peek --group": (),
         "peek --topic": (),
     }
-    return (*ARGUMENTS[command], *asked, *places.get(command, ("--tables", str(tables))))
+    files = {"FILE": folder / "offsets.csv", "CHANGED": folder / "changed.json", "CREATED": folder / "created.json"}
+    named = [str(files.get(each, each)) for each in ARGUMENTS[command]]
+    return (*named, *asked, *places.get(command, ("--tables", str(tables))))
 
 
 @pytest.mark.parametrize(("command", "right"), FEWER, ids=str)
@@ -123,3 +143,23 @@ def test_a_topic_that_is_hidden_from_the_job_is_not_deleted(
             runner.run_once()
     deleted = dict(runner.rows("topics", "topic", "deleted_at"))
     assert deleted == {"orders": None, "payments": None, OFFSETS_TOPIC: None}
+
+
+def test_what_is_shown_with_these_rights_is_done_with_them(
+    secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path
+) -> None:
+    secured.commit("leaving", "orders", "payments")
+    own = (*asked, "--tables", str(tables), "--snapshots", str(tmp_path / "snapshots"), "--execute")
+    group = Right("READ", "group", "leaving"), Right("DELETE", "group", "leaving")
+    topics = [Right("READ", "topic", topic) for topic in ("orders", "payments")]
+    steps = [
+        (("offsets", "reset", "--group", "leaving", "--topic", "orders", "--to-latest"), (group[0], topics[0])),
+        (("offsets", "undo"), (group[0], topics[0])),
+        (("offsets", "delete", "--group", "leaving", "--topic", "orders"), (group[1], topics[0])),
+        (("groups", "delete", "--group", "leaving"), (group[1], ALL_TOPICS)),
+    ]
+    for command, rights in steps:
+        with secured.granted("bob", rights):
+            done = offsetstream(*command, *own)
+        assert done.returncode == 0, (command, done.stderr)
+        assert done.stdout.splitlines()[-1].startswith("Done: 1 offset of 1 group"), done.stdout

@@ -1,0 +1,122 @@
+"""How an offset of one cluster is found in another one's copy of its log: by the time of the record that it names.
+
+The copy has the same records in the same order, under other offsets. A group that has read all before an offset reads
+on, in the copy, at the first record of the time of the record there or later: nothing is left out, and those of that
+time and later that come before it are read again. Who has read all there was goes on at the first of the newest time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from offsetstream.cluster.committed import Place
+from offsetstream.cluster.exact_lag import exact_lags
+from offsetstream.cluster.log_ends import LogEnd, TopicPlace
+from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.reading import ends_of
+from offsetstream.errors import ClusterError
+
+Offsets: TypeAlias = Mapping[str, Mapping[Place, int]]
+_Key: TypeAlias = tuple[Place, int]  # a partition and an offset of it
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The time (milliseconds since 1970) by which to look for an offset, and how many before it are read again then.
+
+    `read_again` are offsets: where the log has gaps, fewer records.
+    """
+
+    since_ms: int
+    read_again: int
+
+
+def times_of(
+    cluster: MetadataCache, properties: Mapping[str, str], offsets: Offsets, timeout: float
+) -> tuple[dict[_Key, Timed], set[Place]]:
+    """Return the time of each offset of the groups, and the partitions that are there no longer.
+
+    ClusterError where the time of one is not told; needs READ on the topics, and raises what `Connection` does.
+    """
+    asked_ms = time.time_ns() // 1_000_000
+    places = {place for of_group in offsets.values() for place in of_group}
+    ends = ends_of(cluster, places, time.monotonic() + timeout)
+    known = {place: end for place in places if isinstance(end := ends.get(TopicPlace(*place)), LogEnd)}
+    gone = {place for place in places if TopicPlace(*place) not in ends}
+    if silent := sorted(places - set(known) - gone):
+        raise ClusterError(f"where the log of {_named(silent[0])} ends is not known: try again once it has a leader")
+    keys = {(place, offset) for of_group in offsets.values() for place, offset in of_group.items() if place in known}
+    in_log = {key: min(max(key[1], known[key[0]].log_start_offset or 0), known[key[0]].high_watermark) for key in keys}
+    since = _times(
+        cluster, properties, known, {(place, offset) for (place, _), offset in in_log.items()}, timeout, asked_ms
+    )
+    first = _first(cluster, {(place, at) for (place, _), at in since.items()})
+    found = {}
+    for key, offset in in_log.items():
+        at = since[key[0], offset]
+        found[key] = Timed(at, max(offset - first.get((key[0], at), offset), 0))
+    return found, gone
+
+
+def _times(
+    cluster: MetadataCache,
+    properties: Mapping[str, str],
+    ends: Mapping[Place, LogEnd],
+    wanted: Collection[_Key],
+    timeout: float,
+    asked_ms: int,
+) -> dict[_Key, int]:
+    """Return the time of the record at each offset; of the newest where all is read, of now where nothing is there."""
+    found: dict[_Key, int] = {}
+    unread = {key for key in wanted if key[1] < ends[key[0]].high_watermark}
+    for starts in _rounds(unread):
+        lags = exact_lags(cluster, properties, {"": starts}, isolation_level="read_uncommitted", timeout=timeout)
+        for lag in lags:
+            place, record = (lag.topic, lag.partition), next(iter(lag.reading.records), None)
+            if record is not None and record.timestamp_ms is not None:
+                found[place, lag.reading.offset] = record.timestamp_ms
+            elif lag.reading.error is not None or record is not None:
+                why = lag.reading.error or "its records have no time"
+                raise ClusterError(
+                    f"when the record of {_named(place)} at {lag.reading.offset} was written is not told: {why}"
+                )
+    left = set(wanted) - set(found)  # all is read, or only control records are left
+    newest = cluster.record_times({TopicPlace(*place): 0 for place, _ in left})
+    for place, offset in left:
+        end = ends[place]
+        times = newest.get(TopicPlace(*place))
+        if times is None and end.high_watermark > (end.log_start_offset or 0):
+            raise ClusterError(
+                f"when the newest record of {_named(place)} was written is not told (KIP-734: Kafka 3.0)"
+            )
+        found[place, offset] = times.newest_ms if times is not None and times.newest_ms >= 0 else asked_ms
+    return found
+
+
+def _first(cluster: MetadataCache, wanted: Collection[tuple[Place, int]]) -> dict[tuple[Place, int], int]:
+    """Return the first offset of each time or later, of those that have one."""
+    found: dict[tuple[Place, int], int] = {}
+    for round_ in _rounds(wanted):
+        told = cluster.first_since_each({TopicPlace(*place): at for place, at in round_.items()})
+        for place, first in told.items():
+            if isinstance(first, str):
+                raise ClusterError(f"which record of {_named(place)} is the first of a time is not told: {first}")
+            if first is not None:
+                found[(place.topic, place.partition), round_[place]] = first
+    return found
+
+
+def _rounds(wanted: Collection[tuple[Place, int]]) -> Iterator[dict[Place, int]]:
+    """Yield each pair once, a partition once at a time."""
+    left = set(wanted)
+    while left:
+        some = dict(left)
+        yield some
+        left -= set(some.items())
+
+
+def _named(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

@@ -1,0 +1,119 @@
+"""Groups that go on in another cluster: which offset of its logs is theirs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.group_admin import GroupAdmin
+from offsetstream.cluster.log_ends import LogEnd, TopicPlace
+from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.reading import ends_of
+from offsetstream.errors import UsageError
+from offsetstream.operations.correspondence import Timed
+from offsetstream.operations.offset_file import Moved
+from offsetstream.operations.plan import Plan
+from offsetstream.operations.reset import Scope, plan_reset
+from offsetstream.operations.targets import Target
+
+
+class Renames:
+    """What topics are called in the other cluster: the first pattern that a whole name matches says it."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Take `PATTERN=NAME`, as re.sub has them; UsageError for what is none."""
+        self._patterns: list[tuple[re.Pattern[str], str]] = []
+        for text in texts:
+            pattern, equals, name = text.rpartition("=")
+            if not (pattern and equals and name):
+                raise UsageError(f"--rename-topic {text} is no PATTERN=NAME, as in '(.*)=dc1.\\1'")
+            try:
+                self._patterns.append((re.compile(pattern), name))
+            except re.error as error:
+                raise UsageError(f"--rename-topic {text}: {error}") from error
+
+    def name(self, topic: str) -> str:
+        """Return what a topic is called there."""
+        for pattern, name in self._patterns:
+            if found := pattern.fullmatch(topic):
+                try:
+                    return found.expand(name)
+                except (re.error, IndexError) as error:
+                    raise UsageError(f"--rename-topic {pattern.pattern}={name}: {error}") from error
+        return topic
+
+
+def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
+    """Return the offsets under the topics' names there; UsageError where two topics become one."""
+    found = [replace(each, topic=renames.name(each.topic)) for each in moved]
+    before: dict[tuple[str, Place], str] = {}
+    for old, new in zip(moved, found, strict=True):
+        known = before.setdefault((new.group_id, (new.topic, new.partition)), old.topic)
+        if known != old.topic:
+            raise UsageError(f"--rename-topic makes one topic, {new.topic}, of {known} and {old.topic}")
+    return found
+
+
+def plan_import(
+    cluster: MetadataCache, admin: GroupAdmin, moved: Collection[Moved], timeout: float, *, same_log: bool
+) -> Plan:
+    """Return what the groups' offsets become in this cluster: the same ones, or those of the records' times.
+
+    Raises what `GroupAdmin` and `Connection` do, UsageError where an offset has no time.
+    """
+    offsets = _of_same_log(moved) if same_log else _of_times(cluster, moved, timeout)
+    target = Target("offsets", offsets=offsets)
+    plan = plan_reset(cluster, admin, sorted(offsets), Scope({}), target, timeout, kind="import", may_be_new=True)
+    again = {(each.group_id, (each.topic, each.partition)): each.timed for each in moved}
+    plan.changes = [
+        replace(
+            each, read_again=_read_again(each.log_end, each.new, again[each.group_id, each.place], same_log=same_log)
+        )
+        for each in plan.changes
+    ]
+    return plan
+
+
+def _of_same_log(moved: Collection[Moved]) -> dict[str, dict[Place, CommittedOffset]]:
+    found: dict[str, dict[Place, CommittedOffset]] = {}
+    for each in moved:
+        found.setdefault(each.group_id, {})[each.topic, each.partition] = CommittedOffset(each.offset)
+    return found
+
+
+def _of_times(
+    cluster: MetadataCache, moved: Collection[Moved], timeout: float
+) -> dict[str, dict[Place, CommittedOffset]]:
+    ends = ends_of(cluster, {(each.topic, each.partition) for each in moved}, time.monotonic() + timeout)
+    since: dict[TopicPlace, set[int]] = {}
+    for each in moved:
+        if each.timed is None:
+            raise UsageError("the file has no times of records: make it by 'offsets export --with-times'")
+        since.setdefault(TopicPlace(each.topic, each.partition), set()).add(each.timed.since_ms)
+    first: dict[tuple[TopicPlace, int], int | None] = {}
+    known = {place: sorted(times) for place, times in since.items() if isinstance(ends.get(place), LogEnd)}
+    while known:
+        asked = {place: times.pop() for place, times in known.items()}
+        for place, offset in cluster.first_since_each(asked).items():
+            first[place, asked[place]] = None if isinstance(offset, str) else offset
+        known = {place: times for place, times in known.items() if times}
+    found: dict[str, dict[Place, CommittedOffset]] = {}
+    for each in moved:
+        place = TopicPlace(each.topic, each.partition)
+        end = ends.get(place)
+        last = end.high_watermark if isinstance(end, LogEnd) else 0
+        offset = first.get((place, each.timed.since_ms)) if each.timed else None
+        found.setdefault(each.group_id, {})[each.topic, each.partition] = CommittedOffset(
+            last if offset is None else offset
+        )
+    return found
+
+
+def _read_again(log_end: int | None, new: CommittedOffset | None, timed: Timed | None, *, same_log: bool) -> int | None:
+    """Return how many records are read again: those that the log here has of them."""
+    if same_log or timed is None or new is None or log_end is None:
+        return 0
+    return min(timed.read_again, log_end - (new.offset or 0))

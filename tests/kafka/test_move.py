@@ -1,0 +1,144 @@
+"""Two hundred groups go on in another cluster, whose logs have the same offsets, or the same records under others."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from offsetstream.cluster.connection import QUIET
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.path_store import PathStore
+from testkit.command import within
+from testkit.tables import append_rows
+from tests.kafka.admin_answers import committed_offsets
+
+SEED, GROUPS, PARTITIONS, RECORDS, TRIMMED = 20, 200, 3, 60, 25
+START_MS = 1_763_600_000_000
+Log = list[int]  # times of records
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[tuple[str, str]]:
+    with EmbeddedKafka() as old, EmbeddedKafka() as new:
+        yield old.bootstrap_server, new.bootstrap_server
+
+
+def make_logs(chance: random.Random) -> list[Log]:
+    """Times that mostly rise, with runs of the same one and some that are late."""
+    logs = []
+    for _ in range(PARTITIONS):
+        now, log = START_MS, []
+        for _ in range(RECORDS):
+            now += chance.choice((0, 0, 1, 500, 40_000))
+            log.append(now - chance.choice((0, 0, 0, 0, 45_000)))
+        logs.append(log)
+    return logs
+
+
+def write_log(server: str, topic: str, logs: list[Log], since: int = 0) -> None:
+    """Write the records, each of which says which of its log it is."""
+    admin = admin_client(server)
+    admin.create_topics([NewTopic(topic, PARTITIONS, config={"retention.ms": "-1"})])[topic].result(30)
+    producer = Producer({"bootstrap.servers": server}, logger=QUIET)
+    for partition, log in enumerate(logs):
+        for number, at in list(enumerate(log))[since:]:
+            producer.produce(topic, str(number), partition=partition, timestamp=at)
+    assert producer.flush(30) == 0
+
+
+def write_tables(root: Path, server: str, groups: dict[str, list[TopicPartition]]) -> None:
+    create_tables(PathStore(str(root)), str(admin_client(server).list_topics(timeout=30).cluster_id), "new")
+    rows = [
+        {
+            "group_id": group,
+            "topic": each.topic,
+            "partition": each.partition,
+            "committed_offset": each.offset,
+            "offsets_partition": 0,
+            "in_coordinator_partition": True,
+        }
+        for group, offsets in groups.items()
+        for each in offsets
+    ]
+    append_rows(root, "committed_offsets", rows)
+
+
+def read_on(server: str, group: str, topic: str, expected: int) -> list[list[int]]:
+    """What a consumer of the group reads, from where it stands, by partition."""
+    config = {"bootstrap.servers": server, "group.id": group, "auto.offset.reset": "error"}
+    consumer, found = Consumer(config, logger=QUIET), [list[int]() for _ in range(PARTITIONS)]
+    consumer.subscribe([topic])
+    while sum(map(len, found)) < expected:
+        message = consumer.poll(30)
+        assert message is not None, found
+        assert message.error() is None, message.error()
+        found[message.partition()].append(int(message.value()))
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("way", ["same-log", "timestamp"])
+def test_two_hundred_groups_move(clusters: tuple[str, str], tmp_path: Path, way: str) -> None:
+    old, new = clusters
+    chance = random.Random(SEED)
+    logs, topic = make_logs(chance), f"orders-{way}"
+    write_log(old, topic, logs)
+    first = 0 if way == "same-log" else TRIMMED  # what was deleted before, so that the copy's offsets are others
+    trimmed = [TopicPartition(topic, partition, first) for partition in range(PARTITIONS)]
+    admin = admin_client(old)
+    for deleted in admin.delete_records(trimmed).values():
+        deleted.result(30)
+    write_log(new, f"old.{topic}", logs, first)
+    groups = {
+        f"{way}-{number}": [
+            TopicPartition(topic, partition, chance.choice((RECORDS, chance.randint(first, RECORDS))))
+            for partition in range(PARTITIONS)
+        ]
+        for number in range(GROUPS)
+    }
+    commit_plainly(old, groups)
+    write_tables(tmp_path / "old", old, groups)
+    file = str(tmp_path / "offsets.csv")
+    exported = within(
+        "offsets", "export", "--all-groups", "--with-times", "--bootstrap-server", old, "--file", file,
+        "--tables", str(tmp_path / "old"),
+    )  # fmt: skip
+    assert exported.returncode == 0, exported.stderr
+    create_tables(PathStore(str(tmp_path / "new")), str(admin_client(new).list_topics(timeout=30).cluster_id), "new")
+    moving = ["offsets", "import", file, "--rename-topic", r"(orders-.*)=old.\1", "--bootstrap-server", new]
+    moving += ["--tables", str(tmp_path / "new"), "--output", "json"]
+    assert within(*moving).returncode == 2  # it is not said how the offsets correspond
+    moving += ["--same-log"] if way == "same-log" else ["--translate", "timestamp"]
+    imported = within(*moving, "--execute")
+    assert imported.returncode == 0, imported.stderr
+    said = {(row["group"], row["partition"]): row for row in json.loads(imported.stdout)}
+    assert len(said) == GROUPS * PARTITIONS
+    stands = {
+        place: each.committed_offset for place, each in committed_offsets(admin_client(new), tuple(groups)).items()
+    }
+    again: dict[str, int] = {}
+    for group, offsets in groups.items():
+        for each in offsets:
+            here = stands[group, f"old.{topic}", each.partition]
+            goes_on_at = here + first  # of its log
+            read_again = each.offset - goes_on_at
+            assert read_again >= 0, (group, each)
+            assert said[group, each.partition]["read_again"] == read_again, (group, each)
+            again[group] = again.get(group, 0) + read_again
+    assert (sum(again.values()) > 0) == (way == "timestamp")
+    for group in list(groups)[:5]:
+        unread = sum(RECORDS - each.offset for each in groups[group])
+        if unread + again[group]:
+            found = read_on(new, group, f"old.{topic}", unread + again[group])
+            for each in groups[group]:
+                assert found[each.partition][-1:] in ([RECORDS - 1], [])
+                assert set(range(each.offset, RECORDS)) <= set(found[each.partition])

@@ -1,0 +1,217 @@
+"""Groups go back to where they stood, by the job's history, and every interruption of that can be taken back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
+from offsetstream.cluster.connection import QUIET
+from offsetstream.cluster.coordinators import CoordinatorLookup
+from offsetstream.cluster.group_admin import group_admin
+from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.operations.execute import CHANGED, execute
+from offsetstream.operations.journal import Journal
+from offsetstream.operations.reset import Scope, plan_reset
+from offsetstream.operations.targets import Target
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.path_store import PathStore
+from testkit.command import OFFSETSTREAM, Done, offsetstream, within
+from testkit.waiting import await_
+from tests.kafka.jobs import JobRunner
+
+RECORDS, GROUPS = 20, 40
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """Three brokers, on which each topic and the groups survive the loss of one."""
+    with EmbeddedKafka(brokers=3) as kafka:
+        yield kafka
+
+
+def make_topic(kafka: EmbeddedKafka, topic: str, partitions: int = 1) -> None:
+    admin = admin_client(kafka.bootstrap_server)
+    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server}, logger=QUIET)
+    for number in range(RECORDS * partitions):
+        producer.produce(topic, str(number // partitions), partition=number % partitions)
+    assert producer.flush(60) == 0
+
+
+def read(server: str, group: str, topic: str, records: int) -> list[int]:
+    """What a consumer of the group reads next, and commits."""
+    config = {"bootstrap.servers": server, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer, found = Consumer(config | {"enable.auto.commit": False}, logger=QUIET), list[int]()
+    consumer.subscribe([topic])
+    while len(found) < records:
+        message = consumer.poll(60)
+        assert message is not None, found
+        assert message.error() is None, message.error()
+        found.append(int(message.value()))
+    consumer.commit(offsets=[TopicPartition(topic, 0, found[-1] + 1)], asynchronous=False)
+    consumer.close()
+    return found
+
+
+def stands(server: str, group: str, topic: str) -> int | None:
+    return fetch_offsets(server, group, timeout=60)[topic, 0].offset
+
+
+def test_a_group_reads_again_what_it_read_since_an_instant(
+    kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    server, runner = kafka.bootstrap_server, JobRunner(spark, kafka.bootstrap_server, tmp_path)
+    make_topic(kafka, "orders")
+    assert read(server, "billing", "orders", 5) == list(range(5))
+    time.sleep(1.1)  # timestamps of records are the brokers', and may be the same as that of the next commit
+    then = datetime.now(UTC)
+    time.sleep(0.1)
+    assert read(server, "billing", "orders", 10) == list(range(5, 15))
+    runner.run_once()
+    own = ("--bootstrap-server", server, "--tables", runner.tables.root)
+    back = ("offsets", "reset", "--group", "billing", "--at", then.isoformat(), *own)
+    assert (within(*back, "--execute").returncode, stands(server, "billing", "orders")) == (0, 5)
+    assert (within("offsets", "undo", *own, "--execute").returncode, stands(server, "billing", "orders")) == (0, 15)
+    shown = within(*back)
+    assert "1 offset of 1 group: 0 messages skipped, 10 read again." in shown.stdout
+    assert within(*back, "--execute").returncode == 0
+    assert read(server, "billing", "orders", 15) == list(range(5, 20))
+    early = within("offsets", "reset", "--group", "billing", "--at", "2020-01-01", *own)
+    assert (early.returncode, "not known" in early.stderr or "had no committed offset" in early.stderr) == (1, True)
+    late = within("offsets", "reset", "--group", "billing", "--at", datetime.now(UTC).isoformat(), *own)
+    assert (late.returncode, "the tables have not all of offsets partition" in late.stderr) == (1, True), late.stderr
+    admin = admin_client(server)
+    admin.delete_topics(["orders"])["orders"].result(30)
+    await_(lambda: "orders" not in admin.list_topics(timeout=30).topics)
+    make_topic(kafka, "orders")
+    runner.run_once()
+    again = within(*back, "--despite", "no-such-group", "--execute")
+    assert (again.returncode, "the topic was recreated since" in again.stderr) == (1, True), again.stderr
+
+
+@pytest.fixture
+def tables(kafka: EmbeddedKafka, tmp_path: Path) -> Path:
+    cluster_id = admin_client(kafka.bootstrap_server).list_topics(timeout=30).cluster_id
+    create_tables(PathStore(str(tmp_path / "tables")), str(cluster_id), "new")
+    return tmp_path / "tables"
+
+
+def make_groups(server: str, name: str, topic: str) -> dict[str, int]:
+    """Groups that stand at different offsets."""
+    offsets = {f"{name}-{number}": number % 7 for number in range(GROUPS)}
+    commit_plainly(server, {group: [TopicPartition(topic, 0, offset)] for group, offset in offsets.items()})
+    return offsets
+
+
+def reset_all(server: str, tables: Path, groups: dict[str, int], topic: str) -> list[str]:
+    named = [each for group in groups for each in ("--group", group)]
+    own = ["--bootstrap-server", server, "--tables", str(tables), "--timeout", "60"]
+    return [*OFFSETSTREAM, "offsets", "reset", *named, "--topic", topic, "--to-latest", *own, "--execute"]
+
+
+def undo(server: str, tables: Path) -> Done:
+    return offsetstream(
+        "offsets", "undo", "--bootstrap-server", server, "--tables", str(tables), "--timeout", "60", "--execute"
+    )
+
+
+def all_stand(server: str, groups: dict[str, int], topic: str) -> dict[str, int | None]:
+    return {group: stands(server, group, topic) for group in groups}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.4])
+def test_a_killed_reset_is_taken_back(kafka: EmbeddedKafka, tables: Path, seconds: float) -> None:
+    server, topic = kafka.bootstrap_server, f"killed-{seconds}"
+    make_topic(kafka, topic)
+    groups = make_groups(server, topic, topic)
+    process = subprocess.Popen(reset_all(server, tables, groups, topic), stdout=subprocess.DEVNULL)
+    await_(lambda: any((tables / "snapshots").glob("*.json")), pause=0.005)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    taken_back = undo(server, tables)
+    assert taken_back.returncode == 0, taken_back.stderr
+    assert all_stand(server, dict(list(groups.items())[:8]), topic) == dict(list(groups.items())[:8])
+    again = undo(server, tables)
+    assert again.stdout.splitlines()[-1] == "There is nothing to be done."
+    query = "SELECT kind, status FROM operations ORDER BY happened_at"
+    shown = within("sql", query, "--output", "json", "--tables", str(tables))
+    assert {"kind": "reset", "status": "done"} not in json.loads(shown.stdout)
+
+
+def test_a_coordinator_that_is_lost_meanwhile_is_followed(kafka: EmbeddedKafka, tables: Path) -> None:
+    server, topic = kafka.bootstrap_server, "lost"
+    make_topic(kafka, topic)
+    groups = make_groups(server, topic, topic)
+    broker = CoordinatorLookup(server).coordinators([f"{topic}-39"])[f"{topic}-39"].broker_id
+    command = reset_all(server, tables, groups, topic)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    await_(lambda: any((tables / "snapshots").glob("*.json")), pause=0.005)
+    kafka.stop_broker(broker, kill=True)
+    out, err = process.communicate(timeout=240)
+    try:
+        assert process.returncode in {0, 1, 3}, err
+        if process.returncode == 0:
+            few = list(groups)[::8]
+            assert all_stand(server, dict.fromkeys(few, 0), topic) == dict.fromkeys(few, RECORDS)
+        assert "Traceback" not in out + err
+    finally:
+        kafka.start_broker(broker)
+    taken_back = undo(server, tables)
+    assert taken_back.returncode == 0, taken_back.stderr
+    few = list(groups)[::8]
+    assert all_stand(server, dict.fromkeys(few, 0), topic) == {group: groups[group] for group in few}
+
+
+def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka, tables: Path) -> None:
+    server, topic = kafka.bootstrap_server, "changing"
+    make_topic(kafka, topic, 2)
+    commit_offsets(server, "quick", {(topic, 0): 1, (topic, 1): 1})
+    commit_offsets(server, "quiet", {(topic, 0): 1})
+    cluster = MetadataCache(server)
+    with group_admin(cluster, {}, 30, ("READ",)) as admin:
+        plan = plan_reset(cluster, admin, ["quick", "quiet"], Scope({topic: None}), Target("latest"), 30)
+        commit_offsets(server, "quick", {(topic, 1): 2})
+        journal = Journal(PathStore(str(tables)), cluster.cluster_id(), "0123456789ab", "a test")
+        result = execute(admin, plan, tables / "snapshots", journal, lambda _: None)
+    assert result.status(plan) == "partial"
+    assert {each.group_id: result.error_of(each) for each in plan.changes} == {"quick": CHANGED, "quiet": None}
+    assert fetch_offsets(server, "quick") == {(topic, 0): CommittedOffset(1), (topic, 1): CommittedOffset(2)}
+    assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
+
+
+def test_an_open_transaction_is_an_objection(kafka: EmbeddedKafka, tables: Path) -> None:
+    server, topic = kafka.bootstrap_server, "booked"
+    make_topic(kafka, topic)
+    commit_offsets(server, "booking", {(topic, 0): 1})
+    producer = Producer({"bootstrap.servers": server, "transactional.id": "booking-writer"}, logger=QUIET)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": server, "group.id": "booking"}, logger=QUIET)
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], consumer.consumer_group_metadata())
+    own = ("--bootstrap-server", server, "--tables", str(tables), "--execute")
+    refused = within("offsets", "reset", "--group", "booking", "--all-topics", "--to-latest", *own)
+    assert (refused.returncode, "an open transaction is to commit to it" in refused.stderr) == (1, True)
+    producer.abort_transaction(60)
+    consumer.close()
+    assert stands(server, "booking", topic) == 1
+
+
+def test_who_does_not_answer_is_named(tables: Path) -> None:
+    own = ("--bootstrap-server", "127.0.0.1:1", "--tables", str(tables))
+    done = within("offsets", "reset", "--group", "billing", "--all-topics", "--to-latest", *own)
+    assert (done.returncode, "127.0.0.1:1" in done.stderr, done.stdout) == (3, True, "")

@@ -1,0 +1,160 @@
+"""What the commands that change a cluster read, before they ask it: files of offsets, renames, lengths of time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click import BadParameter
+
+from offsetstream.cli.reset import KafkaDuration
+from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.errors import OffsetstreamError, UsageError
+from offsetstream.operations.correspondence import Timed
+from offsetstream.operations.move import Renames, renamed
+from offsetstream.operations.offset_file import Moved, read_moved, read_offsets
+from offsetstream.operations.plan import Change
+from offsetstream.operations.reset import parse_topics
+from offsetstream.operations.snapshot import Snapshot, newest_snapshot, read_snapshot, write_snapshot
+from testkit.command import Done, within
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        (tmp_path / "offsets.csv").write_text(text, "utf-8")
+        return str(tmp_path / "offsets.csv")
+
+    return write
+
+
+def test_a_file_of_one_group_and_one_of_many(file: Callable[[str], str]) -> None:
+    assert read_offsets(file("orders,0,5\n\norders,1,0\n"), ["billing"]) == {
+        "billing": {("orders", 0): CommittedOffset(5), ("orders", 1): CommittedOffset(0)}
+    }
+    many = file('"a ""b"", c",orders,0,5\n日本,orders,0,6\n')
+    assert read_offsets(many, []).keys() == {'a "b", c', "日本"}
+    assert read_offsets(many, ["日本"]) == {"日本": {("orders", 0): CommittedOffset(6)}}
+    assert read_moved(file("g,orders,0,5,1763600000000,2\n"), []) == [
+        Moved("g", "orders", 0, 5, Timed(1763600000000, 2))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "groups", "told"),
+    [
+        ("orders,0,5\n", [], "line 1 names no group"),
+        ("orders,0,5\n", ["a", "b"], "line 1 names no group"),
+        ("g,orders,0,5\ng,orders,0,6\n", [], "line 2: orders-0 is there twice"),
+        ("g,orders,0,-1\n", [], "numbers of 0 or more"),
+        ("g,orders,0,٣\n", [], "numbers of 0 or more"),
+        (f"g,orders,0,{2**63}\n", [], "numbers of 0 or more"),
+        ("g,orders,0,5,6\n", [], "has 5 fields"),
+        ("GROUP,TOPIC,PARTITION,OFFSET\n", [], "numbers of 0 or more"),
+        ("g,orders,0,5\n", ["h"], "has no offset of the group 'h'"),
+        ("", [], "has no offset"),
+        ('g,"orders,0,5\n', [], "cannot read"),
+    ],
+)
+def test_a_file_that_is_none(file: Callable[[str], str], text: str, groups: list[str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        read_offsets(file(text), groups)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        read_offsets(str(tmp_path / "nowhere.csv"), [])
+
+
+def test_topics_and_partitions() -> None:
+    assert parse_topics(["orders", "payments:0,2", "payments:3"]) == {"orders": None, "payments": [0, 2, 3]}
+    assert parse_topics(["orders:1", "orders"]) == {"orders": None}
+    for wrong in (":0", "orders:", "orders:a", "orders:0,", "orders:-1", ""):
+        with pytest.raises(UsageError, match="no topic"):
+            parse_topics([wrong])
+
+
+def test_renames() -> None:
+    renames = Renames([r"orders-(\d)=old.\1.orders", "(pay.*)=dc1.\\1"])
+    assert [renames.name(each) for each in ("orders-1", "payments", "other", "my-orders-1")] == [
+        "old.1.orders",
+        "dc1.payments",
+        "other",
+        "my-orders-1",
+    ]
+    both = [Moved("g", "a", 0, 1), Moved("g", "b", 0, 2)]
+    with pytest.raises(UsageError, match="makes one topic, x, of a and b"):
+        renamed(both, Renames([".*=x"]))
+    for wrong in ("orders", "=x", "a=", "(=x"):
+        with pytest.raises(UsageError, match="--rename-topic"):
+            Renames([wrong])
+    with pytest.raises(UsageError, match="--rename-topic"):
+        Renames([r"a=\2"]).name("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PT1H", timedelta(hours=1)),
+        ("P1DT2H3M4.5S", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
+        ("p7d", timedelta(days=7)),
+        ("1d12h", timedelta(hours=36)),
+    ],
+)
+def test_durations_of_both_kinds(text: str, expected: timedelta) -> None:
+    assert KafkaDuration().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize("text", ["P", "PT", "1", "P1M", "-PT1H"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(BadParameter):
+        KafkaDuration().convert(text, None, None)
+
+
+def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
+    changes = (
+        Change("g", "orders", 0, CommittedOffset(1, 3, "日本"), CommittedOffset(2), topic_id="id"),
+        Change("g", "orders", 1, None, CommittedOffset(2)),
+    )
+    kept = Snapshot("abc", "reset", "cluster", datetime(2026, 1, 2, tzinfo=UTC), changes, ("h",))
+    path = write_snapshot(tmp_path / "new", kept)
+    assert read_snapshot(path) == kept
+    assert newest_snapshot(tmp_path / "new") == path
+    with pytest.raises(OffsetstreamError, match="there is no snapshot"):
+        newest_snapshot(tmp_path)
+    for text, told in [
+        ("{", "no snapshot"),
+        ("{}", "no snapshot"),
+        ('{"format": 2}', "another version"),
+        ("[]", "no snap"),
+    ]:
+        path.write_text(text, "utf-8")
+        with pytest.raises(OffsetstreamError, match=told):
+            read_snapshot(path)
+    written = json.dumps({"format": 1, "operation_id": "a"})
+    path.write_text(written, "utf-8")
+    with pytest.raises(OffsetstreamError, match="no snapshot"):
+        read_snapshot(path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("offsets", "reset", "--group", "g", "--topic", "t"),
+        ("offsets", "reset", "--group", "g", "--topic", "t", "--to-latest", "--to-earliest"),
+        ("offsets", "reset", "--group", "g", "--to-latest"),
+        ("offsets", "reset", "--group", "g", "--all-groups", "--all-topics", "--to-latest"),
+        ("offsets", "reset", "--all-topics", "--to-latest"),
+        ("offsets", "reset", "--group", "g", "--all-topics", "--to-latest"),  # of no broker
+        ("offsets", "import", "file", "--same-log", "--translate", "timestamp"),
+        ("offsets", "import", "file"),
+        ("groups", "delete"),
+        ("offsets", "delete", "--group", "g"),
+    ],
+)
+def test_what_is_called_wrongly(arguments: tuple[str, ...]) -> None:
+    done: Done = within(*arguments)
+    assert (done.returncode, done.stdout) == (2, ""), done
