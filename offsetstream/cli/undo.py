@@ -21,9 +21,9 @@ Examples:
   offsetstream offsets undo --bootstrap-server localhost:9092 --execute
   offsetstream offsets undo tables/snapshots/20261121T030000Z-reset-0a1b2c3d4e5f.json --execute
 
-Without SNAPSHOT the newest is meant. Offsets that were changed get their old value, those that were created are
-deleted, and those that were deleted are committed again. What was killed half-way is taken back as well. Groups that
-have moved since are refused.
+Without SNAPSHOT the newest is meant, but for those of undoing (name one to undo that). Offsets that were changed get
+their old value, those that were created are deleted, and those that were deleted are committed again. What was killed
+half-way is taken back as well. Groups that have moved since are refused.
 
 Exit code 1 where an objection stands or a partition was refused, 3 where a coordinator does not answer.""",
 )
@@ -44,5 +44,6 @@ def undo(*, snapshot: str | None, **options: Any) -> None:
     with session(operator, *operations) as found:
         if kept.cluster_id != found.cluster_id:
             raise OtherClusterError(f"{path} is of the cluster {kept.cluster_id}, and this is {found.cluster_id}")
+        plan = plan_undo(found.cluster, found.admin, kept, operator.timeout)
         tell(f"Taking back {path}, {kept.kind} of {kept.written_at.isoformat(timespec='seconds')}")
-        carry_out(output, operator, found, plan_undo(found.cluster, found.admin, kept, operator.timeout))
+        carry_out(output, operator, found, plan)

@@ -16,6 +16,7 @@ from offsetstream.cluster.committed import Place
 from offsetstream.cluster.exact_lag import exact_lags
 from offsetstream.cluster.log_ends import LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError
 
@@ -43,6 +44,7 @@ def times_of(
     """
     asked_ms = time.time_ns() // 1_000_000
     places = {place for of_group in offsets.values() for place in of_group}
+    require_to_read(cluster, {topic for topic, _ in places})
     ends = ends_of(cluster, places, time.monotonic() + timeout)
     known = {place: end for place in places if isinstance(end := ends.get(TopicPlace(*place)), LogEnd)}
     gone = {place for place in places if TopicPlace(*place) not in ends}

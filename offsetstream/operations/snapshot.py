@@ -84,8 +84,11 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def newest_snapshot(folder: Path) -> Path:
-    """Return the newest one of a folder; OffsetstreamError if there is none."""
-    found = sorted(folder.glob("*.json"))
+    """Return the newest one of a folder but for those of undoing, so that undoing twice does nothing more.
+
+    OffsetstreamError if there is none.
+    """
+    found = sorted(path for path in folder.glob("*.json") if "-undo-" not in path.name)
     if not found:
         raise OffsetstreamError(f"there is no snapshot in {folder}: name one, or its folder by --snapshots")
     return found[-1]

@@ -15,6 +15,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.command import offsetstream
+from testkit.live_logs import numbered, write
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
@@ -25,6 +26,7 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 @pytest.fixture(scope="module")
 def folder(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
     create_topics(admin_client(own_kafka.bootstrap_server))
+    write(own_kafka.bootstrap_server, "orders", *numbered(60))
     commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "from the README")]})
     folder = tmp_path_factory.mktemp("readme")
     (folder / "offsetstream.toml").write_text(SETTINGS.replace("localhost:9092", own_kafka.bootstrap_server))

@@ -12,7 +12,10 @@ RELEASES = ("3.9.2", "4.1.2", "4.3.1")
 
 @pytest.fixture(scope="package", params=RELEASES)
 def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
-    """The broker and its groups, alive and at rest; only read from it. They end with this folder: they take half a core."""
+    """The broker and its groups, alive and at rest; only read from it (tests/conftest.py).
+
+    They end with this folder: a hundred clients that go on take half a core.
+    """
     release: str = request.param
     with EmbeddedKafka(release, properties=broker_properties(release)) as kafka, all_groups(kafka) as groups:
         yield groups
