@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,43 +14,22 @@ from uuid import uuid4
 
 import click
 
-from offsetstream.cli.answers import Row, counted
 from offsetstream.cli.options import SECONDS, Command, client_properties, cluster_options, tables_option
-from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.output import Output, tell
 from offsetstream.cli.own_spark import own_spark, reached, spark_options
+from offsetstream.cli.plan_text import done, planned, show_plan
 from offsetstream.errors import UsageError
+from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 
 if TYPE_CHECKING:
     from offsetstream.cluster.group_admin import GroupAdmin
     from offsetstream.cluster.metadata import MetadataCache
-    from offsetstream.operations.execute import Result
-    from offsetstream.operations.plan import Change, Objection, Plan
+    from offsetstream.operations.plan import Plan
     from offsetstream.tables.store import Store
 
-# As operations/plan.py has them, which --help does not import.
-DESPITE = ("no-such-group", "recreated-topic", "out-of-range", "tables-behind", "open-transaction")
 _READ_ONLY = "OFFSETSTREAM_READ_ONLY"
 _TIMEOUT = 30.0
-_SHOWN = 20  # objections, in words
-# Kafka's columns first, in its tool's order.
-_COLUMNS = (
-    Column("group", "GROUP", 30),
-    Column("topic", "TOPIC", 30),
-    Column("partition", "PARTITION", 10),
-    Column("new_offset", "NEW-OFFSET", 15),
-    Column("current_offset", "CURRENT-OFFSET", 15),
-    Column("skipped", "SKIPPED", 8),
-    Column("read_again", "READ-AGAIN", 10),
-    Column("log_start_offset"),
-    Column("log_end_offset", "LOG-END-OFFSET", 15),
-    Column("topic_id"),
-    Column("current_leader_epoch"),
-    Column("new_leader_epoch"),
-    Column("current_metadata"),
-    Column("new_metadata"),
-    Column("objections", "OBJECTIONS", 10),
-    Column("result", "RESULT", 8),
-)
+_TOLD_FROM = 20  # groups
 
 
 @dataclass(frozen=True)
@@ -92,7 +71,7 @@ def operating_options(command: Command) -> Command:
             "--despite",
             multiple=True,
             allow_from_autoenv=False,
-            type=click.Choice(DESPITE),
+            type=click.Choice(JUDGED_BY_OPERATOR),
             help="Overrule objections of this kind; repeatable.",
         ),
         click.option(
@@ -163,16 +142,12 @@ def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) ->
     objections, plan = plan.objections, plan.without_groups(left_out)
     standing = plan.standing_objections(operator.despite)
     if not operator.execute or standing or not plan.group_ids:
-        _show(output, plan, _planned(plan, standing), None)
-        _tell_objections(objections)
-        _tell_notes(plan)
+        show_plan(output, plan, objections, planned(plan, standing))
         click.get_current_context().exit(1 if standing or left_out else 0)
     from offsetstream.operations.execute import execute  # noqa: PLC0415 - only what is asked is imported
 
     result = execute(found.admin, plan, _folder(operator), _journal(found), _ticks(len(plan.group_ids)))
-    _show(output, plan, _done(plan, result), result)
-    _tell_objections(objections)
-    _tell_notes(plan)
+    show_plan(output, plan, objections, done(plan, result), result)
     if result.ended_by is not None:
         tell(f"Error: {result.ended_by}")
     status = result.status(plan)
@@ -197,8 +172,20 @@ def snapshot_path(operator: Operator, named: str | None) -> Path:
 def _journal(found: Session) -> Any:
     from offsetstream.operations.journal import Journal  # noqa: PLC0415 - only what is asked is imported
 
-    command = shlex.join(["offsetstream", *sys.argv[1:]])
-    return Journal(found.store, found.cluster_id, uuid4().hex[:12], command)
+    return Journal(found.store, found.cluster_id, uuid4().hex[:12], command_line(sys.argv[1:]))
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """Return what was called, without the values of --conf, which may be secrets of Spark's."""
+    shown, is_setting = ["offsetstream"], False
+    for argument in arguments:
+        setting = (
+            argument.removeprefix("--conf=") if argument.startswith("--conf=") else argument if is_setting else None
+        )
+        hidden = None if setting is None else f"{setting.partition('=')[0]}=..."
+        shown.append(argument if hidden is None else hidden if is_setting else f"--conf={hidden}")
+        is_setting = argument == "--conf"
+    return shlex.join(shown)
 
 
 def _ticks(groups: int) -> Callable[[str], None]:
@@ -208,89 +195,7 @@ def _ticks(groups: int) -> Callable[[str], None]:
     def tick(_: str) -> None:
         nonlocal done
         done += 1
-        if groups >= _SHOWN and not done % (groups // 10):
+        if groups >= _TOLD_FROM and not done % (groups // 10):
             tell(f"{done} of {groups} groups")
 
     return tick
-
-
-def _show(output: Output, plan: Plan, closing: str, result: Result | None) -> None:
-    told: dict[Any, list[str]] = {}
-    for each in plan.objections:
-        told.setdefault((each.group_id, each.place), []).append(each.kind)
-    rows = [_row(each, told, result) for each in plan.changes]
-    without = [group_id for group_id in plan.deleted_groups if not plan.of_group(group_id)]
-    rows += [
-        {"group": each, "objections": ", ".join(told.get((each, None), [])) or None, "result": _result(result, each)}
-        for each in without
-    ]
-    output.table(_COLUMNS, sorted(rows, key=lambda row: (row["group"], row.get("topic") or "")), closing=closing)
-
-
-def _result(result: Result | None, group_id: str) -> str | None:
-    return (result.groups.get(group_id, "not done") or "done") if result else None
-
-
-def _row(change: Change, told: dict[Any, list[str]], result: Result | None) -> Row:
-    present, new, distance = change.present, change.new, change.distance
-    known = [*told.get((change.group_id, None), []), *told.get((change.group_id, change.place), [])]
-    again = change.read_again if change.read_again is not None else max(-distance, 0) if distance is not None else None
-    return {
-        "group": change.group_id,
-        "topic": change.topic,
-        "partition": change.partition,
-        "new_offset": new and new.offset,
-        "current_offset": present and present.offset,
-        "skipped": max(distance, 0) if distance is not None else None,
-        "read_again": again,
-        "log_start_offset": change.log_start,
-        "log_end_offset": change.log_end,
-        "topic_id": change.topic_id,
-        "current_leader_epoch": present and present.leader_epoch,
-        "new_leader_epoch": new and new.leader_epoch,
-        "current_metadata": present and present.metadata,
-        "new_metadata": new and new.metadata,
-        "objections": ", ".join(known) or None,
-        "result": (result.error_of(change) or "done") if result else None,
-    }
-
-
-def _sums(changes: Collection[Change]) -> str:
-    skipped = sum(max(each.distance or 0, 0) for each in changes)
-    again = sum(max(-(each.distance or 0), 0) if each.read_again is None else each.read_again for each in changes)
-    groups = len({each.group_id for each in changes})
-    of_groups = f"{counted(len(changes), 'offset')} of {counted(groups, 'group')}"
-    return f"{of_groups}: {counted(skipped, 'message')} skipped, {again} read again"
-
-
-def _planned(plan: Plan, standing: Collection[Objection]) -> str:
-    sums = _sums(plan.changes)
-    if standing:
-        return f"{sums}. Nothing was done: {counted(len(standing), 'objection')}."
-    if not plan.group_ids:
-        return "There is nothing to be done."
-    return f"{sums}. Nothing was done: this is the plan, and --execute does it."
-
-
-def _done(plan: Plan, result: Result) -> str:
-    made = [each for each in plan.changes if result.error_of(each) is None]
-    failed = len(plan.changes) - len(made)
-    rest = f"; {failed} not changed" if failed else ""
-    return (
-        f"Done: {_sums(made)}{rest}. What was there before is in {result.snapshot}: "
-        "'offsetstream offsets undo' with it takes this back."
-    )
-
-
-def _tell_notes(plan: Plan) -> None:
-    for note in plan.notes[:_SHOWN]:
-        tell(f"Note: {note}")
-
-
-def _tell_objections(objections: Collection[Objection]) -> None:
-    for each in list(objections)[:_SHOWN]:
-        place = f" {each.place[0]}-{each.place[1]}" if each.place else ""
-        overrule = f" (--despite {each.kind} overrules this)" if each.kind in DESPITE else ""
-        tell(f"Objection: group '{each.group_id}'{place}: {each.told}{overrule}")
-    if len(objections) > _SHOWN:
-        tell(f"... and {len(objections) - _SHOWN} more: --output json has them all")

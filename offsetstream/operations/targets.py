@@ -41,12 +41,11 @@ def changes_of(
         before, end = present.get(place), known.get(place)
         if end is None:
             yield _without_log(group_id, place, ends.get(TopicPlace(*place)))
-            yield Change(group_id, *place, before, None)
             continue
         asked = _asked(target, group_id, place, before, end, since.get(TopicPlace(*place)))
         if not isinstance(asked, CommittedOffset):
-            yield Objection(*asked[:1], group_id, place, asked[1])
-            yield Change(group_id, *place, before, None, end.log_start_offset, end.high_watermark, end.topic_id)
+            kind, why = asked
+            yield Objection(kind, group_id, place, why)
             continue
         new = in_log(asked, end)
         if new is not asked:

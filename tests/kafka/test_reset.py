@@ -18,6 +18,8 @@ from offsetstream.cluster.connection import QUIET
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
+from offsetstream.operations.plan import Change
+from offsetstream.operations.snapshot import Snapshot, write_snapshot
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from testkit.command import Done, within
@@ -262,3 +264,57 @@ def test_a_snapshot_that_cannot_be_written_stops_everything(kafka: EmbeddedKafka
     done = run(*reset, "--snapshots", str(tables / "a file" / "below"))
     assert (done.returncode, "nothing was done" in done.stderr) == (2, True)
     assert committed(kafka, "unsaved")[("orders", 0)].offset == 5
+
+
+def test_all_groups_but_those_that_are_objected_to(kafka: EmbeddedKafka, run: Run) -> None:
+    """Kafka's tool resets the others, too; of one that is active it says so."""
+    commit(kafka, "many-1", {("quiet", 0): 0, ("orders", 0): 3})
+    commit(kafka, "many-2", {("orders", 2): 4})
+    config = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "many-active", "enable.auto.commit": False}
+    consumer = Consumer(config, logger=QUIET)
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    everything = ("offsets", "reset", "--all-groups", "--topic", "orders", "--to-latest", "--output", "json")
+    stopped = run(*everything, "--execute")
+    assert (stopped.returncode, committed(kafka, "many-2")[("orders", 2)].offset) == (1, 4)
+    assert {row["group"] for row in rows(stopped)} >= {"many-1", "many-2", "many-active"}
+    done = run(*everything, "--execute", "--skip-objected")
+    assert done.returncode == 1  # not all of them
+    results = {row["group"]: row["result"] for row in rows(done)}
+    assert (results["many-1"], results["many-2"], results.get("many-active")) == ("done", "done", None)
+    assert committed(kafka, "many-2") == {("orders", number): CommittedOffset(RECORDS) for number in range(3)}
+    assert committed(kafka, "many-1")[("quiet", 0)] == CommittedOffset(0)
+    assert committed(kafka, "many-active") == {}
+    consumer.close()
+
+
+def test_metadata_that_the_brokers_do_not_take(
+    kafka: EmbeddedKafka, admin: AdminClient, run: Run, tables: Path
+) -> None:
+    commit(kafka, "wordy", {("orders", 0): 5, ("orders", 1): 7})
+    long = Change("wordy", "orders", 0, CommittedOffset(4, metadata="ä" * 2049), CommittedOffset(5))
+    short = Change("wordy", "orders", 1, CommittedOffset(6, metadata="ä" * 2048), CommittedOffset(7))
+    cluster_id = str(admin.list_topics(timeout=30).cluster_id)
+    kept = Snapshot("0123", "reset", cluster_id, datetime.now(UTC), (long, short))
+    path = write_snapshot(tables / "snapshots", kept)
+    refused = run("offsets", "undo", str(path), "--execute")
+    assert (refused.returncode, "its metadata has 4098 bytes, and the brokers take 4096" in refused.stderr) == (1, True)
+    assert committed(kafka, "wordy") == {("orders", 0): CommittedOffset(5), ("orders", 1): CommittedOffset(7)}
+
+
+def test_a_snapshot_of_another_cluster_is_refused(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
+    kept = Snapshot("0123", "reset", "another", datetime.now(UTC), ())
+    path = write_snapshot(tables / "snapshots", kept)
+    refused = run("offsets", "undo", str(path), "--execute")
+    assert (refused.returncode, "is of the cluster another" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("group", ['=cmd|"x", y', "日本 グループ", "<b>\u202egroup</b>", "g" * 3000])
+def test_groups_of_any_name(kafka: EmbeddedKafka, run: Run, group: str) -> None:
+    commit(kafka, group, {("orders", 0): CommittedOffset(5, metadata='"; DROP')})
+    reset = ("offsets", "reset", "--group", group, "--all-topics", "--to-latest", "--execute")
+    done = run(*reset, "--output", "json")
+    assert [(row["group"], row["result"]) for row in rows(done)] == [(group, "done")]
+    assert run("offsets", "undo", "--execute").returncode == 0
+    assert committed(kafka, group) == {("orders", 0): CommittedOffset(5, metadata='"; DROP')}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click import BadParameter
 
+from offsetstream.cli.operating import command_line
 from offsetstream.cli.reset import KafkaDuration
 from offsetstream.cluster.committed import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError
@@ -138,6 +139,13 @@ def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     path.write_text(written, "utf-8")
     with pytest.raises(OffsetstreamError, match="no snapshot"):
         read_snapshot(path)
+
+
+def test_the_command_line_that_is_kept_has_no_secret() -> None:
+    given = ["offsets", "undo", "--conf", "a.key=s3cret", "--conf=b=s3cret", "--group", "my group", "--conf", "odd"]
+    assert command_line(given) == (
+        "offsetstream offsets undo --conf a.key=... --conf=b=... --group 'my group' --conf odd=..."
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""What becomes of the offsets of groups, as a table: Kafka's columns first, what speaks against it, what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from offsetstream.cli.answers import Row, counted
+from offsetstream.cli.output import Column, Output, tell
+from offsetstream.operations.plan import JUDGED_BY_OPERATOR
+
+if TYPE_CHECKING:
+    from offsetstream.operations.execute import Result
+    from offsetstream.operations.plan import Change, Objection, Plan
+
+_SHOWN = 20  # objections and notes, in words
+_COLUMNS = (
+    Column("group", "GROUP", 30),
+    Column("topic", "TOPIC", 30),
+    Column("partition", "PARTITION", 10),
+    Column("new_offset", "NEW-OFFSET", 15),
+    Column("current_offset", "CURRENT-OFFSET", 15),
+    Column("skipped", "SKIPPED", 8),
+    Column("read_again", "READ-AGAIN", 10),
+    Column("log_start_offset"),
+    Column("log_end_offset", "LOG-END-OFFSET", 15),
+    Column("topic_id"),
+    Column("current_leader_epoch"),
+    Column("new_leader_epoch"),
+    Column("current_metadata"),
+    Column("new_metadata"),
+    Column("objections", "OBJECTIONS", 10),
+    Column("why"),
+    Column("result", "RESULT", 8),
+)
+_Key: TypeAlias = tuple[str, tuple[str, int] | None]
+
+
+def show_plan(
+    output: Output, plan: Plan, objections: Collection[Objection], closing: str, result: Result | None = None
+) -> None:
+    """Print what becomes of each partition, also of those of which there are objections only, and say these."""
+    told: dict[_Key, list[Objection]] = {}
+    for each in objections:
+        told.setdefault((each.group_id, each.place), []).append(each)
+    rows = {(each.group_id, each.place): _row(each, result) for each in plan.changes}
+    for group_id, place in told:
+        if place is not None:
+            topic, partition = place
+            rows.setdefault((group_id, place), {"group": group_id, "topic": topic, "partition": partition})
+    with_rows = {group_id for group_id, _ in rows}
+    for group_id in {*plan.deleted_groups, *(group_id for group_id, _ in told)} - with_rows:
+        rows[group_id, ("", 0)] = {"group": group_id, "result": _group_result(result, group_id)}
+    shown = [rows[key] | _against(key, told) for key in sorted(rows)]
+    output.table(_COLUMNS, shown, closing=closing)
+    for line in [*map(_in_words, objections), *(f"Note: {each}" for each in plan.notes)][:_SHOWN]:
+        tell(line)
+    if (more := len(objections) + len(plan.notes) - _SHOWN) > 0:
+        tell(f"... and {more} more: --output json has all objections")
+
+
+def planned(plan: Plan, standing: Collection[Objection]) -> str:
+    """Return the closing sentence of what was not done."""
+    if standing:
+        return f"{_sums(plan.changes)}. Nothing was done: {counted(len(standing), 'objection')}."
+    if not plan.group_ids:
+        return "There is nothing to be done."
+    return f"{_sums(plan.changes)}. Nothing was done: this is the plan, and --execute does it."
+
+
+def done(plan: Plan, result: Result) -> str:
+    """Return the closing sentence of what was."""
+    made = [each for each in plan.changes if result.error_of(each) is None]
+    failed = len(plan.changes) - len(made)
+    rest = f"; {failed} not changed" if failed else ""
+    return (
+        f"Done: {_sums(made)}{rest}. What was there before is in {result.snapshot}: "
+        "'offsetstream offsets undo' with it takes this back."
+    )
+
+
+def _row(change: Change, result: Result | None) -> Row:
+    present, new, distance = change.present, change.new, change.distance
+    again = change.read_again if change.read_again is not None else max(-distance, 0) if distance is not None else None
+    return {
+        "group": change.group_id,
+        "topic": change.topic,
+        "partition": change.partition,
+        "new_offset": new and new.offset,
+        "current_offset": present and present.offset,
+        "skipped": max(distance, 0) if distance is not None else None,
+        "read_again": again,
+        "log_start_offset": change.log_start,
+        "log_end_offset": change.log_end,
+        "topic_id": change.topic_id,
+        "current_leader_epoch": present and present.leader_epoch,
+        "new_leader_epoch": new and new.leader_epoch,
+        "current_metadata": present and present.metadata,
+        "new_metadata": new and new.metadata,
+        "result": (result.error_of(change) or "done") if result else None,
+    }
+
+
+def _against(key: _Key, told: dict[_Key, list[Objection]]) -> dict[str, Any]:
+    found = [*told.get((key[0], None), []), *told.get(key, [])]
+    return {
+        "objections": ", ".join(each.kind for each in found) or None,
+        "why": "; ".join(each.told for each in found) or None,
+    }
+
+
+def _group_result(result: Result | None, group_id: str) -> str | None:
+    return (result.groups.get(group_id, "not done") or "done") if result else None
+
+
+def _sums(changes: Collection[Change]) -> str:
+    skipped = sum(max(each.distance or 0, 0) for each in changes)
+    again = sum(max(-(each.distance or 0), 0) if each.read_again is None else each.read_again for each in changes)
+    groups = len({each.group_id for each in changes})
+    of_groups = f"{counted(len(changes), 'offset')} of {counted(groups, 'group')}"
+    return f"{of_groups}: {counted(skipped, 'message')} skipped, {again} read again"
+
+
+def _in_words(objection: Objection) -> str:
+    place = f" {objection.place[0]}-{objection.place[1]}" if objection.place else ""
+    overrule = f" (--despite {objection.kind} overrules this)" if objection.kind in JUDGED_BY_OPERATOR else ""
+    return f"Objection: group '{objection.group_id}'{place}: {objection.told}{overrule}"
