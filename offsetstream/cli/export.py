@@ -72,7 +72,7 @@ def export(
     if not missing:
         lines = _lines(rows, with_group=len(group) != 1)
         if with_times:
-            lines = _timed_lines(reader, rows, bootstrap_server, command_config)
+            lines = _timed_lines(reader, rows, at, bootstrap_server, command_config)
         Output(file=output_file).pieces(lines)
         of_groups = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
         tell(f"{of_groups} as of {instant_text(at or datetime.now(UTC))}.{unknown_text(reader)}")
@@ -94,13 +94,15 @@ def _lines(rows: list[Row], *, with_group: bool) -> Iterator[str]:
 
 
 def _timed_lines(
-    reader: Any, rows: list[Row], bootstrap_server: str | None, command_config: str | None
+    reader: Any, rows: list[Row], at: datetime | None, bootstrap_server: str | None, command_config: str | None
 ) -> Iterator[str]:
     """Yield the lines with the times of the records, which the live logs tell; topics that are gone are left out."""
     if bootstrap_server is None:
         raise UsageError("--with-times reads the live logs: name a broker by --bootstrap-server")
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
     from offsetstream.operations.correspondence import times_of  # noqa: PLC0415 - likewise
+    from offsetstream.operations.offset_file import lines_of  # noqa: PLC0415 - likewise
+    from offsetstream.operations.then import require_same_topics  # noqa: PLC0415 - likewise
     from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - likewise
 
     properties = client_properties(command_config)
@@ -109,13 +111,16 @@ def _timed_lines(
     offsets: dict[str, dict[tuple[str, int], int]] = {}
     for row in rows:
         offsets.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = row["committed_offset"]
+    require_same_topics(reader.store, cluster, rows, at)
     times, gone = times_of(cluster, properties, offsets, _TIMES_SECONDS)
     for topic, partition in sorted(gone):
         tell(f"{topic}-{partition} is there no longer: its offsets are left out")
     there = [row for row in rows if (row["topic"], row["partition"]) not in gone]
-    for row, line in zip(there, _lines(there, with_group=True), strict=True):
-        timed = times[(row["topic"], row["partition"]), row["committed_offset"]]
-        yield f"{line.rstrip()},{timed.since_ms},{timed.read_again}\n"
+    yield from lines_of(
+        (row["group_id"], row["topic"], row["partition"], row["committed_offset"], timed.since_ms, timed.read_again)
+        for row in there
+        for timed in [times[(row["topic"], row["partition"]), row["committed_offset"]]]
+    )
 
 
 def _field(text: str) -> str:

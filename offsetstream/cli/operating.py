@@ -148,10 +148,12 @@ def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) ->
 
     result = execute(found.admin, plan, _folder(operator), _journal(found), _ticks(len(plan.group_ids)))
     show_plan(output, plan, objections, done(plan, result), result)
-    if result.ended_by is not None:
-        tell(f"Error: {result.ended_by}")
-    status = result.status(plan)
-    code = result.ended_by.exit_code if result.ended_by else 0 if status == "done" and not left_out else 1
+    errors = [each for each in (result.ended_by, result.unrecorded) if each is not None]
+    for each in errors:
+        tell(f"Error: {each}")
+    if result.unrecorded is not None:
+        tell("The table operations does not say how this ended; what was done stands above.")
+    code = errors[0].exit_code if errors else 0 if result.status(plan) == "done" and not left_out else 1
     click.get_current_context().exit(code)
 
 

@@ -28,7 +28,10 @@ class KafkaDuration(Duration):
         """Read it."""
         if isinstance(value, str) and (found := _ISO.fullmatch(value)) and any(found.groups()):
             days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
-            return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+            try:
+                return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+            except OverflowError:
+                return self.fail(f"'{value}' is too long a time", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -124,7 +127,8 @@ def _target(word: str, value: Any) -> Any:
     from offsetstream.operations.targets import Target  # noqa: PLC0415 - only what is asked is imported
 
     if word == "by_duration":
-        return Target("time", milliseconds(datetime.now(UTC) - value))
+        # Before 1970 nothing was written: from the first record on.
+        return Target("time", max(milliseconds(datetime.now(UTC)) - value // timedelta(milliseconds=1), 0))
     if word == "to_datetime":
         return Target("time", milliseconds(value))
     if word == "to_offset":

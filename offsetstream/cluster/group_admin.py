@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.java_client import (
     FEW_TRIES,
     NO_RIGHT_TO_GROUP,
+    as_error,
     asked_again,
     error_name,
     java_admin,
@@ -21,7 +22,7 @@ from offsetstream.cluster.java_client import (
 )
 from offsetstream.cluster.java_offsets import commit_by_java, errors_by_place, fetch_by_java
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.offsets import require_text
+from offsetstream.cluster.offsets import require_utf8
 from offsetstream.cluster.rights import Right
 
 NOT_FOUND, DEAD = "GROUP_ID_NOT_FOUND", "Dead"
@@ -37,14 +38,6 @@ class Standing:
     group_type: str | None
     state: str
     members: int
-
-
-@dataclass(frozen=True)
-class Offsets:
-    """What is committed for a group; of `unstable` partitions an open transaction is to commit another offset."""
-
-    committed: Mapping[Place, CommittedOffset] = field(default_factory=dict)
-    unstable: frozenset[Place] = frozenset()
 
 
 @contextmanager
@@ -73,7 +66,9 @@ class GroupAdmin:
 
     def group_ids(self) -> list[str]:
         """Return the groups with offsets of consumers that the user may see: Share and Streams groups are none."""
-        listed = asked_again(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
+        listed = self._of(
+            "", lambda: asked_again(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
+        )
         types = {str(group.groupId()): _text(group.type()) or "Classic" for group in listed}  # as before 3.8
         return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
 
@@ -82,7 +77,7 @@ class GroupAdmin:
 
         Of a group that is there, brokers from 2.3 on tell the user's rights, and what lacks is raised at once.
         """
-        require_text("group id", group_id)
+        require_utf8("group id", group_id)
         for asked, known in _DESCRIBE.items():
             described = self._of(group_id, partial(self._described, asked, group_id))
             if described is not None:
@@ -93,16 +88,28 @@ class GroupAdmin:
                 return Standing(None if name == DEAD else kind, name, described.members().size())
         return Standing(None, DEAD, 0)
 
-    def offsets(self, group_id: str) -> Offsets:
+    def offsets(self, group_id: str) -> dict[Place, CommittedOffset]:
         """Return all that is committed for a group; needs DESCRIBE on its topics, as others are left out silently."""
+        require_utf8("group id", group_id)
+        fetch = partial(fetch_by_java, self._jvm, self._client, group_id, None, self._timeout, require_stable=False)
+        return self._of(group_id, fetch)
 
-        def fetched(require_stable: bool) -> dict[Place, CommittedOffset]:
-            return fetch_by_java(self._jvm, self._client, group_id, None, self._timeout, require_stable=require_stable)
+    def unstable(self, group_id: str, places: Collection[Place]) -> set[Place]:
+        """Return those of the partitions to which an open transaction is to commit, whether they have an offset or not.
 
-        require_text("group id", group_id)
-        stable = self._of(group_id, lambda: fetched(True))
-        committed = self._of(group_id, lambda: fetched(False))
-        return Offsets(committed, frozenset(committed.keys() - stable.keys()))
+        Kafka's client has null for a partition without an offset, and nothing for one whose answer is an error.
+        """
+
+        def ask() -> set[Place]:
+            admin = self._jvm.org.apache.kafka.clients.admin
+            java = [self._jvm.org.apache.kafka.common.TopicPartition(*place) for place in places]
+            spec = admin.ListConsumerGroupOffsetsSpec().topicPartitions(java)
+            options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(self._timeout_ms).requireStable(True)
+            told = self._client.listConsumerGroupOffsets({group_id: spec}, options)
+            found = told.partitionsToOffsetAndMetadata(group_id).get()
+            return set(places) - {(str(each.topic()), int(each.partition())) for each in found}
+
+        return self._of(group_id, lambda: asked_again(self._jvm, ask, self._timeout)) if places else set()
 
     def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, str | None]:
         """Commit as a consumer does that is no member; return each partition's error, None where it is done."""
@@ -159,9 +166,9 @@ class GroupAdmin:
     def _of(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
         try:
             return ask()
-        except Py4JJavaError as error:
-            if error_name(self._jvm, error) != NO_RIGHT_TO_GROUP:
-                raise
+        except Py4JError as error:
+            if not isinstance(error, Py4JJavaError) or error_name(self._jvm, error) != NO_RIGHT_TO_GROUP:
+                raise as_error(self._cluster.bootstrap_server, error) from error
             rights = [Right(operation, "group", group_id) for operation in sorted(self._operations)]
             raise self._cluster.lacks(rights) from error
 

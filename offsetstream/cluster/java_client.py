@@ -45,9 +45,9 @@ def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator
         try:
             yield gateway.jvm, gateway.jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
         except Py4JJavaError as error:
-            raise _as_error(bootstrap_server, error) from error
+            raise as_error(bootstrap_server, error) from error
         except Py4JError as error:
-            raise ClusterError(f"Kafka's Admin client ended: {error}") from error
+            raise as_error(bootstrap_server, error) from error
 
 
 def root_cause(error: Py4JJavaError) -> Any:
@@ -78,7 +78,10 @@ def asked_again(jvm: Any, ask: Callable[[], Answer], timeout: float) -> Answer:
     return answer
 
 
-def _as_error(bootstrap_server: str, error: Py4JJavaError) -> ClusterError:
+def as_error(bootstrap_server: str, error: Py4JError) -> ClusterError:
+    """Return what an error of Kafka's client, or of the JVM that it is in, is in our words."""
+    if not isinstance(error, Py4JJavaError):
+        return ClusterError(f"Kafka's Admin client ended: {error}")
     cause = root_cause(error)
     name, message = cause.getClass().getSimpleName(), cause.getMessage()
     kind: type[ClusterError] = ClusterError

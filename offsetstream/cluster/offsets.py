@@ -185,7 +185,7 @@ def _committed(answer: TopicPartition) -> CommittedOffset:
 def _to_commit(place: Place, wanted: int | CommittedOffset) -> CommittedOffset:
     _require_place(place)
     commit = wanted if isinstance(wanted, CommittedOffset) else CommittedOffset(wanted)
-    _require_utf8(f"metadata of {place[0]}-{place[1]}", commit.metadata)
+    require_utf8(f"metadata of {place[0]}-{place[1]}", commit.metadata)
     if commit.offset is None or commit.offset < 0:
         raise UsageError(f"{commit.offset} cannot be committed for {place[0]}-{place[1]}: an offset is 0 or more")
     return commit
@@ -201,10 +201,11 @@ def require_text(what: str, text: str) -> None:
     """Raise UsageError for a name that librdkafka would cut off, or could not send: another group would be meant."""
     if not text or "\0" in text:
         raise UsageError(f"the {what} {text!r} is empty or has a NUL, at which librdkafka ends it")
-    _require_utf8(what, text)
+    require_utf8(what, text)
 
 
-def _require_utf8(what: str, text: str) -> None:
+def require_utf8(what: str, text: str) -> None:
+    """Raise UsageError for a text that no request can have."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -21,6 +21,7 @@ from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError
 
 Offsets: TypeAlias = Mapping[str, Mapping[Place, int]]
+_ATTEMPTS = 3
 _Key: TypeAlias = tuple[Place, int]  # a partition and an offset of it
 
 
@@ -42,7 +43,6 @@ def times_of(
 
     ClusterError where the time of one is not told; needs READ on the topics, and raises what `Connection` does.
     """
-    asked_ms = time.time_ns() // 1_000_000
     places = {place for of_group in offsets.values() for place in of_group}
     require_to_read(cluster, {topic for topic, _ in places})
     ends = ends_of(cluster, places, time.monotonic() + timeout)
@@ -52,15 +52,37 @@ def times_of(
         raise ClusterError(f"where the log of {_named(silent[0])} ends is not known: try again once it has a leader")
     keys = {(place, offset) for of_group in offsets.values() for place, offset in of_group.items() if place in known}
     in_log = {key: min(max(key[1], known[key[0]].log_start_offset or 0), known[key[0]].high_watermark) for key in keys}
-    since = _times(
-        cluster, properties, known, {(place, offset) for (place, _), offset in in_log.items()}, timeout, asked_ms
-    )
-    first = _first(cluster, {(place, at) for (place, _), at in since.items()})
-    found = {}
-    for key, offset in in_log.items():
-        at = since[key[0], offset]
-        found[key] = Timed(at, max(offset - first.get((key[0], at), offset), 0))
-    return found, gone
+    positions = {(place, offset) for (place, _), offset in in_log.items()}
+    timed = _timed(cluster, properties, known, positions, timeout)
+    return {key: timed[key[0], offset] for key, offset in in_log.items()}, gone
+
+
+def _timed(
+    cluster: MetadataCache,
+    properties: Mapping[str, str],
+    ends: Mapping[Place, LogEnd],
+    positions: Collection[_Key],
+    timeout: float,
+) -> dict[_Key, Timed]:
+    """Return the time of each position in its log."""
+    found: dict[_Key, Timed] = {}
+    left, known = set(positions), dict(ends)
+    for _ in range(_ATTEMPTS):
+        since, by_newest = _times(cluster, properties, known, left, timeout)
+        first = _first(cluster, {(place, at) for (place, _), at in since.items()})
+        # Of a log that is written to, the newest record may have come after its end was asked for: then it was not
+        # read, and the time of the first that came is the one.
+        left = {key for key in by_newest if first.get((key[0], since[key]), key[1]) > key[1]}
+        for key in since.keys() - left:
+            place, offset = key
+            at = since[key]
+            again = offset - first.get((place, at), offset) if at else offset  # nothing is there: all there ever was
+            found[key] = Timed(at, max(again, 0))
+        if not left:
+            return found
+        told = ends_of(cluster, {place for place, _ in left}, time.monotonic() + timeout)
+        known |= {(place.topic, place.partition): end for place, end in told.items() if isinstance(end, LogEnd)}
+    raise ClusterError(f"{_named(next(iter(left))[0])} is written to faster than its newest record can be asked for")
 
 
 def _times(
@@ -69,9 +91,11 @@ def _times(
     ends: Mapping[Place, LogEnd],
     wanted: Collection[_Key],
     timeout: float,
-    asked_ms: int,
-) -> dict[_Key, int]:
-    """Return the time of the record at each offset; of the newest where all is read, of now where nothing is there."""
+) -> tuple[dict[_Key, int], set[_Key]]:
+    """Return the time of the record at each offset; where all is read that of the newest, and which these are.
+
+    It is 0 where the log has no record.
+    """
     found: dict[_Key, int] = {}
     unread = {key for key in wanted if key[1] < ends[key[0]].high_watermark}
     for starts in _rounds(unread):
@@ -94,8 +118,8 @@ def _times(
             raise ClusterError(
                 f"when the newest record of {_named(place)} was written is not told (KIP-734: Kafka 3.0)"
             )
-        found[place, offset] = times.newest_ms if times is not None and times.newest_ms >= 0 else asked_ms
-    return found
+        found[place, offset] = max(times.newest_ms, 0) if times is not None else 0
+    return found, left
 
 
 def _first(cluster: MetadataCache, wanted: Collection[tuple[Place, int]]) -> dict[tuple[Place, int], int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.operations.plan import ACTIVE, NO_GROUP, NO_OFFSET, TYPE, Change, Objection, Plan
+from offsetstream.operations.reset import open_transactions
 
 
 def plan_offset_deletion(
@@ -20,20 +22,18 @@ def plan_offset_deletion(
     """
     plan = Plan("delete-offsets")
     require_to_read(cluster, topics)
-    standing, committed = admin.standing(group_id), admin.offsets(group_id).committed
-    cluster.refresh(list(topics))
+    standing, committed = admin.standing(group_id), admin.offsets(group_id)
     plan.objections += _of_other_types(group_id, standing.group_type, "--delete-offsets")
+    wanted: set[Place] = set()
     for topic, numbers in topics.items():
-        places = [each for each in committed if each[0] == topic and (numbers is None or each[1] in numbers)]
-        known = cluster.topic(topic)
-        plan.changes += [
-            Change(group_id, *place, committed[place], None, topic_id=known.topic_id if known else None)
-            for place in sorted(places)
-        ]
-        lacking = {(topic, number) for number in numbers or ()} - set(places)
+        places = {each for each in committed if each[0] == topic and (numbers is None or each[1] in numbers)}
+        lacking = {(topic, number) for number in numbers or ()} - places
         if lacking or not places:
             told = "nothing is committed for it"
             plan.objections += [Objection(NO_OFFSET, group_id, each, told) for each in sorted(lacking or {(topic, 0)})]
+        wanted |= places
+    plan.objections += open_transactions(admin, group_id, wanted)
+    plan.changes += _deleted(cluster, {group_id: {place: committed[place] for place in sorted(wanted)}})
     return plan
 
 
@@ -41,8 +41,9 @@ def plan_group_deletion(cluster: MetadataCache, admin: GroupAdmin, group_ids: Co
     """Return the plan that deletes groups with all that is committed for them."""
     plan = Plan("delete-groups")
     require_to_see_topics_of_groups(cluster, ())
+    found: dict[str, dict[Place, CommittedOffset]] = {}
     for group_id in sorted(group_ids):
-        standing, committed = admin.standing(group_id), admin.offsets(group_id).committed
+        standing, committed = admin.standing(group_id), admin.offsets(group_id)
         plan.objections += _of_other_types(group_id, standing.group_type, "--delete")
         if standing.group_type is None and not committed:
             plan.objections.append(Objection(NO_GROUP, group_id, None, "GROUP_ID_NOT_FOUND: there is no such group"))
@@ -50,11 +51,21 @@ def plan_group_deletion(cluster: MetadataCache, admin: GroupAdmin, group_ids: Co
         if standing.state not in {"Empty", "Dead"}:
             told = f"NON_EMPTY_GROUP: it is {standing.state} with {standing.members} members: stop its consumers first"
             plan.objections.append(Objection(ACTIVE, group_id, None, told))
+        plan.objections += open_transactions(admin, group_id, committed)
         plan.deleted_groups.append(group_id)
-        for place, each in sorted(committed.items()):
-            known = cluster.topic(place[0])
-            plan.changes.append(Change(group_id, *place, each, None, topic_id=known.topic_id if known else None))
+        found[group_id] = committed
+    plan.changes += _deleted(cluster, found)
     return plan
+
+
+def _deleted(cluster: MetadataCache, committed: Mapping[str, Mapping[Place, CommittedOffset]]) -> Iterator[Change]:
+    """Yield the changes that delete what groups have; topics are described all at once."""
+    cluster.refresh({topic for offsets in committed.values() for topic, _ in offsets})
+    known = cluster.known
+    for group_id, offsets in committed.items():
+        for (topic, number), each in sorted(offsets.items()):
+            topic_id = known[topic].topic_id if topic in known else None
+            yield Change(group_id, topic, number, each, None, topic_id=topic_id)
 
 
 def _of_other_types(group_id: str, group_type: str | None, option: str) -> list[Objection]:

@@ -24,6 +24,7 @@ class Result:
     errors: dict[tuple[str, Place], str | None] = field(default_factory=dict)
     groups: dict[str, str | None] = field(default_factory=dict)  # those that were to be deleted
     ended_by: OffsetstreamError | None = None
+    unrecorded: OffsetstreamError | None = None  # why the table of operations does not say how it ended
 
     def error_of(self, change: Change) -> str | None:
         """Return why a change was not made, None where it was."""
@@ -50,9 +51,10 @@ def execute(admin: GroupAdmin, plan: Plan, folder: Path, journal: Journal, tick:
     result = Result(write_snapshot(folder, snapshot))
     journal.started(plan, str(result.snapshot))
     try:
+        by_group = plan.by_group()
         for group_id in plan.group_ids:
             tick(group_id)
-            _one_group(admin, plan, group_id, result)
+            _one_group(admin, plan, group_id, by_group.get(group_id, []), result)
     except OffsetstreamError as error:
         result.ended_by = error
     refused = [
@@ -61,12 +63,14 @@ def execute(admin: GroupAdmin, plan: Plan, folder: Path, journal: Journal, tick:
         if result.error_of(each)
     ]
     why = str(result.ended_by) if result.ended_by else None
-    journal.ended(plan, str(result.snapshot), result.status(plan), {"refused": refused, "ended_by": why})
+    try:
+        journal.ended(plan, str(result.snapshot), result.status(plan), {"refused": refused, "ended_by": why})
+    except OffsetstreamError as error:  # what was done is told all the same
+        result.unrecorded = error
     return result
 
 
-def _one_group(admin: GroupAdmin, plan: Plan, group_id: str, result: Result) -> None:
-    changes = plan.of_group(group_id)
+def _one_group(admin: GroupAdmin, plan: Plan, group_id: str, changes: Collection[Change], result: Result) -> None:
     places = {(group_id, each.place): each for each in changes}
     if not _is_as_planned(admin, plan, group_id, changes):
         result.errors |= dict.fromkeys(places, CHANGED)
@@ -86,7 +90,7 @@ def _one_group(admin: GroupAdmin, plan: Plan, group_id: str, result: Result) -> 
 
 def _is_as_planned(admin: GroupAdmin, plan: Plan, group_id: str, changes: Collection[Change]) -> bool:
     """Whether the group is as inactive, and its offsets are those, that the plan was made for."""
-    committed = admin.offsets(group_id).committed
+    committed = admin.offsets(group_id)
     same = all(committed.get(each.place) == each.present for each in changes)
     if plan.kind == "delete-offsets":  # of a topic that its members, if it has any, do not read: the coordinator sees
         return same

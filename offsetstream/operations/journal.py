@@ -49,9 +49,9 @@ class Journal:
             "host": socket.gethostname(),
             "client_version": version("offsetstream"),
             "cluster_id": self.cluster_id,
-            "command": self.command,
+            "command": _utf8(self.command),
             "groups": json.dumps(plan.group_ids, ensure_ascii=False),
-            "snapshot": snapshot,
+            "snapshot": _utf8(snapshot),
             **more,
         }
         _append(self.store, self.cluster_id, row)
@@ -61,6 +61,11 @@ class Journal:
 def _append(store: Store, cluster_id: str, row: Mapping[str, Any]) -> None:
     store.create(OPERATIONS, {CLUSTER_ID: cluster_id})
     store.open(OPERATIONS.name).append([pa.Table.from_pylist([dict(row)], schema=OPERATIONS.arrow)])
+
+
+def _utf8(text: str) -> str:
+    """Return a text that may have bytes of a command line which are none, as a table can keep it."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _user() -> str:

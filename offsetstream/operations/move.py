@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.group_admin import GroupAdmin
-from offsetstream.cluster.log_ends import LogEnd, TopicPlace
+from offsetstream.cluster.log_ends import LogEnd, NoEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of
-from offsetstream.errors import UsageError
+from offsetstream.errors import ClusterError, UsageError
 from offsetstream.operations.correspondence import Timed
 from offsetstream.operations.offset_file import Moved
 from offsetstream.operations.plan import Plan
@@ -49,9 +49,9 @@ class Renames:
 def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
     """Return the offsets under the topics' names there; UsageError where two topics become one."""
     found = [replace(each, topic=renames.name(each.topic)) for each in moved]
-    before: dict[tuple[str, Place], str] = {}
+    before: dict[str, str] = {}
     for old, new in zip(moved, found, strict=True):
-        known = before.setdefault((new.group_id, (new.topic, new.partition)), old.topic)
+        known = before.setdefault(new.topic, old.topic)
         if known != old.topic:
             raise UsageError(f"--rename-topic makes one topic, {new.topic}, of {known} and {old.topic}")
     return found
@@ -88,6 +88,8 @@ def _of_times(
     cluster: MetadataCache, moved: Collection[Moved], timeout: float
 ) -> dict[str, dict[Place, CommittedOffset]]:
     ends = ends_of(cluster, {(each.topic, each.partition) for each in moved}, time.monotonic() + timeout)
+    if silent := next((place for place, end in ends.items() if isinstance(end, NoEnd)), None):
+        raise ClusterError(f"where the log of {silent.topic}-{silent.partition} ends is not told: try again")
     since: dict[TopicPlace, set[int]] = {}
     for each in moved:
         if each.timed is None:
@@ -98,7 +100,9 @@ def _of_times(
     while known:
         asked = {place: times.pop() for place, times in known.items()}
         for place, offset in cluster.first_since_each(asked).items():
-            first[place, asked[place]] = None if isinstance(offset, str) else offset
+            if isinstance(offset, str):
+                raise ClusterError(f"where {place.topic}-{place.partition} has a time is not told: {offset}; try again")
+            first[place, asked[place]] = offset
         known = {place: times for place, times in known.items() if times}
     found: dict[str, dict[Place, CommittedOffset]] = {}
     for each in moved:
@@ -113,7 +117,8 @@ def _of_times(
 
 
 def _read_again(log_end: int | None, new: CommittedOffset | None, timed: Timed | None, *, same_log: bool) -> int | None:
-    """Return how many records are read again: those that the log here has of them."""
+    """Return how many records are read again: those that the log here has of them; None where it has none yet."""
     if same_log or timed is None or new is None or log_end is None:
         return 0
-    return min(timed.read_again, log_end - (new.offset or 0))
+    here = log_end - (new.offset or 0)
+    return min(timed.read_again, here) if here or not timed.read_again else None  # the copy may lag behind

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.errors import UsageError, first_line
 from offsetstream.operations.correspondence import Timed
 
-_LARGEST = 2**63 - 1
+_LARGEST, _DIGITS = 2**63 - 1, 19
 _ONE_GROUP, _MANY_GROUPS, _WITH_TIMES = 3, 4, 6  # columns
 _LONGEST = 1 << 20  # characters of a field: a group id may have 32,767
 
@@ -52,6 +53,17 @@ def read_moved(path: str, group_ids: Collection[str]) -> list[Moved]:
     return [each for each in found.values() if not group_ids or each.group_id in group_ids]
 
 
+def lines_of(rows: Iterable[Sequence[str | int]]) -> Iterator[str]:
+    """Yield rows as lines that `read_moved` takes: a name may hold anything, also the end of a line."""
+    buffer = StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for row in rows:
+        writer.writerow(row)
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
 def _rows(path: str) -> Iterator[tuple[str, list[str]]]:
     csv.field_size_limit(_LONGEST)
     try:
@@ -72,7 +84,9 @@ def _read(row: list[str], group_ids: Collection[str], where: str) -> Moved:
     if len(row) not in {_MANY_GROUPS, _WITH_TIMES}:
         raise UsageError(f"{where} has {len(row)} fields: give [group,]topic,partition,offset")
     group_id, topic, *texts = row
-    if not all(each.isascii() and each.isdecimal() and int(each) <= _LARGEST for each in texts):
+    if not all(
+        each.isascii() and each.isdecimal() and len(each) <= _DIGITS and int(each) <= _LARGEST for each in texts
+    ):
         raise UsageError(f"{where} has {','.join(texts)!r} behind the topic: these are numbers of 0 or more")
     partition, offset, *timed = map(int, texts)
     return Moved(group_id, topic, partition, offset, Timed(*timed) if timed else None)

@@ -71,9 +71,12 @@ class Plan:
         """The groups that something is to become of, in order."""
         return sorted({change.group_id for change in self.changes} | set(self.deleted_groups))
 
-    def of_group(self, group_id: str) -> list[Change]:
-        """Return the changes of a group."""
-        return [change for change in self.changes if change.group_id == group_id]
+    def by_group(self) -> dict[str, list[Change]]:
+        """Return the changes of each group that has some."""
+        found: dict[str, list[Change]] = {}
+        for change in self.changes:
+            found.setdefault(change.group_id, []).append(change)
+        return found
 
     def standing_objections(self, despite: Collection[str]) -> list[Objection]:
         """Return the objections that the operator has not overruled."""

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsetstream.cluster.committed import CommittedOffset, Place
-from offsetstream.cluster.group_admin import GroupAdmin, Offsets, Standing
+from offsetstream.cluster.group_admin import GroupAdmin, Standing
+from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.reading import ends_of
@@ -36,6 +37,9 @@ class Scope:
 
     topics: Mapping[str, Collection[int] | None]
     all_topics: bool = False
+
+
+EVERYTHING = Scope({}, all_topics=True)
 
 
 def parse_topics(specs: Sequence[str]) -> dict[str, list[int] | None]:
@@ -72,30 +76,27 @@ def plan_reset(
     standings = {group_id: admin.standing(group_id) for group_id in group_ids}
     offsets = {group_id: admin.offsets(group_id) for group_id in group_ids}
     of_topics = _places(cluster, scope.topics)
-    places = {
-        group_id: _of_group(target, group_id, scope, of_topics, offsets[group_id].committed) for group_id in group_ids
-    }
+    places = {group_id: _of_group(target, group_id, scope, of_topics, offsets[group_id]) for group_id in group_ids}
     all_places = {place for some in places.values() for place in some}
     require_to_read(cluster, {topic for topic, _ in all_places})
     ends = ends_of(cluster, all_places, time.monotonic() + timeout)
-    plan = Plan(kind)
+    plan, times = Plan(kind), _times(cluster, target, ends)
     for group_id in sorted(places):
-        plan.objections += objections_to_group(
-            group_id, standings[group_id], offsets[group_id], places[group_id], may_be_new=may_be_new
-        )
-        committed = offsets[group_id].committed
+        committed = offsets[group_id]
+        plan.objections += objections_to_group(group_id, standings[group_id], committed, may_be_new=may_be_new)
+        plan.objections += open_transactions(admin, group_id, places[group_id])
         plan.notes += _left_alone(target, group_id, set(committed) - places[group_id], of_topics)
-        for each in changes_of(target, group_id, places[group_id], committed, ends, cluster.first_since_each):
+        for each in changes_of(target, group_id, places[group_id], committed, ends, times):
             (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
     plan.objections += list(long_metadata(cluster, plan.changes))
     return plan
 
 
 def objections_to_group(
-    group_id: str, standing: Standing, offsets: Offsets, places: Collection[Place], *, may_be_new: bool = False
+    group_id: str, standing: Standing, committed: Collection[Place], *, may_be_new: bool = False
 ) -> Iterator[Objection]:
     """Yield what is to be said against any change of a group's offsets."""
-    if standing.group_type is None and not may_be_new and not offsets.committed:
+    if standing.group_type is None and not may_be_new and not committed:
         yield Objection(NO_GROUP, group_id, None, "there is no such group: a commit would make it")
     if standing.group_type in {"Share", "Streams"}:
         tool = f"kafka-{standing.group_type.lower()}-groups"
@@ -104,7 +105,11 @@ def objections_to_group(
         yield Objection(
             ACTIVE, group_id, None, f"it is {standing.state} with {standing.members} members: stop its consumers first"
         )
-    for place in sorted(offsets.unstable & set(places)):
+
+
+def open_transactions(admin: GroupAdmin, group_id: str, places: Collection[Place]) -> Iterator[Objection]:
+    """Yield the partitions to which an open transaction is to commit."""
+    for place in sorted(admin.unstable(group_id, places)):
         yield Objection(
             OPEN,
             group_id,
@@ -152,6 +157,12 @@ def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterat
         if limit and length > limit:
             told = f"its metadata has {length} bytes, and the brokers take {limit} ({_METADATA_LIMIT})"
             yield Objection(LONG_METADATA, change.group_id, change.place, told)
+
+
+def _times(cluster: MetadataCache, target: Target, ends: Answers) -> dict[TopicPlace, int | str | None]:
+    """Return the first offset of the target's time in each log, if it has one: asked once for all groups."""
+    known = [place for place, end in ends.items() if isinstance(end, LogEnd)] if target.word == "time" else []
+    return cluster.first_since_each(dict.fromkeys(known, target.value)) if known else {}
 
 
 def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: set[Place]) -> Iterator[str]:

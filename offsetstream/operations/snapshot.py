@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,9 +50,10 @@ def default_folder(tables: str) -> Path:
 
 def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
     """Write it, on the disk before this returns; UsageError where that cannot be."""
-    path = folder / f"{snapshot.written_at:%Y%m%dT%H%M%SZ}-{snapshot.kind}-{snapshot.operation_id}.json"
-    unfinished = path.with_suffix(".unfinished")
+    path = folder / f"{snapshot.written_at:%Y%m%dT%H%M%S.%fZ}-{snapshot.kind}-{snapshot.operation_id}.json"
+    unfinished = path.with_name(f"{path.stem}.unfinished")
     try:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -59,8 +61,11 @@ def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(path)
-        _sync(folder)
+        for each in {folder, *(each.parent for each in missing)}:
+            _sync(each)
     except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
         raise UsageError(f"cannot write a snapshot to {folder}: {first_line(error)}; nothing was done") from error
     return path
 

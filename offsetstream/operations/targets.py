@@ -5,7 +5,7 @@ An offset outside the log becomes the nearest one in it, as there; here that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -14,7 +14,7 @@ from offsetstream.cluster.log_ends import NO_LEADER, Answers, LogEnd, NoEnd, Top
 from offsetstream.operations.plan import NO_OFFSET, NO_TOPIC, OUT_OF_RANGE, UNKNOWN_LOG, Change, Objection
 
 Word: TypeAlias = Literal["earliest", "latest", "current", "offset", "shift", "time", "offsets"]
-Times: TypeAlias = Callable[[Mapping[TopicPlace, int]], Mapping[TopicPlace, int | str | None]]
+Times: TypeAlias = Mapping[TopicPlace, int | str | None]
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,10 @@ def changes_of(
     places: Collection[Place],
     present: Mapping[Place, CommittedOffset],
     ends: Answers,
-    times: Times,
+    since: Times,
 ) -> Iterator[Change | Objection]:
-    """Yield what becomes of each partition of a group, and what is said against it; `times` asks the leaders."""
+    """Yield what becomes of each partition of a group, and what is said against it; `since`: where the time is."""
     known = {place: end for place in places if isinstance(end := ends.get(TopicPlace(*place)), LogEnd)}
-    since = times({TopicPlace(*place): target.value for place in known}) if target.word == "time" else {}
     for place in sorted(places):
         before, end = present.get(place), known.get(place)
         if end is None:

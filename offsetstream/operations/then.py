@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.plan import BEHIND, Objection
@@ -47,6 +48,22 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
     _require_known(reader.unknown, found, group_ids, at)
     found.objections += _behind(store, at, found.offsets)
     return found
+
+
+def require_same_topics(
+    store: Store, cluster: MetadataCache, rows: Collection[Mapping[str, Any]], at: datetime | None
+) -> None:
+    """Raise OffsetstreamError where the topic of a committed offset, of now or of then, is another one by now."""
+    cluster.refresh({row["topic"] for row in rows})
+    known, of_then = cluster.known, {} if at is None else _ids_of_then(store, at)
+    for row in rows:
+        ids = {row["topic_id"]} if row["topic_id"] else of_then.get(row["topic"], set())
+        live = known[row["topic"]].topic_id if row["topic"] in known else None
+        if live is not None and ids and live not in ids:
+            raise OffsetstreamError(
+                f"the topic {row['topic']} was recreated since: the offsets of then are of other records; name the "
+                "others by --topic"
+            )
 
 
 def _require_known(unknown: list[dict[str, Any]], found: Then, group_ids: Collection[str] | None, at: datetime) -> None:

@@ -15,27 +15,54 @@ from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import ends_of
-from offsetstream.operations.plan import MOVED, NO_TOPIC, OUT_OF_RANGE, Change, Objection, Plan
-from offsetstream.operations.reset import long_metadata, objections_to_group, recreated
+from offsetstream.operations.plan import MOVED, OUT_OF_RANGE, Change, Objection, Plan
+from offsetstream.operations.reset import (
+    EVERYTHING,
+    Scope,
+    long_metadata,
+    objections_to_group,
+    open_transactions,
+    recreated,
+    without_epochs,
+)
 from offsetstream.operations.snapshot import Snapshot
 
 
-def plan_undo(cluster: MetadataCache, admin: GroupAdmin, snapshot: Snapshot, timeout: float) -> Plan:
-    """Return what takes back what the snapshot's operation did; raises what `GroupAdmin` and `Connection` do."""
+def plan_undo(
+    cluster: MetadataCache, admin: GroupAdmin, snapshot: Snapshot, timeout: float, *, scope: Scope = EVERYTHING
+) -> Plan:
+    """Return what takes back what the snapshot's operation did, or a part of it.
+
+    Topics that are gone are left out: they have no offsets, and can have none. Raises what `GroupAdmin` and
+    `Connection` do.
+    """
     plan = Plan("undo")
-    require_to_read(cluster, {each.topic for each in snapshot.changes})
-    ends = ends_of(cluster, {each.place for each in snapshot.changes}, time.monotonic() + timeout)
-    for group_id in sorted({each.group_id for each in snapshot.changes}):
-        of_group = [each for each in snapshot.changes if each.group_id == group_id]
-        offsets = admin.offsets(group_id)
-        places = [each.place for each in of_group]
-        plan.objections += objections_to_group(group_id, admin.standing(group_id), offsets, places, may_be_new=True)
+    wanted = [each for each in snapshot.changes if _is_of(each.place, scope)]
+    require_to_read(cluster, {each.topic for each in wanted})
+    ends = ends_of(cluster, {each.place for each in wanted}, time.monotonic() + timeout)
+    gone = {each.place for each in wanted if TopicPlace(*each.place) not in ends}
+    plan.notes += [f"{topic}-{number} is there no longer, and is left out" for topic, number in sorted(gone)]
+    by_group: dict[str, list[Change]] = {}
+    for each in wanted:
+        if each.place not in gone:
+            by_group.setdefault(each.group_id, []).append(each)
+    for group_id, of_group in sorted(by_group.items()):
+        committed = admin.offsets(group_id)
+        plan.objections += objections_to_group(group_id, admin.standing(group_id), committed, may_be_new=True)
+        plan.objections += open_transactions(admin, group_id, {each.place for each in of_group})
         for each in of_group:
-            for found in _taken_back(each, offsets.committed.get(each.place), ends):
+            for found in _taken_back(each, committed.get(each.place), ends):
                 (plan.objections if isinstance(found, Objection) else plan.changes).append(found)  # type: ignore[arg-type]
-    ids: dict[Place, set[str]] = {each.place: {each.topic_id} for each in snapshot.changes if each.topic_id}
+    ids: dict[Place, set[str]] = {each.place: {each.topic_id} for each in wanted if each.topic_id}
     plan.objections += [*recreated(plan.changes, ids), *long_metadata(cluster, plan.changes)]
+    plan.changes = without_epochs(plan.changes, plan.objections)
     return plan
+
+
+def _is_of(place: Place, scope: Scope) -> bool:
+    topic, number = place
+    numbers = scope.topics.get(topic, ())
+    return scope.all_topics or numbers is None or number in numbers
 
 
 def _taken_back(done: Change, committed: CommittedOffset | None, ends: Answers) -> Iterator[Change | Objection]:
@@ -54,10 +81,11 @@ def _taken_back(done: Change, committed: CommittedOffset | None, ends: Answers) 
         yield Objection(MOVED, done.group_id, done.place, f"the group has moved since: {_text(committed)} is committed")
     if done.present is None:
         return
-    if found is None:
-        yield Objection(NO_TOPIC, done.group_id, done.place, "there is no such partition any more")
-    elif end is not None and not (end.log_start_offset or 0) <= (done.present.offset or 0) <= end.high_watermark:
-        told = f"{done.present.offset} is not in the log any more: it begins at {end.log_start_offset}"
+    if end is not None and not (end.log_start_offset or 0) <= (done.present.offset or 0) <= end.high_watermark:
+        told = (
+            f"{done.present.offset} is not in the log any more, which begins at {end.log_start_offset or 0} and ends "
+            f"at {end.high_watermark}: it would be committed all the same"
+        )
         yield Objection(OUT_OF_RANGE, done.group_id, done.place, told)
 
 

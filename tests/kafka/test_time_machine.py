@@ -209,6 +209,17 @@ def test_an_open_transaction_is_an_objection(kafka: EmbeddedKafka, tables: Path)
     own = ("--bootstrap-server", server, "--tables", str(tables), "--execute")
     refused = within("offsets", "reset", "--group", "booking", "--all-topics", "--to-latest", *own)
     assert (refused.returncode, "an open transaction is to commit to it" in refused.stderr) == (1, True)
+    new = Consumer({"bootstrap.servers": server, "group.id": "booking-first"}, logger=QUIET)
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], new.consumer_group_metadata())
+    commands = [
+        ("offsets", "reset", "--group", "booking-first", "--topic", topic, "--to-latest", "--despite", "no-such-group"),
+        ("offsets", "delete", "--group", "booking", "--topic", topic),
+        ("groups", "delete", "--group", "booking"),
+    ]
+    for command in commands:
+        refused = within(*command, *own)
+        assert (refused.returncode, "an open transaction is to commit to it" in refused.stderr) == (1, True), command
+    new.close()
     producer.abort_transaction(60)
     consumer.close()
     assert stands(server, "booking", topic) == 1

@@ -16,7 +16,7 @@ from offsetstream.cluster.committed import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.correspondence import Timed
 from offsetstream.operations.move import Renames, renamed
-from offsetstream.operations.offset_file import Moved, read_moved, read_offsets
+from offsetstream.operations.offset_file import Moved, lines_of, read_moved, read_offsets
 from offsetstream.operations.plan import Change
 from offsetstream.operations.reset import parse_topics
 from offsetstream.operations.snapshot import Snapshot, newest_snapshot, read_snapshot, write_snapshot
@@ -53,6 +53,7 @@ def test_a_file_of_one_group_and_one_of_many(file: Callable[[str], str]) -> None
         ("g,orders,0,-1\n", [], "numbers of 0 or more"),
         ("g,orders,0,٣\n", [], "numbers of 0 or more"),
         (f"g,orders,0,{2**63}\n", [], "numbers of 0 or more"),
+        (f"g,orders,0,{'9' * 5000}\n", [], "numbers of 0 or more"),
         ("g,orders,0,5,6\n", [], "has 5 fields"),
         ("GROUP,TOPIC,PARTITION,OFFSET\n", [], "numbers of 0 or more"),
         ("g,orders,0,5\n", ["h"], "has no offset of the group 'h'"),
@@ -86,7 +87,7 @@ def test_renames() -> None:
         "other",
         "my-orders-1",
     ]
-    both = [Moved("g", "a", 0, 1), Moved("g", "b", 0, 2)]
+    both = [Moved("g", "a", 0, 1), Moved("h", "b", 1, 2)]
     with pytest.raises(UsageError, match="makes one topic, x, of a and b"):
         renamed(both, Renames([".*=x"]))
     for wrong in ("orders", "=x", "a=", "(=x"):
@@ -109,7 +110,7 @@ def test_durations_of_both_kinds(text: str, expected: timedelta) -> None:
     assert KafkaDuration().convert(text, None, None) == expected
 
 
-@pytest.mark.parametrize("text", ["P", "PT", "1", "P1M", "-PT1H"])
+@pytest.mark.parametrize("text", ["P", "PT", "1", "P1M", "-PT1H", "P99999999999D"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(BadParameter):
         KafkaDuration().convert(text, None, None)
@@ -166,3 +167,11 @@ def test_the_command_line_that_is_kept_has_no_secret() -> None:
 def test_what_is_called_wrongly(arguments: tuple[str, ...]) -> None:
     done: Done = within(*arguments)
     assert (done.returncode, done.stdout) == (2, ""), done
+
+
+def test_a_file_of_another_cluster_comes_back_with_any_name(file: Callable[[str], str]) -> None:
+    rows = [('a "b", c\nd', "orders", 0, 5, 17, 2), ("", "orders", 1, 0, 0, 0)]
+    assert read_moved(file("".join(lines_of(rows))), []) == [
+        Moved('a "b", c\nd', "orders", 0, 5, Timed(17, 2)),
+        Moved("", "orders", 1, 0, Timed(0, 0)),
+    ]
