@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,20 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from offsetstream.cluster.connection import QUIET
+from offsetstream.cluster.group_admin import group_admin
+from offsetstream.cluster.log_ends import RecordTimes, TopicPlace
+from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import ClusterError
+from offsetstream.operations.correspondence import Timed, times_of
+from offsetstream.operations.move import plan_import
+from offsetstream.operations.offset_file import Moved
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from testkit.command import within
+from testkit.live_logs import create_topic, write
 from testkit.tables import append_rows
 from tests.kafka.admin_answers import committed_offsets
 
@@ -142,3 +150,43 @@ def test_two_hundred_groups_move(clusters: tuple[str, str], tmp_path: Path, way:
             for each in groups[group]:
                 assert found[each.partition][-1:] in ([RECORDS - 1], [])
                 assert set(range(each.offset, RECORDS)) <= set(found[each.partition])
+
+
+class BusyLog(MetadataCache):
+    """A cluster whose log gets two records, the second of them later, just before its newest one is asked for."""
+
+    def record_times(self, since: Mapping[TopicPlace, int]) -> dict[TopicPlace, RecordTimes]:
+        for at in (START_MS + 1000, START_MS + 2000):
+            write(self.bootstrap_server, "busy", {"value": "new", "timestamp": at})
+        return super().record_times(since)
+
+
+def test_what_comes_while_times_are_asked_for_is_not_taken_for_read(clusters: tuple[str, str]) -> None:
+    server, _ = clusters
+    create_topic(server, "busy", config={"retention.ms": "-1"})
+    write(server, "busy", *[{"value": "old", "timestamp": START_MS}] * 3)
+    times, gone = times_of(BusyLog(server), {}, {"done": {("busy", 0): 3}, "last": {("busy", 0): 2}}, 30)
+    assert (times, gone) == (
+        {(("busy", 0), 3): Timed(START_MS + 1000, 0), (("busy", 0), 2): Timed(START_MS, 2)},
+        set(),
+    )
+
+
+class SilentLeader(MetadataCache):
+    """A cluster where no leader tells which record is the first of a time."""
+
+    def first_since_each(self, since_ms: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | str | None]:
+        return dict.fromkeys(since_ms, "NOT_LEADER_OR_FOLLOWER")
+
+
+def test_a_leader_that_does_not_tell_is_no_end_of_the_log(clusters: tuple[str, str]) -> None:
+    _, server = clusters
+    create_topic(server, "silent")
+    write(server, "silent", {"value": "a record"})
+    cluster = SilentLeader(server)
+    moved = [Moved("group", "silent", 0, 0, Timed(START_MS, 0))]
+    with (
+        group_admin(cluster, {}, 30, ("READ",)) as admin,
+        pytest.raises(ClusterError, match=r"silent-0 .* is not told: NOT_LEADER_OR_FOLLOWER"),
+    ):
+        plan_import(cluster, admin, moved, 30, same_log=False)

@@ -197,6 +197,31 @@ def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka,
     assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
 
 
+def test_a_coordinator_that_is_not_there_ends_it_and_what_was_done_is_told(tmp_path: Path) -> None:
+    with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
+        server, topic = kafka.bootstrap_server, "stranded"
+        make_topic(kafka, topic)
+        groups = [f"group-{number}" for number in range(6)]
+        commit_plainly(server, {group: [TopicPartition(topic, 0, 1)] for group in groups})
+        found = CoordinatorLookup(server).coordinators(groups)
+        lost = found[groups[-1]].broker_id
+        left = [group for group in groups if found[group].broker_id == lost]
+        cluster, store = MetadataCache(server), PathStore(str(tmp_path / "tables"))
+        with group_admin(cluster, {}, 8, ("READ",)) as admin:
+            plan = plan_reset(cluster, admin, groups, Scope({topic: None}), Target("latest"), 30)
+            kafka.stop_broker(lost)
+            journal = Journal(store, cluster.cluster_id(), "0123456789ab", "a test")
+            result = execute(admin, plan, tmp_path / "snapshots", journal, lambda _: None)
+        assert result.ended_by is not None
+        assert (result.status(plan), result.ended_by.exit_code, result.unrecorded) == ("ended", 3, None)
+        done = {each.group_id for each in plan.changes if result.error_of(each) is None}
+        assert done == {group for group in groups if group < left[0]}
+        query = "SELECT status, result FROM operations ORDER BY happened_at"
+        told = json.loads(within("sql", query, "--output", "json", "--tables", store.root).stdout)
+        assert [row["status"] for row in told] == ["started", "ended"]
+        assert json.loads(told[1]["result"])["ended_by"] == str(result.ended_by)
+
+
 def test_an_open_transaction_is_an_objection(kafka: EmbeddedKafka, tables: Path) -> None:
     server, topic = kafka.bootstrap_server, "booked"
     make_topic(kafka, topic)
