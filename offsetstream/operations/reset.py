@@ -119,10 +119,10 @@ def open_transactions(admin: GroupAdmin, group_id: str, places: Collection[Place
         )
 
 
-def recreated(changes: Collection[Change], then: Mapping[Place, Collection[str]]) -> Iterator[Objection]:
-    """Yield where a topic is another one than it was; `then` has the ids that it had."""
+def recreated(changes: Collection[Change], then: Mapping[tuple[str, Place], Collection[str]]) -> Iterator[Objection]:
+    """Yield where a topic is another one than it was; `then` has the ids that it had, by group and partition."""
     for change in changes:
-        before = then.get(change.place, ())
+        before = then.get((change.group_id, change.place), ())
         if change.topic_id is not None and before and change.topic_id not in before:
             yield Objection(
                 RECREATED,

@@ -24,7 +24,7 @@ class Then:
     """Offsets of groups as they were, the ids that their topics had, and what is to be said against them."""
 
     offsets: dict[str, dict[Place, CommittedOffset]] = field(default_factory=dict)
-    topic_ids: dict[Place, set[str]] = field(default_factory=dict)
+    topic_ids: dict[tuple[str, Place], set[str]] = field(default_factory=dict)
     objections: list[Objection] = field(default_factory=list)
 
 
@@ -44,7 +44,8 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
             place = row["topic"], row["partition"]
             offset = CommittedOffset(row["committed_offset"], row["leader_epoch"], row["metadata"] or "")
             found.offsets.setdefault(row["group_id"], {})[place] = offset
-            found.topic_ids[place] = {row["topic_id"]} if row["topic_id"] else ids.get(row["topic"], set())
+            known = {row["topic_id"]} if row["topic_id"] else ids.get(row["topic"], set())
+            found.topic_ids[row["group_id"], place] = known
     _require_known(reader.unknown, found, group_ids, at)
     found.objections += _behind(store, at, found.offsets)
     return found

@@ -53,7 +53,7 @@ def plan_undo(
         for each in of_group:
             for found in _taken_back(each, committed.get(each.place), ends):
                 (plan.objections if isinstance(found, Objection) else plan.changes).append(found)  # type: ignore[arg-type]
-    ids: dict[Place, set[str]] = {each.place: {each.topic_id} for each in wanted if each.topic_id}
+    ids = {(each.group_id, each.place): {each.topic_id} for each in wanted if each.topic_id}
     plan.objections += [*recreated(plan.changes, ids), *long_metadata(cluster, plan.changes)]
     plan.changes = without_epochs(plan.changes, plan.objections)
     return plan
