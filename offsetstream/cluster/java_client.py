@@ -44,8 +44,6 @@ def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator
             settings[name] = value
         try:
             yield gateway.jvm, gateway.jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
-        except Py4JJavaError as error:
-            raise as_error(bootstrap_server, error) from error
         except Py4JError as error:
             raise as_error(bootstrap_server, error) from error
 

@@ -69,7 +69,7 @@ def _timed(
     left, known = set(positions), dict(ends)
     for _ in range(_ATTEMPTS):
         since, by_newest = _times(cluster, properties, known, left, timeout)
-        first = _first(cluster, {(place, at) for (place, _), at in since.items()})
+        first = first_of_times(cluster, {(place, at) for (place, _), at in since.items()})
         # Of a log that is written to, the newest record may have come after its end was asked for: then it was not
         # read, and the time of the first that came is the one.
         left = {key for key in by_newest if first.get((key[0], since[key]), key[1]) > key[1]}
@@ -122,7 +122,7 @@ def _times(
     return found, left
 
 
-def _first(cluster: MetadataCache, wanted: Collection[tuple[Place, int]]) -> dict[tuple[Place, int], int]:
+def first_of_times(cluster: MetadataCache, wanted: Collection[tuple[Place, int]]) -> dict[tuple[Place, int], int]:
     """Return the first offset of each time or later, of those that have one."""
     found: dict[tuple[Place, int], int] = {}
     for round_ in _rounds(wanted):

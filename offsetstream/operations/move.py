@@ -13,7 +13,7 @@ from offsetstream.cluster.log_ends import LogEnd, NoEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError, UsageError
-from offsetstream.operations.correspondence import Timed
+from offsetstream.operations.correspondence import Timed, first_of_times
 from offsetstream.operations.offset_file import Moved
 from offsetstream.operations.plan import Plan
 from offsetstream.operations.reset import Scope, plan_reset
@@ -90,26 +90,19 @@ def _of_times(
     ends = ends_of(cluster, {(each.topic, each.partition) for each in moved}, time.monotonic() + timeout)
     if silent := next((place for place, end in ends.items() if isinstance(end, NoEnd)), None):
         raise ClusterError(f"where the log of {silent.topic}-{silent.partition} ends is not told: try again")
-    since: dict[TopicPlace, set[int]] = {}
+    wanted: set[tuple[Place, int]] = set()
     for each in moved:
         if each.timed is None:
             raise UsageError("the file has no times of records: make it by 'offsets export --with-times'")
-        since.setdefault(TopicPlace(each.topic, each.partition), set()).add(each.timed.since_ms)
-    first: dict[tuple[TopicPlace, int], int | None] = {}
-    known = {place: sorted(times) for place, times in since.items() if isinstance(ends.get(place), LogEnd)}
-    while known:
-        asked = {place: times.pop() for place, times in known.items()}
-        for place, offset in cluster.first_since_each(asked).items():
-            if isinstance(offset, str):
-                raise ClusterError(f"where {place.topic}-{place.partition} has a time is not told: {offset}; try again")
-            first[place, asked[place]] = offset
-        known = {place: times for place, times in known.items() if times}
+        if TopicPlace(each.topic, each.partition) in ends:
+            wanted.add(((each.topic, each.partition), each.timed.since_ms))
+    first = first_of_times(cluster, wanted)
     found: dict[str, dict[Place, CommittedOffset]] = {}
     for each in moved:
         place = TopicPlace(each.topic, each.partition)
         end = ends.get(place)
         last = end.high_watermark if isinstance(end, LogEnd) else 0
-        offset = first.get((place, each.timed.since_ms)) if each.timed else None
+        offset = first.get(((each.topic, each.partition), each.timed.since_ms)) if each.timed else None
         found.setdefault(each.group_id, {})[each.topic, each.partition] = CommittedOffset(
             last if offset is None else offset
         )
