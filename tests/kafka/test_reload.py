@@ -19,6 +19,7 @@ from offsetstream.stream.lifecycle import live
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.lookup import Lookup
 from testkit.command import offsetstream, printed
+from testkit.days import today
 from testkit.tables import append_rows
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
@@ -219,10 +220,9 @@ def test_maintenance_beside_the_job_disturbs_nothing(
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
     commit(own_kafka, 100)
     runner.run_once()
-    today = datetime.now(UTC).date()
-    horizon = datetime.combine(today - timedelta(days=30), datetime.min.time(), UTC)
+    horizon = datetime.combine(today() - timedelta(days=30), datetime.min.time(), UTC)
     cell = {"offsets_partition": 7, "log_id": 0, "group_id": "of-long-ago", "topic": "orders", "partition": 0}
-    days = [{"record_offset": -days, "written_day": today - timedelta(days=days)} for days in (50, 40)]
+    days = [{"record_offset": -days, "written_day": today() - timedelta(days=days)} for days in (50, 40)]
     append_rows(Path(runner.tables.root), "offset_commits", [cell | day | {"is_tombstone": False} for day in days])
     long_ago = {"history_complete_from": "arrow_cast(0, 'Timestamp(Microsecond, Some(\"UTC\"))')"}
     DeltaTable(runner.tables.table("offsets_partitions")).update(updates=long_ago)

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,18 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Snapshot
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import TableWriter
+from testkit.days import today
 from testkit.simulated_job import SimulatedJob, contents, hurry
 from testkit.tables import append_rows as append_any
 from testkit.tables import new_tables
 
 COMMITS = "offset_commits"
 COMMIT = pa.schema(list(load_schema(COMMITS).arrow)[:-3])
-TODAY = datetime.now(UTC).date()
-YESTERDAY = TODAY - timedelta(days=1)
 QUIET = Progress(Console(quiet=True))
+
+
+def yesterday() -> date:
+    return today() - timedelta(days=1)
 
 
 def append_commits(tables: PathStore, batches: range) -> None:
@@ -121,7 +124,7 @@ def test_compaction_that_comes_late_doubles_nothing(
 ) -> None:
     """As the OPTIMIZE of delta-rs does here, and a commit of its files that does not ask to be alone."""
     append_commits(tables, range(6))
-    crowd = Crowd(TODAY, 6, CLOSED_FILE_BYTES, is_closed=True)
+    crowd = Crowd(today(), 6, CLOSED_FILE_BYTES, is_closed=True)
     opened = [tables.open(COMMITS) for _ in range(2)]
     threads = [threading.Thread(target=compact_unless_late, args=(each, crowd)) for each in opened]
     for thread in threads:
@@ -160,14 +163,14 @@ def test_a_closed_day_whose_compaction_failed_is_tried_again(
 ) -> None:
     tended = Upkeep(tables)
     for number in range(3):
-        append_any(Path(tables.root), COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
+        append_any(Path(tables.root), COMMITS, [{"record_offset": number, "written_day": yesterday()}])
     with monkeypatch.context() as patch:
         patch.setattr(PathFiles, "compact", _no_space)
         tended.tend(nullcontext(), QUIET)
     assert files(tables, COMMITS) == 3
     tended.tend(nullcontext(), QUIET)
     assert files(tables, COMMITS) == 1
-    append_any(Path(tables.root), COMMITS, [{"record_offset": 3, "written_day": YESTERDAY}])
+    append_any(Path(tables.root), COMMITS, [{"record_offset": 3, "written_day": yesterday()}])
     tended.tend(nullcontext(), QUIET)
     assert files(tables, COMMITS) == 2  # once is enough
 
@@ -179,7 +182,7 @@ def _no_space(*_: object) -> None:
 def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_path: Path) -> None:
     tables = new_tables(tmp_path / "tables")
     for number in range(3):
-        append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": YESTERDAY}])
+        append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": yesterday()}])
         append_any(tmp_path / "tables", "groups", [{"offsets_partition": number, "group_id": "g"}])
     done = {row.table: row for row in Maintenance(tables, print).run(None, timeout=0)}
     assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (3, 3)
@@ -197,7 +200,7 @@ def samples(tables: PathStore) -> list[int]:
 def append_samples(tables: PathStore) -> None:
     """Six samples within a minute on each of three days, of which today's is not over."""
     for days in range(3):
-        day = TODAY - timedelta(days=days)
+        day = today() - timedelta(days=days)
         at = [datetime.combine(day, datetime.min.time(), UTC) + timedelta(seconds=10 * number) for number in range(6)]
         rows = [{"topic": "orders", "partition": 0, "high_watermark": number} for number in range(6)]
         signed = [row | {"sampled_at": when, "written_day": day} for row, when in zip(rows, at, strict=True)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 from random import Random
 from typing import Any
 
@@ -28,10 +30,27 @@ def instant(ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
 
 
-def random_instants(book: Book, records: Records, since_ms: int) -> list[int]:
+def held_back_otherwise(book: Book, samples: list[tuple[int, int, int, int]]) -> list[tuple[int, int]]:
+    """From which sample of an offsets partition to its next one (ms) another transaction than the long one was open.
+
+    A short transaction may have ended soon after the sample; `offsets_at` takes it for open until the next one.
+    `samples` has partition, time (ms), last stable offset and high watermark of each.
+    """
+    told, found = book.open_transaction, []
+    for number, own in groupby(sorted(samples), key=itemgetter(0)):
+        at_stable_high = [each[1:] for each in own]
+        for (at_ms, stable, high), (next_ms, *_) in pairwise([*at_stable_high, (1 << 62, 0, 0)]):
+            is_the_long_one = number == told["offsets_partition"] and stable == told["first_offset"]
+            if stable < high and not is_the_long_one:
+                found.append((at_ms, next_ms))
+    return found
+
+
+def random_instants(book: Book, records: Records, since_ms: int, unsure: list[tuple[int, int]]) -> list[int]:
     """Random instants of the incident, several within the open transaction, and close to the log that was cut.
 
-    None is between what happened to the transaction, or to that log, and the job's look at it: nobody can know then.
+    None is between what happened to the transaction, or to that log, and the job's look at it, nor within the other
+    times (from and to, ms) that are unsure: nobody can know then.
     """
     told, cut, rng = book.open_transaction, book.cut, Random(book.seed)
     last_ms = max(record.timestamp_ms or 0 for own in records.values() for record in own)
@@ -39,14 +58,19 @@ def random_instants(book: Book, records: Records, since_ms: int) -> list[int]:
         (told["since_ms"], told["seen_ms"]),
         (told["ending_ms"], told["ended_ms"]),
         (cut["began_ms"], cut["seen_ms"]),
+        *unsure,
     )
-    found = [rng.randrange(told["seen_ms"], told["ending_ms"]) for _ in range(INSTANTS // 5)]
-    found += [rng.randrange(book.lost[0].until_ms, cut["began_ms"]) for _ in range(INSTANTS // 10)]
-    found += [rng.randrange(cut["seen_ms"] + 1, last_ms + 1000) for _ in range(INSTANTS // 10)]
-    while len(found) < INSTANTS:
-        at_ms = rng.randrange(since_ms, last_ms + 1000)
-        if not any(low <= at_ms <= high for low, high in in_between):
-            found.append(at_ms)
+
+    def some(low: int, high: int, count: int) -> list[int]:
+        drawn = (rng.randrange(low, high) for _ in range(1000 * count))
+        known = (at_ms for at_ms in drawn if not any(low <= at_ms <= high for low, high in in_between))
+        return list(islice(known, count))
+
+    found = some(told["seen_ms"] + 1, told["ending_ms"], INSTANTS // 5)
+    found += some(book.lost[0].until_ms, cut["began_ms"], INSTANTS // 10)
+    found += some(cut["seen_ms"] + 1, last_ms + 1000, INSTANTS // 10)
+    found += some(since_ms, last_ms + 1000, INSTANTS - len(found))
+    assert len(found) == INSTANTS, f"the times that are unsure leave no instants: {in_between}"
     return sorted(found)
 
 

@@ -12,7 +12,14 @@ from testkit.both_engines import BothEngines
 from testkit.view_tables import clock_sql, table_schemas
 from tests.kafka.incident.comparison import differences
 from tests.kafka.incident.expected import expected
-from tests.kafka.incident.instants import disagreements, instant, random_instants, replayed, stood
+from tests.kafka.incident.instants import (
+    disagreements,
+    held_back_otherwise,
+    instant,
+    random_instants,
+    replayed,
+    stood,
+)
 from tests.kafka.incident.order import wrong_minutes, wrong_owners
 from tests.kafka.incident.recording import Recorded
 
@@ -35,12 +42,24 @@ def test_every_view_says_what_happened(spark: SparkSession, recorded: Recorded) 
     assert told == [], "\n".join(told)
 
 
+def samples_of_the_topic(recorded: Recorded) -> list[tuple[int, int, int, int]]:
+    """Partition, time (ms), last stable offset and high watermark of each sample of __consumer_offsets."""
+    columns = ("topic", "partition", "sampled_at", "last_stable_offset", "high_watermark")
+    found = recorded.runner.rows("end_offsets", *columns)
+    return [
+        (number, round(at.timestamp() * 1000), stable, high)
+        for topic, number, at, stable, high in found
+        if topic == "__consumer_offsets"
+    ]
+
+
 def test_any_instant_is_what_the_model_held(spark: SparkSession, recorded: Recorded) -> None:
     book, records, reader = recorded.book, recorded.answers.records, ViewReader(recorded.runner.tables)
     complete_from = dict(recorded.runner.rows("offsets_partitions", "offsets_partition", "history_complete_from"))
     of_the_new_log = complete_from.pop(book.cut["offsets_partition"])
     assert instant(book.cut["began_ms"]) < of_the_new_log <= instant(book.cut["seen_ms"])
-    instants = random_instants(book, records, int(max(complete_from.values()).timestamp() * 1000) + 1)
+    since_ms = int(max(complete_from.values()).timestamp() * 1000) + 1
+    instants = random_instants(book, records, since_ms, held_back_otherwise(book, samples_of_the_topic(recorded)))
     told, compared = [], 0
     for at_ms in instants:
         held = replayed(book, records, at_ms)

@@ -27,18 +27,22 @@ from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.version import PROPERTY
+from testkit.days import today
 from testkit.tables import append_rows
 from tests.unit.cli.conftest import Run
 
-TODAY = datetime.now(UTC).date()
-HORIZON = datetime.combine(TODAY - timedelta(days=30), datetime.min.time(), UTC)
+
+def horizon() -> datetime:
+    return datetime.combine(today() - timedelta(days=30), datetime.min.time(), UTC)
+
+
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def tables(tables: PathStore) -> PathStore:
     """A commit of one cell on each of three days, two of them beyond 30 days."""
-    for offset, day in enumerate((TODAY - timedelta(days=50), TODAY - timedelta(days=40), TODAY)):
+    for offset, day in enumerate((today() - timedelta(days=50), today() - timedelta(days=40), today())):
         append_rows(Path(tables.root), "offset_commits", [commit(offset, day)])
     loaded = {"load_state": "OWNED", "history_complete_from": LONG_AGO, "log_id": 0, "next_offset": 3}
     append_rows(Path(tables.root), "offsets_partitions", [{"offsets_partition": 3} | loaded])
@@ -95,9 +99,9 @@ def test_history_beyond_the_horizon_is_thinned(run: Run, tables: PathStore, keep
     done = maintain(run, tables, "--keep-history", keep)
     assert {table: row["rows_thinned"] for table, row in done.items() if row["rows_thinned"]} == {"offset_commits": 1}
     assert would["offset_commits"]["rows_thinned"] == 1
-    assert (offsets(tables), complete_from(tables)) == ([1, 2], HORIZON)
+    assert (offsets(tables), complete_from(tables)) == ([1, 2], horizon())
     maintain(run, tables, "--keep-history", "35d")
-    assert complete_from(tables) == HORIZON  # what is gone does not come back
+    assert complete_from(tables) == horizon()  # what is gone does not come back
 
 
 def test_files_go_when_readers_had_their_time(run: Run, tables: PathStore) -> None:
@@ -126,13 +130,13 @@ def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: Pat
         ended.set()
         thread.join()
     assert done["offset_commits"]["rows_thinned"] == 1
-    assert (offsets(tables), complete_from(tables)) == ([1, 2], HORIZON)
+    assert (offsets(tables), complete_from(tables)) == ([1, 2], horizon())
     # A job that did not hear of it while it ran hears of it when it starts.
     assert other.rows[3].history_complete_from == LONG_AGO
     row = read_lease(tables)
     assert row is not None
     other.claims.thinned_before(row.history_kept_from)
-    assert other.rows[3].history_complete_from == HORIZON
+    assert other.rows[3].history_complete_from == horizon()
 
 
 def test_nothing_goes_unless_the_job_took_note(run: Run, tables: PathStore, live_job: Lease) -> None:
@@ -185,7 +189,7 @@ def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
     Lease.acquire(tables)
     DeltaTable(tables.table(JOB_LEASE)).update(updates={"host": "'elsewhere'"})
     result = run("maintain", "--keep-history", "30d", tables=Path(tables.root))
-    assert (result.exit_code, offsets(tables), complete_from(tables)) == (0, [1, 2], HORIZON)
+    assert (result.exit_code, offsets(tables), complete_from(tables)) == (0, [1, 2], horizon())
     assert "on elsewhere still writes" in result.stderr
 
 

@@ -22,9 +22,8 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId, app_id
+from testkit.days import today
 from testkit.tables import append_rows as append_any
-
-TODAY = datetime.now(UTC).date()
 
 
 def keep_nothing(tables: PathStore) -> None:
@@ -49,13 +48,13 @@ def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: PathSt
             row = {"offsets_partition": number, "group_id": "g"} | ({"written_day": day} if day else {})
             append_any(Path(tables.root), name, [row])
 
-    closed = TODAY - timedelta(days=1)
+    closed = today() - timedelta(days=1)
     write("offset_commits", closed, 2)
-    write("offset_commits", TODAY - timedelta(days=2), 1)
-    write("offset_commits", TODAY, 3)
+    write("offset_commits", today() - timedelta(days=2), 1)
+    write("offset_commits", today(), 3)
     write("groups", None, 4)
     assert found(tables, "offset_commits") == [
-        Crowd(TODAY, 3, OPEN_FILE_BYTES, is_closed=False),
+        Crowd(today(), 3, OPEN_FILE_BYTES, is_closed=False),
         Crowd(closed, 2, CLOSED_FILE_BYTES, is_closed=True),
     ]
     assert found(tables, "groups") == [Crowd(None, 4, CLOSED_FILE_BYTES, is_closed=True)]

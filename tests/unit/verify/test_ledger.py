@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +25,15 @@ from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.ledger import ledger_differences
+from testkit.days import today
 
 SCHEMA = load_schema(COMMITS)
 SIGNED = ["checkpoint_id", "batch_id", "written_day"]
-TODAY = datetime.now(UTC).date()
 OPEN = BatchId(9, -1)
+
+
+def ago(days: int) -> date:
+    return today() - timedelta(days)
 
 
 def commits(partition: int, offsets: Iterable[int], log_id: int = 0) -> pa.Table:
@@ -51,14 +55,14 @@ def apply(tables: PathStore, rows: pa.Table, batch: BatchId) -> None:
     write_entries(tables, {COMMITS: append(tables, rows, batch).entries}, batch)
 
 
-def append_of_days(tables: PathStore, days: dict[int, range]) -> None:
+def append_of_days(tables: PathStore, by_day: dict[int, range]) -> None:
     """Rows that were written some days ago, counted."""
-    for ago, offsets in sorted(days.items(), reverse=True):
+    for days, offsets in sorted(by_day.items(), reverse=True):
         rows = commits(0, offsets).set_column(
-            SCHEMA.column_names.index("written_day"), "written_day", pa.array([TODAY - timedelta(ago)] * len(offsets))
+            SCHEMA.column_names.index("written_day"), "written_day", pa.array([ago(days)] * len(offsets))
         )
         numbered = rows.set_column(
-            SCHEMA.column_names.index("batch_id"), "batch_id", pa.array([100 - ago] * len(offsets))
+            SCHEMA.column_names.index("batch_id"), "batch_id", pa.array([100 - days] * len(offsets))
         )
         write_deltalake(tables.table(COMMITS), numbered, mode="append")
     count_open(tables, RECORD_TABLES, 0, OPEN)
@@ -104,7 +108,7 @@ def test_rows_that_are_gone_doubled_or_changed_are_named(tables: PathStore) -> N
     table = DeltaTable(tables.table(COMMITS))
     table.delete("record_offset IN (11, 13)")
     table.update({"committed_offset": "7"}, predicate="record_offset = 21")
-    place = f"offset_commits: offsets_partition 4, log_id 0, written_day '{TODAY}', checkpoint_id 1"
+    place = f"offset_commits: offsets_partition 4, log_id 0, written_day '{ago(0)}', checkpoint_id 1"
     first, second = differences(tables)
     assert first == f"{place}, batch_id 1: rows is 3 in the tables, 5 in the ledger"
     assert second.startswith(f"{place}, batch_id 2: checksum is ")
@@ -150,11 +154,10 @@ def test_days_that_are_over_are_summed_up(tables: PathStore) -> None:
     append_of_days(tables, {2: range(6), 1: range(6, 8)})
     for number in range(3):
         apply(tables, commits(0, [20 + number]), BatchId(1, number))
-    sum_up(tables, TODAY)
+    sum_up(tables, ago(0))
     assert differences(tables) == []
     counted = {(row["written_day"], row["batch_id"]): row["rows"] for row in entries(tables)}
-    ago = [TODAY - timedelta(days) for days in range(3)]
-    assert counted == {(ago[2], None): 6, (ago[1], None): 2, (ago[0], 0): 1, (ago[0], 1): 1, (ago[0], 2): 1}
+    assert counted == {(ago(2), None): 6, (ago(1), None): 2, (ago(0), 0): 1, (ago(0), 1): 1, (ago(0), 2): 1}
     DeltaTable(tables.table(COMMITS)).delete("record_offset = 3")
     (found,) = differences(tables)
     assert "batch_id" not in found
@@ -181,25 +184,25 @@ def die() -> None:
 
 
 DAYS = {5: range(12), 4: range(12, 20), 3: range(20, 29), 0: range(29, 32)}
-HORIZONS = [TODAY - timedelta(days) for days in (0, 2, 3, 4)]
+HORIZONS = [0, 2, 3, 4]  # days ago
 
 
 @pytest.mark.parametrize("next_horizon", HORIZONS)
 @pytest.mark.parametrize("day", [1, 2])
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
-    tables: PathStore, monkeypatch: pytest.MonkeyPatch, is_wrong: bool, day: int, next_horizon: date
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch, is_wrong: bool, day: int, next_horizon: int
 ) -> None:
     append_of_days(tables, DAYS)
     if is_wrong:
         DeltaTable(tables.table(COMMITS)).delete(f"record_offset = {7 if day == 1 else 15}")  # which goes anyway
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         Interruption(patch, day, die)
-        thin_history(tables, SCHEMA, HORIZONS[2])
+        thin_history(tables, SCHEMA, ago(3))
     assert lost_rows(tables) == [1] * is_wrong
-    sum_up(tables, TODAY)  # by the job
+    sum_up(tables, ago(0))  # by the job
     apply(tables, commits(0, [40]), BatchId(11, 0))  # what was the end of the log is not any more
-    thin_history(tables, SCHEMA, next_horizon)
+    thin_history(tables, SCHEMA, ago(next_horizon))
     assert lost_rows(tables) == [1] * is_wrong
     assert [row for row in entries(tables) if row["batch_id"] is not None and row["batch_id"] < -1] == []
 
@@ -207,11 +210,11 @@ def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
 @pytest.mark.parametrize("other_horizon", HORIZONS)
 @pytest.mark.parametrize("day", [1, 2])
 def test_of_retentions_at_once_each_counts_what_it_took(
-    tables: PathStore, monkeypatch: pytest.MonkeyPatch, day: int, other_horizon: date
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch, day: int, other_horizon: int
 ) -> None:
     append_of_days(tables, DAYS)
-    Interruption(monkeypatch, day, lambda: thin_history(tables, SCHEMA, other_horizon))
-    thin_history(tables, SCHEMA, HORIZONS[2])
+    Interruption(monkeypatch, day, lambda: thin_history(tables, SCHEMA, ago(other_horizon)))
+    thin_history(tables, SCHEMA, ago(3))
     assert differences(tables) == []
     places = [row["record_offset"] for row in read_rows(tables.open(COMMITS))]
     assert len(set(places)) == len(places) < 32
@@ -223,7 +226,7 @@ def test_what_a_retention_that_stood_still_noted_is_not_taken_for_another_ones(
     """Between its note and its rows another one clears up behind it, and goes no further."""
     append_of_days(tables, DAYS)
     Interruption(monkeypatch, 1, lambda: settle(tables))
-    thin_history(tables, SCHEMA, HORIZONS[0])
+    thin_history(tables, SCHEMA, ago(0))
     assert differences(tables) == []
 
 
@@ -231,7 +234,7 @@ def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: Pat
     append_of_days(tables, DAYS)
     double(tables, "record_offset < 15")
     assert len(differences(tables)) == 2
-    thin_history(tables, SCHEMA, TODAY)
+    thin_history(tables, SCHEMA, ago(0))
     assert differences(tables) == []
 
 
@@ -241,10 +244,10 @@ def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: PathStore) ->
     late = commits(0, range(3, 9))
     write_deltalake(
         tables.table(COMMITS),
-        late.set_column(SCHEMA.column_names.index("written_day"), "written_day", pa.array([TODAY - timedelta(5)] * 6)),
+        late.set_column(SCHEMA.column_names.index("written_day"), "written_day", pa.array([ago(5)] * 6)),
         mode="append",
     )
-    thin_history(tables, SCHEMA, TODAY)
+    thin_history(tables, SCHEMA, ago(0))
     assert differences(tables) == []
     count_open(tables, RECORD_TABLES, 3, OPEN)
     assert differences(tables) == []
@@ -262,7 +265,7 @@ def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monke
         return found
 
     monkeypatch.setattr(ledger_days, "_of_day", beaten_once)
-    sum_up(tables, TODAY)
+    sum_up(tables, ago(0))
     assert differences(tables) == []
     assert [row["rows"] for row in entries(tables)] == [9]
 
