@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from offsetstream.cluster.java_offsets import fetch_by_java
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.offsets import require_text
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
-from offsetstream.cluster.reading import Reading, ends_of, read_from
+from offsetstream.cluster.reading import Reading, ends_of, first_at_each
 from offsetstream.cluster.records_at import IsolationLevel
 from offsetstream.cluster.rights import OFFSETS_TOPIC, describe_each
 from offsetstream.coordinator.partitioning import partition_for
@@ -85,27 +85,13 @@ def exact_lags(
     places = {place for offsets in committed.values() for place in offsets}
     require_to_read(cluster, {topic for topic, _ in places})
     ends = ends_of(cluster, places)
-    found: dict[tuple[Place, int], Reading] = {}
-    for starts in _rounds(committed):
-        some = read_from(cluster, properties, starts, 1, ends=ends, isolation_level=isolation_level, deadline=deadline)
-        found |= {(place, reading.offset): reading for place, reading in some.items()}
+    wanted = {position for offsets in committed.values() for position in offsets.items()}
+    found = first_at_each(cluster, properties, wanted, ends=ends, isolation_level=isolation_level, deadline=deadline)
     return [
         ExactLag(group_id, *place, found[place, offset])
         for group_id, offsets in committed.items()
         for place, offset in offsets.items()
     ]
-
-
-def _rounds(committed: Mapping[str, Mapping[Place, int]]) -> Iterator[dict[Place, int]]:
-    """Yield each pair of a partition and an offset once; a consumer has one position in a partition at a time."""
-    offsets: dict[Place, set[int]] = {}
-    for of_group in committed.values():
-        for place, offset in of_group.items():
-            offsets.setdefault(place, set()).add(offset)
-    left = {place: sorted(each) for place, each in offsets.items()}
-    while left:
-        yield {place: each.pop() for place, each in left.items()}
-        left = {place: each for place, each in left.items() if each}
 
 
 def _why(cluster: MetadataCache, group_id: str, error: str) -> str:

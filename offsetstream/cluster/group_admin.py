@@ -19,6 +19,7 @@ from offsetstream.cluster.java_client import (
     error_name,
     java_admin,
     root_cause,
+    type_of_listed,
 )
 from offsetstream.cluster.java_offsets import commit_by_java, errors_by_place, fetch_by_java
 from offsetstream.cluster.metadata import MetadataCache
@@ -69,7 +70,7 @@ class GroupAdmin:
         listed = self._of(
             "", lambda: asked_again(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
         )
-        types = {str(group.groupId()): _text(group.type()) or "Classic" for group in listed}  # as before 3.8
+        types = {str(group.groupId()): type_of_listed(group) for group in listed}
         return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
 
     def standing(self, group_id: str) -> Standing:
@@ -177,7 +178,3 @@ def _is_of_another_type(jvm: Any, error: Py4JJavaError) -> bool:
     """Whether a coordinator, or its client, says that it has no group of this id and type."""
     unfit = root_cause(error).getClass().getSimpleName() == "IllegalArgumentException"
     return unfit or error_name(jvm, error) in {NOT_FOUND, "UNSUPPORTED_VERSION"}
-
-
-def _text(optional: Any) -> str | None:
-    return str(optional.get().toString()) if optional.isPresent() else None

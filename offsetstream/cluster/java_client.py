@@ -76,6 +76,16 @@ def asked_again(jvm: Any, ask: Callable[[], Answer], timeout: float) -> Answer:
     return answer
 
 
+def optional_text(optional: Any) -> str | None:
+    """Return the text of what Java's Optional holds, None where it is empty."""
+    return str(optional.get().toString()) if optional.isPresent() else None
+
+
+def type_of_listed(group: Any) -> str:
+    """Return the type of a group that is listed; brokers before 3.8 have classic ones only, and tell none."""
+    return optional_text(group.type()) or "Classic"
+
+
 def as_error(bootstrap_server: str, error: Py4JError) -> ClusterError:
     """Return what an error of Kafka's client, or of the JVM that it is in, is in our words."""
     if not isinstance(error, Py4JJavaError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from offsetstream.cluster.committed import Place
 from offsetstream.cluster.log_ends import NO_LEADER, NO_TOPIC, Answers, LogEnd, NoEnd, TopicPlace
@@ -12,6 +13,7 @@ from offsetstream.cluster.metadata import STALE, MetadataCache
 from offsetstream.cluster.records_at import OUT_OF_RANGE, IsolationLevel, Record, read_at
 
 _MOVING = STALE - {NO_TOPIC, "UNKNOWN_TOPIC_ID"}  # which pass, where a topic that is gone stays so
+Position: TypeAlias = tuple[Place, int]  # a partition and an offset of it
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
 
 
@@ -73,6 +75,32 @@ def read_from(
             break
         known = ends_of(cluster, left)
     return {place: found[place] for place in starts}
+
+
+def first_at_each(
+    cluster: MetadataCache,
+    properties: Mapping[str, str],
+    wanted: Collection[Position],
+    *,
+    ends: Answers,
+    isolation_level: IsolationLevel,
+    deadline: float,
+) -> dict[Position, Reading]:
+    """Return what would be read at each position, one record at most; else as `read_from`."""
+    found: dict[Position, Reading] = {}
+    for starts in once_at_a_time(wanted):
+        some = read_from(cluster, properties, starts, 1, ends=ends, isolation_level=isolation_level, deadline=deadline)
+        found |= {(place, reading.offset): reading for place, reading in some.items()}
+    return found
+
+
+def once_at_a_time(wanted: Collection[Position]) -> Iterator[dict[Place, int]]:
+    """Yield each pair of a partition and a number once, and a partition once at a time, as clients ask for it."""
+    left = set(wanted)
+    while left:
+        some = dict(left)
+        yield some
+        left -= set(some.items())
 
 
 def _attempts(deadline: float | None) -> Iterator[None]:

@@ -8,21 +8,19 @@ time and later that come before it are read again. Who has read all there was go
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from offsetstream.cluster.committed import Place
-from offsetstream.cluster.exact_lag import exact_lags
-from offsetstream.cluster.log_ends import LogEnd, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read
-from offsetstream.cluster.reading import ends_of
+from offsetstream.cluster.reading import Position, ends_of, first_at_each, once_at_a_time
 from offsetstream.errors import ClusterError
 
 Offsets: TypeAlias = Mapping[str, Mapping[Place, int]]
 _ATTEMPTS = 3
-_Key: TypeAlias = tuple[Place, int]  # a partition and an offset of it
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Timed:
 
 def times_of(
     cluster: MetadataCache, properties: Mapping[str, str], offsets: Offsets, timeout: float
-) -> tuple[dict[_Key, Timed], set[Place]]:
+) -> tuple[dict[Position, Timed], set[Place]]:
     """Return the time of each offset of the groups, and the partitions that are there no longer.
 
     ClusterError where the time of one is not told; needs READ on the topics, and raises what `Connection` does.
@@ -61,11 +59,11 @@ def _timed(
     cluster: MetadataCache,
     properties: Mapping[str, str],
     ends: Mapping[Place, LogEnd],
-    positions: Collection[_Key],
+    positions: Collection[Position],
     timeout: float,
-) -> dict[_Key, Timed]:
+) -> dict[Position, Timed]:
     """Return the time of each position in its log."""
-    found: dict[_Key, Timed] = {}
+    found: dict[Position, Timed] = {}
     left, known = set(positions), dict(ends)
     for _ in range(_ATTEMPTS):
         since, by_newest = _times(cluster, properties, known, left, timeout)
@@ -89,26 +87,27 @@ def _times(
     cluster: MetadataCache,
     properties: Mapping[str, str],
     ends: Mapping[Place, LogEnd],
-    wanted: Collection[_Key],
+    wanted: Collection[Position],
     timeout: float,
-) -> tuple[dict[_Key, int], set[_Key]]:
+) -> tuple[dict[Position, int], set[Position]]:
     """Return the time of the record at each offset; where all is read that of the newest, and which these are.
 
     It is 0 where the log has no record.
     """
-    found: dict[_Key, int] = {}
+    found: dict[Position, int] = {}
     unread = {key for key in wanted if key[1] < ends[key[0]].high_watermark}
-    for starts in _rounds(unread):
-        lags = exact_lags(cluster, properties, {"": starts}, isolation_level="read_uncommitted", timeout=timeout)
-        for lag in lags:
-            place, record = (lag.topic, lag.partition), next(iter(lag.reading.records), None)
-            if record is not None and record.timestamp_ms is not None:
-                found[place, lag.reading.offset] = record.timestamp_ms
-            elif lag.reading.error is not None or record is not None:
-                why = lag.reading.error or "its records have no time"
-                raise ClusterError(
-                    f"when the record of {_named(place)} at {lag.reading.offset} was written is not told: {why}"
-                )
+    answers: Answers = {TopicPlace(*place): end for place, end in ends.items()}
+    deadline = time.monotonic() + timeout
+    read = first_at_each(
+        cluster, properties, unread, ends=answers, isolation_level="read_uncommitted", deadline=deadline
+    )
+    for (place, offset), reading in read.items():
+        record = next(iter(reading.records), None)
+        if record is not None and record.timestamp_ms is not None:
+            found[place, offset] = record.timestamp_ms
+        elif reading.error is not None or record is not None:
+            why = reading.error or "its records have no time"
+            raise ClusterError(f"when the record of {_named(place)} at {offset} was written is not told: {why}")
     left = set(wanted) - set(found)  # all is read, or only control records are left
     newest = cluster.record_times({TopicPlace(*place): 0 for place, _ in left})
     for place, offset in left:
@@ -125,7 +124,7 @@ def _times(
 def first_of_times(cluster: MetadataCache, wanted: Collection[tuple[Place, int]]) -> dict[tuple[Place, int], int]:
     """Return the first offset of each time or later, of those that have one."""
     found: dict[tuple[Place, int], int] = {}
-    for round_ in _rounds(wanted):
+    for round_ in once_at_a_time(wanted):
         told = cluster.first_since_each({TopicPlace(*place): at for place, at in round_.items()})
         for place, first in told.items():
             if isinstance(first, str):
@@ -133,15 +132,6 @@ def first_of_times(cluster: MetadataCache, wanted: Collection[tuple[Place, int]]
             if first is not None:
                 found[(place.topic, place.partition), round_[place]] = first
     return found
-
-
-def _rounds(wanted: Collection[tuple[Place, int]]) -> Iterator[dict[Place, int]]:
-    """Yield each pair once, a partition once at a time."""
-    left = set(wanted)
-    while left:
-        some = dict(left)
-        yield some
-        left -= set(some.items())
 
 
 def _named(place: Place) -> str:

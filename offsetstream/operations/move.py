@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.group_admin import GroupAdmin
-from offsetstream.cluster.log_ends import LogEnd, NoEnd, TopicPlace
+from offsetstream.cluster.log_ends import LogEnd, NoEnd
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError, UsageError
@@ -67,7 +67,7 @@ def plan_import(
     offsets = _of_same_log(moved) if same_log else _of_times(cluster, moved, timeout)
     target = Target("offsets", offsets=offsets)
     plan = plan_reset(cluster, admin, sorted(offsets), Scope({}), target, timeout, kind="import", may_be_new=True)
-    again = {(each.group_id, (each.topic, each.partition)): each.timed for each in moved}
+    again = {(each.group_id, each.place): each.timed for each in moved}
     plan.changes = [
         replace(
             each, read_again=_read_again(each.log_end, each.new, again[each.group_id, each.place], same_log=same_log)
@@ -80,33 +80,33 @@ def plan_import(
 def _of_same_log(moved: Collection[Moved]) -> dict[str, dict[Place, CommittedOffset]]:
     found: dict[str, dict[Place, CommittedOffset]] = {}
     for each in moved:
-        found.setdefault(each.group_id, {})[each.topic, each.partition] = CommittedOffset(each.offset)
+        found.setdefault(each.group_id, {})[each.place] = CommittedOffset(each.offset)
     return found
 
 
 def _of_times(
     cluster: MetadataCache, moved: Collection[Moved], timeout: float
 ) -> dict[str, dict[Place, CommittedOffset]]:
-    ends = ends_of(cluster, {(each.topic, each.partition) for each in moved}, time.monotonic() + timeout)
+    """Return the first offset of each time here; who has read all there was goes on at the end of the log."""
+    ends = ends_of(cluster, {each.place for each in moved}, time.monotonic() + timeout)
     if silent := next((place for place, end in ends.items() if isinstance(end, NoEnd)), None):
         raise ClusterError(f"where the log of {silent.topic}-{silent.partition} ends is not told: try again")
-    wanted: set[tuple[Place, int]] = set()
-    for each in moved:
-        if each.timed is None:
-            raise UsageError("the file has no times of records: make it by 'offsets export --with-times'")
-        if TopicPlace(each.topic, each.partition) in ends:
-            wanted.add(((each.topic, each.partition), each.timed.since_ms))
-    first = first_of_times(cluster, wanted)
+    ended = {
+        (place.topic, place.partition): end.high_watermark for place, end in ends.items() if isinstance(end, LogEnd)
+    }
+    since = {each: _since(each) for each in moved}
+    first = first_of_times(cluster, {(each.place, at) for each, at in since.items() if each.place in ended})
     found: dict[str, dict[Place, CommittedOffset]] = {}
-    for each in moved:
-        place = TopicPlace(each.topic, each.partition)
-        end = ends.get(place)
-        last = end.high_watermark if isinstance(end, LogEnd) else 0
-        offset = first.get(((each.topic, each.partition), each.timed.since_ms)) if each.timed else None
-        found.setdefault(each.group_id, {})[each.topic, each.partition] = CommittedOffset(
-            last if offset is None else offset
-        )
+    for each, at in since.items():
+        offset = first.get((each.place, at), ended.get(each.place, 0))
+        found.setdefault(each.group_id, {})[each.place] = CommittedOffset(offset)
     return found
+
+
+def _since(moved: Moved) -> int:
+    if moved.timed is None:
+        raise UsageError("the file has no times of records: make it by 'offsets export --with-times'")
+    return moved.timed.since_ms
 
 
 def _read_again(log_end: int | None, new: CommittedOffset | None, timed: Timed | None, *, same_log: bool) -> int | None:

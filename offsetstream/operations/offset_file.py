@@ -27,6 +27,11 @@ class Moved:
     offset: int
     timed: Timed | None = None
 
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return self.topic, self.partition
+
 
 def read_offsets(path: str, group_ids: Collection[str]) -> dict[str, dict[Place, CommittedOffset]]:
     """Return the offsets of the groups, by group and partition; of all groups of the file where none is named.
@@ -35,7 +40,7 @@ def read_offsets(path: str, group_ids: Collection[str]) -> dict[str, dict[Place,
     """
     found: dict[str, dict[Place, CommittedOffset]] = {}
     for each in read_moved(path, group_ids):
-        found.setdefault(each.group_id, {})[each.topic, each.partition] = CommittedOffset(each.offset)
+        found.setdefault(each.group_id, {})[each.place] = CommittedOffset(each.offset)
     return found
 
 
@@ -44,7 +49,7 @@ def read_moved(path: str, group_ids: Collection[str]) -> list[Moved]:
     found: dict[tuple[str, Place], Moved] = {}
     for where, row in _rows(path):
         each = _read(row, group_ids, where)
-        if found.setdefault((each.group_id, (each.topic, each.partition)), each) is not each:
+        if found.setdefault((each.group_id, each.place), each) is not each:
             raise UsageError(f"{where}: {each.topic}-{each.partition} is there twice")
     if missing := sorted(set(group_ids) - {each.group_id for each in found.values()}):
         raise UsageError(f"{path} has no offset of the group '{missing[0]}'")

@@ -11,7 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from offsetstream.cluster.java_client import java_admin, root_cause
+from offsetstream.cluster.java_client import java_admin, optional_text, root_cause, type_of_listed
 from offsetstream.verify.answers import Answers, Row
 
 _DESCRIBE = {
@@ -41,8 +41,8 @@ class KafkaAdmin:
         rows = [
             {
                 "group_id": group.groupId(),
-                "group_type": _text(group.type()) or "Classic",  # brokers before 3.8 have no other, and tell none
-                "state": _text(group.groupState()),
+                "group_type": type_of_listed(group),
+                "state": optional_text(group.groupState()),
                 "is_simple": group.isSimpleConsumerGroup(),
                 "protocol_type": group.protocol() or None,
             }
@@ -191,10 +191,6 @@ def _tasks(kind: str, tasks: Iterable[Any]) -> list[Row]:
 def _value(found: Any) -> Any:
     """Return the value of an Optional (None if empty), or of what is an int already."""
     return found if isinstance(found, int) else found.orElse(None)
-
-
-def _text(optional: Any) -> str | None:
-    return optional.get().toString() if optional.isPresent() else None
 
 
 def _sort_key(row: Row) -> list[str]:

@@ -87,6 +87,16 @@ def committed(kafka: EmbeddedKafka, group: str) -> dict[tuple[str, int], Committ
     return fetch_offsets(kafka.bootstrap_server, group)
 
 
+def active_consumer(kafka: EmbeddedKafka, group: str) -> Consumer:
+    """A member of the group that reads orders and commits nothing."""
+    config = {"bootstrap.servers": kafka.bootstrap_server, "group.id": group, "enable.auto.commit": False}
+    consumer = Consumer(config, logger=QUIET)
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    return consumer
+
+
 def journal(tables: Path) -> list[dict[str, Any]]:
     query = "SELECT * FROM operations ORDER BY happened_at"
     return rows(within("sql", query, "--output", "json", "--tables", str(tables)))
@@ -134,6 +144,38 @@ def test_the_plan_is_that_of_kafkas_tool(
     ours = {(row["group"], row["topic"], row["partition"], row["new_offset"]) for row in rows(done)}
     assert ours == theirs
     assert committed(kafka, "differential") == {("orders", 0): CommittedOffset(5), ("orders", 1): CommittedOffset(7)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--all-topics", "--to-earliest"],
+        ["--topic", "orders:1,2", "--topic", "quiet", "--to-latest"],
+        ["--all-topics", "--shift-by", "-3"],
+        ["--topic", "orders:1", "--to-datetime", f"{moment(9):%Y-%m-%dT%H:%M:%S}.000"],
+        ["--all-topics", "--by-duration", "P9999D"],
+        ["--from-file", "FILE"],
+    ],
+    ids=" ".join,
+)
+def test_the_plan_of_several_groups_is_that_of_kafkas_tool(
+    kafka: EmbeddedKafka, admin: AdminClient, run: Run, tmp_path: Path, options: list[str]
+) -> None:
+    commit(kafka, "several 1", {("orders", 1): 7})
+    commit(kafka, "several-2", {("orders", 0): 3, ("orders", 1): 20, ("quiet", 0): 0})
+    file = tmp_path / "offsets.csv"
+    file.write_text("several 1,orders,1,9\nseveral-2,orders,1,1\nseveral-2,quiet,0,5\n", "utf-8")
+    wanted = [str(file) if each == "FILE" else each for each in options]
+    both = ["--group", "several 1", "--group", "several-2", *wanted]
+    # Their column of groups has a space in it, and their words are of columns.
+    told = run_tool(
+        CONSUMER_GROUPS, ["--bootstrap-server", kafka.bootstrap_server, "--reset-offsets", *both, "--dry-run"]
+    )
+    theirs = {tuple(line.rsplit(maxsplit=3)) for line in told.splitlines() if line.startswith("several")}
+    assert {line[0].strip() for line in theirs} == {"several 1", "several-2"}
+    done = run("offsets", "reset", *both, "--output", "json")
+    ours = {tuple(str(row[each]) for each in ("group", "topic", "partition", "new_offset")) for row in rows(done)}
+    assert ours == theirs
 
 
 def test_a_reset_and_its_undoing(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
@@ -196,11 +238,7 @@ def test_what_speaks_against_a_reset(kafka: EmbeddedKafka, run: Run) -> None:
 
 def test_a_group_with_members_is_left_alone(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "active", {("orders", 0): 5})
-    config = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "active", "enable.auto.commit": False}
-    consumer = Consumer(config, logger=QUIET)
-    consumer.subscribe(["orders"])
-    while not consumer.assignment():
-        consumer.poll(0.1)
+    consumer = active_consumer(kafka, "active")
     commands = [
         ("offsets", "reset", "--group", "active", "--all-topics", "--to-latest"),
         ("groups", "delete", "--group", "active"),
@@ -270,11 +308,7 @@ def test_all_groups_but_those_that_are_objected_to(kafka: EmbeddedKafka, run: Ru
     """Kafka's tool resets the others, too; of one that is active it says so."""
     commit(kafka, "many-1", {("quiet", 0): 0, ("orders", 0): 3})
     commit(kafka, "many-2", {("orders", 2): 4})
-    config = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "many-active", "enable.auto.commit": False}
-    consumer = Consumer(config, logger=QUIET)
-    consumer.subscribe(["orders"])
-    while not consumer.assignment():
-        consumer.poll(0.1)
+    consumer = active_consumer(kafka, "many-active")
     everything = ("offsets", "reset", "--all-groups", "--topic", "orders", "--to-latest", "--output", "json")
     stopped = run(*everything, "--execute")
     assert (stopped.returncode, committed(kafka, "many-2")[("orders", 2)].offset) == (1, 4)
