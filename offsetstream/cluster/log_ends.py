@@ -19,7 +19,7 @@ NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 # The client's cost grows faster than the partitions of one call: 20,000 in one took 2.0 s of CPU, in ten 0.5 s.
 _AT_ONCE = 2000
 _TIMEOUT = 10.0  # seconds: a leader that is silent must not stop the others' samples for longer
-_NO_RECORD = -1
+_NO_RECORD = -1  # below it nobody answered in time: librdkafka may give no error then
 _NO_ID = "A" * 22  # before Kafka 2.8
 
 
@@ -124,7 +124,9 @@ class LogEnds(Cluster):
         specs = {place: OffsetSpec.for_timestamp(since[place]) for place in newest}
         first, _ = self._offsets_once(specs, isolation)
         return {
-            place: RecordTimes(told.offset, told.timestamp, newest[place].timestamp) for place, told in first.items()
+            place: RecordTimes(told.offset, told.timestamp, newest[place].timestamp)
+            for place, told in first.items()
+            if min(told.offset, newest[place].offset) >= _NO_RECORD
         }
 
     def first_since(self, place: TopicPlace, since_ms: int) -> int | str | None:
@@ -138,11 +140,13 @@ class LogEnds(Cluster):
         """Return the same of many partitions, each with a time of its own."""
         asked = {place: OffsetSpec.for_timestamp(each) for place, each in since_ms.items()}
         found, errors = self._offsets_once(asked, IsolationLevel.READ_UNCOMMITTED)
-        moved = {place: asked[place] for place, error in errors.items() if error.code() in LEADER_MOVES}
+        moved = {place for place, error in errors.items() if error.code() in LEADER_MOVES}
+        moved |= {place for place, each in found.items() if each.offset < _NO_RECORD}
         if moved:
             self._ask("the topics", lambda: self._metadata(None))
-            again, still = self._offsets_once(moved, IsolationLevel.READ_UNCOMMITTED)
-            found, errors = found | again, {place: each for place, each in errors.items() if place not in moved} | still
+            again, still = self._offsets_once({place: asked[place] for place in moved}, IsolationLevel.READ_UNCOMMITTED)
+            found = {place: each for place, each in found.items() if place not in moved} | again
+            errors = {place: each for place, each in errors.items() if place not in moved} | still
         told: dict[TopicPlace, int | str | None] = {place: kafka_name(error) for place, error in errors.items()}
         for place, each in found.items():
             told[place] = (

@@ -51,6 +51,23 @@ def ends_of(cluster: MetadataCache, places: Collection[Place], deadline: float |
     return found
 
 
+def first_since(
+    cluster: MetadataCache, since_ms: Mapping[TopicPlace, int], deadline: float
+) -> dict[TopicPlace, int | str | None]:
+    """Return the first offset of each partition's time or later, None where none is; a text is why it is not told.
+
+    Leaders that move or are away are asked again until the deadline, of `time.monotonic`.
+    """
+    found: dict[TopicPlace, int | str | None] = {}
+    left = dict(since_ms)
+    for _ in _attempts(deadline):
+        found |= (some := cluster.first_since_each(left))
+        left = {place: since_ms[place] for place, first in some.items() if first in _MOVING}
+        if not left:
+            break
+    return found
+
+
 def read_from(
     cluster: MetadataCache,
     properties: Mapping[str, str],

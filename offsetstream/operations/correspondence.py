@@ -16,7 +16,7 @@ from offsetstream.cluster.committed import Place
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read
-from offsetstream.cluster.reading import Position, ends_of, first_at_each, once_at_a_time
+from offsetstream.cluster.reading import Position, ends_of, first_at_each, first_since, once_at_a_time
 from offsetstream.errors import ClusterError
 
 Offsets: TypeAlias = Mapping[str, Mapping[Place, int]]
@@ -67,7 +67,8 @@ def _timed(
     left, known = set(positions), dict(ends)
     for _ in range(_ATTEMPTS):
         since, by_newest = _times(cluster, properties, known, left, timeout)
-        first = first_of_times(cluster, {(place, at) for (place, _), at in since.items()})
+        deadline = time.monotonic() + timeout
+        first = first_of_times(cluster, {(place, at) for (place, _), at in since.items()}, deadline)
         # Of a log that is written to, the newest record may have come after its end was asked for: then it was not
         # read, and the time of the first that came is the one.
         left = {key for key in by_newest if first.get((key[0], since[key]), key[1]) > key[1]}
@@ -78,7 +79,7 @@ def _timed(
             found[key] = Timed(at, max(again, 0))
         if not left:
             return found
-        told = ends_of(cluster, {place for place, _ in left}, time.monotonic() + timeout)
+        told = ends_of(cluster, {place for place, _ in left}, deadline)
         known |= {(place.topic, place.partition): end for place, end in told.items() if isinstance(end, LogEnd)}
     raise ClusterError(f"{_named(next(iter(left))[0])} is written to faster than its newest record can be asked for")
 
@@ -121,11 +122,13 @@ def _times(
     return found, left
 
 
-def first_of_times(cluster: MetadataCache, wanted: Collection[tuple[Place, int]]) -> dict[tuple[Place, int], int]:
-    """Return the first offset of each time or later, of those that have one."""
+def first_of_times(
+    cluster: MetadataCache, wanted: Collection[tuple[Place, int]], deadline: float
+) -> dict[tuple[Place, int], int]:
+    """Return the first offset of each time or later, of those that have one; ClusterError where one is not told."""
     found: dict[tuple[Place, int], int] = {}
     for round_ in once_at_a_time(wanted):
-        told = cluster.first_since_each({TopicPlace(*place): at for place, at in round_.items()})
+        told = first_since(cluster, {TopicPlace(*place): at for place, at in round_.items()}, deadline)
         for place, first in told.items():
             if isinstance(first, str):
                 raise ClusterError(f"which record of {_named(place)} is the first of a time is not told: {first}")

@@ -88,14 +88,15 @@ def _of_times(
     cluster: MetadataCache, moved: Collection[Moved], timeout: float
 ) -> dict[str, dict[Place, CommittedOffset]]:
     """Return the first offset of each time here; who has read all there was goes on at the end of the log."""
-    ends = ends_of(cluster, {each.place for each in moved}, time.monotonic() + timeout)
+    deadline = time.monotonic() + timeout
+    ends = ends_of(cluster, {each.place for each in moved}, deadline)
     if silent := next((place for place, end in ends.items() if isinstance(end, NoEnd)), None):
         raise ClusterError(f"where the log of {silent.topic}-{silent.partition} ends is not told: try again")
     ended = {
         (place.topic, place.partition): end.high_watermark for place, end in ends.items() if isinstance(end, LogEnd)
     }
     since = {each: _since(each) for each in moved}
-    first = first_of_times(cluster, {(each.place, at) for each, at in since.items() if each.place in ended})
+    first = first_of_times(cluster, {(each.place, at) for each, at in since.items() if each.place in ended}, deadline)
     found: dict[str, dict[Place, CommittedOffset]] = {}
     for each, at in since.items():
         offset = first.get((each.place, at), ended.get(each.place, 0))

@@ -11,7 +11,7 @@ from offsetstream.cluster.group_admin import GroupAdmin, Standing
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
-from offsetstream.cluster.reading import ends_of
+from offsetstream.cluster.reading import ends_of, first_since
 from offsetstream.cluster.rights import describe_each
 from offsetstream.errors import UnauthorisedError, UsageError
 from offsetstream.operations.plan import (
@@ -79,8 +79,9 @@ def plan_reset(
     places = {group_id: _of_group(target, group_id, scope, of_topics, offsets[group_id]) for group_id in group_ids}
     all_places = {place for some in places.values() for place in some}
     require_to_read(cluster, {topic for topic, _ in all_places})
-    ends = ends_of(cluster, all_places, time.monotonic() + timeout)
-    plan, times = Plan(kind), _times(cluster, target, ends)
+    deadline = time.monotonic() + timeout
+    ends = ends_of(cluster, all_places, deadline)
+    plan, times = Plan(kind), _times(cluster, target, ends, deadline)
     for group_id in sorted(places):
         committed = offsets[group_id]
         plan.objections += objections_to_group(group_id, standings[group_id], committed, may_be_new=may_be_new)
@@ -159,10 +160,12 @@ def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterat
             yield Objection(LONG_METADATA, change.group_id, change.place, told)
 
 
-def _times(cluster: MetadataCache, target: Target, ends: Answers) -> dict[TopicPlace, int | str | None]:
+def _times(
+    cluster: MetadataCache, target: Target, ends: Answers, deadline: float
+) -> dict[TopicPlace, int | str | None]:
     """Return the first offset of the target's time in each log, if it has one: asked once for all groups."""
     known = [place for place, end in ends.items() if isinstance(end, LogEnd)] if target.word == "time" else []
-    return cluster.first_since_each(dict.fromkeys(known, target.value)) if known else {}
+    return first_since(cluster, dict.fromkeys(known, target.value), deadline) if known else {}
 
 
 def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: set[Place]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
 from offsetstream.cluster.connection import QUIET
 from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.group_admin import group_admin
+from offsetstream.cluster.log_ends import Answers, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
@@ -195,6 +196,50 @@ def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka,
     assert {each.group_id: result.error_of(each) for each in plan.changes} == {"quick": CHANGED, "quiet": None}
     assert fetch_offsets(server, "quick") == {(topic, 0): CommittedOffset(1), (topic, 1): CommittedOffset(2)}
     assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
+
+
+class LeaderIsLost(MetadataCache):
+    """Loses the leader of a partition when a question is asked of it."""
+
+    def __init__(self, kafka: EmbeddedKafka, question: str) -> None:
+        super().__init__(kafka.bootstrap_server)
+        self._kafka, self._question, self.lost = kafka, question, 0
+
+    def _lose(self, question: str, place: TopicPlace) -> None:
+        if question == self._question and not self.lost:
+            leader = self.partition(*place)
+            assert leader is not None
+            assert leader.leader is not None
+            self.lost = leader.leader
+            self._kafka.stop_broker(self.lost, kill=True)
+
+    def ends(
+        self, wanted: Mapping[str, Collection[int] | None], known_starts: Mapping[TopicPlace, str | None]
+    ) -> Answers:
+        self._lose("ends", TopicPlace(next(iter(wanted)), 0))
+        return super().ends(wanted, known_starts)
+
+    def first_since_each(self, since_ms: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | str | None]:
+        self._lose("times", next(iter(since_ms)))
+        return super().first_since_each(since_ms)
+
+
+@pytest.mark.parametrize("question", ["ends", "times"])
+def test_a_leader_that_is_lost_while_a_plan_is_made_is_followed(kafka: EmbeddedKafka, question: str) -> None:
+    server, topic, group = kafka.bootstrap_server, f"led-{question}", f"following-{question}"
+    make_topic(kafka, topic, 3)
+    commit_offsets(server, group, {(topic, number): 1 for number in range(3)})
+    cluster = LeaderIsLost(kafka, question)
+    try:
+        with group_admin(cluster, {}, 60, ("READ",)) as admin:
+            target = Target("time", value=0)
+            plan = plan_reset(cluster, admin, [group], Scope({topic: None}), target, 60)
+    finally:
+        kafka.start_broker(cluster.lost)
+    assert plan.objections == []
+    assert {each.place: each.new for each in plan.changes} == {
+        (topic, number): CommittedOffset(0) for number in range(3)
+    }
 
 
 def test_a_coordinator_that_is_not_there_ends_it_and_what_was_done_is_told(tmp_path: Path) -> None:
