@@ -14,8 +14,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from offsetstream.cluster.committed import CommittedOffset
 from offsetstream.errors import ConflictError, DoubledRowsError, LeaseError, NoTableError, TablesError
+from offsetstream.operations.journal import Journal
+from offsetstream.operations.plan import Change, Plan
 from offsetstream.tables.arrow_rows import append_rows
+from offsetstream.tables.beside import OPERATIONS
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import append_files
@@ -347,6 +351,16 @@ def test_events_are_inserted_once(store: Store) -> None:
     insert_rows(store, "partition_events", rows[:1], LOAD)
     insert_rows(store, "partition_events", rows, LOAD)
     assert len(read_rows(store.open("partition_events"))) == 2
+
+
+def test_operations_are_noted_in_a_table_of_their_own(store: Store) -> None:
+    plan = Plan("reset", [Change("g", "t", 0, CommittedOffset(1), CommittedOffset(2))])
+    for number in range(2):
+        journal = Journal(store, "cluster-1", str(number), "offsets reset")
+        journal.started(plan, "a file")
+        journal.ended(plan, "a file", "done", {"refused": []})
+    noted = {(row["operation_id"], row["status"], row["groups"]) for row in read_rows(store.open(OPERATIONS.name))}
+    assert noted == {(id_, status, '["g"]') for id_ in "01" for status in ("started", "done")}
 
 
 def test_what_tasks_write_is_the_tables_with_one_commit(store: Store) -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
 
+from offsetstream.cli.answers import counted
 from offsetstream.cli.options import SECONDS, Command, client_properties, cluster_options, tables_option
 from offsetstream.cli.output import Output, tell
 from offsetstream.cli.own_spark import own_spark, reached, spark_options
 from offsetstream.cli.plan_text import done, planned, show_plan
-from offsetstream.errors import UsageError
+from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 
 if TYPE_CHECKING:
@@ -146,9 +149,16 @@ def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) ->
         click.get_current_context().exit(1 if standing or left_out else 0)
     from offsetstream.operations.execute import execute  # noqa: PLC0415 - only what is asked is imported
 
-    result = execute(found.admin, plan, _folder(operator), _journal(found), _ticks(len(plan.group_ids)))
-    show_plan(output, plan, objections, done(plan, result), result)
+    output.require_writable()
+    with _stopped_between_groups() as is_stopped:
+        tick = _ticks(len(plan.group_ids), is_stopped)
+        result = execute(found.admin, plan, _folder(operator), _journal(found), tick)
     errors = [each for each in (result.ended_by, result.unrecorded) if each is not None]
+    try:
+        show_plan(output, plan, objections, done(plan, result), result)
+    except (OSError, UsageError) as error:  # a disk or a pipe that is full by now must not hide what was done
+        tell(done(plan, result))
+        errors.append(OffsetstreamError(f"this could not be written where it was to be: {error}"))
     for each in errors:
         tell(f"Error: {each}")
     if result.unrecorded is not None:
@@ -190,14 +200,43 @@ def command_line(arguments: Sequence[str]) -> str:
     return shlex.join(shown)
 
 
-def _ticks(groups: int) -> Callable[[str], None]:
-    """Return what tells of long work how far it is: every tenth of it."""
+@contextmanager
+def _stopped_between_groups() -> Iterator[Callable[[], bool]]:
+    """Give what tells whether Ctrl-C or SIGTERM came: the group in hand is done to its end. A second one ends it."""
+    came = Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(*_: object) -> None:
+        came.set()
+        tell("Stopping after the group in hand; once more to stop at once")
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield came.is_set
+    except KeyboardInterrupt:
+        tell("Stopped in the midst of a group: 'offsetstream offsets undo' takes back what was done.")
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ticks(groups: int, is_stopped: Callable[[], bool]) -> Callable[[str], None]:
+    """Return what is called before each group: it tells of long work how far it is, every tenth of it, and may end it.
+
+    It raises OffsetstreamError where the operator has stopped it.
+    """
     done = 0
 
     def tick(_: str) -> None:
         nonlocal done
-        done += 1
-        if groups >= _TOLD_FROM and not done % (groups // 10):
+        if is_stopped():
+            raise OffsetstreamError(f"stopped after {done} of {counted(groups, 'group')}: the others are as they were")
+        if groups >= _TOLD_FROM and done and not done % (groups // 10):
             tell(f"{done} of {groups} groups")
+        done += 1
 
     return tick

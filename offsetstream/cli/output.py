@@ -104,6 +104,21 @@ class Output:
         """Print texts as they are: a format of somebody else's. UsageError if the file cannot be written."""
         self._write(texts)
 
+    def require_writable(self) -> None:
+        """Raise before something is done that could not be told then: UsageError for a file, else OffsetstreamError."""
+        if self.file is None:
+            require_stdout()
+            return
+        try:
+            with Path(self.file).open("ab"):
+                pass
+        except (OSError, ValueError) as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError | ValueError) -> UsageError:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return UsageError(f"cannot write {self.file}: {reason}; name another file by --file")
+
     def _write(self, texts: Iterable[str]) -> None:
         """Write the texts as they come, so that there may be more of them than memory."""
         pieces = _pieces(texts)
@@ -118,8 +133,7 @@ class Output:
                 file.write(first)
                 file.writelines(pieces)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"cannot write {self.file}: {reason}; name another file by --file") from error
+            raise self._unwritable(error) from error
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> It
         java_path=str(java_executable()),
         javaopts=["-Xmx512m"],
         die_on_exit=True,
+        create_new_process_group=True,  # Ctrl-C is for us, who end it
         enable_auth=True,
         return_proc=True,
     )

@@ -24,6 +24,11 @@ def plan_offset_deletion(
     require_to_read(cluster, topics)
     standing, committed = admin.standing(group_id), admin.offsets(group_id)
     plan.objections += _of_other_types(group_id, standing.group_type, "--delete-offsets")
+    if standing.members:
+        plan.notes.append(
+            f"group '{group_id}' is {standing.state} with {standing.members} members: its coordinator refuses what "
+            "they subscribe to, and 'offsets undo' can take the rest back only once they have stopped"
+        )
     wanted: set[Place] = set()
     for topic, numbers in topics.items():
         places = {each for each in committed if each[0] == topic and (numbers is None or each[1] in numbers)}

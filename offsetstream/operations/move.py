@@ -15,7 +15,7 @@ from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError, UsageError
 from offsetstream.operations.correspondence import Timed, first_of_times
 from offsetstream.operations.offset_file import Moved
-from offsetstream.operations.plan import Plan
+from offsetstream.operations.plan import Change, Plan
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
 
@@ -69,9 +69,7 @@ def plan_import(
     plan = plan_reset(cluster, admin, sorted(offsets), Scope({}), target, timeout, kind="import", may_be_new=True)
     again = {(each.group_id, each.place): each.timed for each in moved}
     plan.changes = [
-        replace(
-            each, read_again=_read_again(each.log_end, each.new, again[each.group_id, each.place], same_log=same_log)
-        )
+        replace(each, read_again=_read_again(each, None if same_log else again[each.group_id, each.place]))
         for each in plan.changes
     ]
     return plan
@@ -110,9 +108,15 @@ def _since(moved: Moved) -> int:
     return moved.timed.since_ms
 
 
-def _read_again(log_end: int | None, new: CommittedOffset | None, timed: Timed | None, *, same_log: bool) -> int | None:
-    """Return how many records are read again: those that the log here has of them; None where it has none yet."""
-    if same_log or timed is None or new is None or log_end is None:
-        return 0
-    here = log_end - (new.offset or 0)
-    return min(timed.read_again, here) if here or not timed.read_again else None  # the copy may lag behind
+def _read_again(change: Change, timed: Timed | None) -> int | None:
+    """Return how many records are read again: those that the log here has of what was read there, or here.
+
+    None where the log here has none of them yet.
+    """
+    back = max(-(change.distance or 0), 0)
+    if timed is None or change.new is None or change.log_end is None:
+        return back
+    here = change.log_end - (change.new.offset or 0)
+    if timed.read_again and not here:
+        return None  # the copy lags behind
+    return max(min(timed.read_again, here), back)

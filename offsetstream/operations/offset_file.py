@@ -12,7 +12,7 @@ from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.errors import UsageError, first_line
 from offsetstream.operations.correspondence import Timed
 
-_LARGEST, _DIGITS = 2**63 - 1, 19
+LARGEST_PARTITION, _LARGEST, _DIGITS = 2**31 - 1, 2**63 - 1, 19
 _ONE_GROUP, _MANY_GROUPS, _WITH_TIMES = 3, 4, 6  # columns
 _LONGEST = 1 << 20  # characters of a field: a group id may have 32,767
 
@@ -72,7 +72,7 @@ def lines_of(rows: Iterable[Sequence[str | int]]) -> Iterator[str]:
 def _rows(path: str) -> Iterator[tuple[str, list[str]]]:
     csv.field_size_limit(_LONGEST)
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a mark before it
             rows = csv.reader(file, strict=True)
             for row in rows:
                 if row:
@@ -94,4 +94,6 @@ def _read(row: list[str], group_ids: Collection[str], where: str) -> Moved:
     ):
         raise UsageError(f"{where} has {','.join(texts)!r} behind the topic: these are numbers of 0 or more")
     partition, offset, *timed = map(int, texts)
+    if partition > LARGEST_PARTITION:
+        raise UsageError(f"{where} has the partition {partition}, and none is above {LARGEST_PARTITION}")
     return Moved(group_id, topic, partition, offset, Timed(*timed) if timed else None)

@@ -13,7 +13,8 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.reading import ends_of, first_since
 from offsetstream.cluster.rights import describe_each
-from offsetstream.errors import UnauthorisedError, UsageError
+from offsetstream.errors import OffsetstreamError, UnauthorisedError, UsageError
+from offsetstream.operations.offset_file import LARGEST_PARTITION
 from offsetstream.operations.plan import (
     ACTIVE,
     LONG_METADATA,
@@ -51,6 +52,8 @@ def parse_topics(specs: Sequence[str]) -> dict[str, list[int] | None]:
             raise UsageError(f"--topic {spec} is no topic: give TOPIC, or TOPIC:0,1 for some of its partitions")
         known = found.get(topic, [])
         of_spec = [int(each) for each in numbers.split(",")] if colon else None
+        if of_spec and max(of_spec) > LARGEST_PARTITION:
+            raise UsageError(f"--topic {spec} has the partition {max(of_spec)}, and none is above {LARGEST_PARTITION}")
         found[topic] = None if known is None or of_spec is None else [*known, *of_spec]
     return found
 
@@ -72,6 +75,8 @@ def plan_reset(
 
     Raises what `GroupAdmin` and `Connection` do.
     """
+    if target.word == "offsets":
+        require_some(scope, {place for offsets in target.offsets.values() for place in offsets})
     require_to_see_topics_of_groups(cluster, () if scope.all_topics else scope.topics or _topics_of(target))
     standings = {group_id: admin.standing(group_id) for group_id in group_ids}
     offsets = {group_id: admin.offsets(group_id) for group_id in group_ids}
@@ -91,6 +96,16 @@ def plan_reset(
             (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
     plan.objections += list(long_metadata(cluster, plan.changes))
     return plan
+
+
+def require_some(scope: Scope, given: Collection[Place]) -> None:
+    """Raise OffsetstreamError where one of the topics that are named has no offset among those that are given."""
+    for topic, numbers in scope.topics.items():
+        known = {number for other, number in given if other == topic}
+        missing = [f"{topic}-{number}" for number in sorted(set(numbers or ()) - known)] if known else [topic]
+        if missing:
+            there = ", ".join(sorted({topic for topic, _ in given})[:_SHOWN]) or "nothing"
+            raise OffsetstreamError(f"there is no offset of {missing[0]} to go to, but of {there}: correct --topic")
 
 
 def objections_to_group(

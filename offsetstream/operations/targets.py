@@ -46,7 +46,7 @@ def changes_of(
             kind, why = asked
             yield Objection(kind, group_id, place, why)
             continue
-        new = in_log(asked, end)
+        new = asked if target.word == "current" else in_log(asked, end)  # as Kafka's tool: what stays is no jump
         if new is not asked:
             yield Objection(OUT_OF_RANGE, group_id, place, _out_of_range(asked, end))
         yield Change(group_id, *place, before, new, end.log_start_offset, end.high_watermark, end.topic_id)

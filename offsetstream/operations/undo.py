@@ -23,6 +23,7 @@ from offsetstream.operations.reset import (
     objections_to_group,
     open_transactions,
     recreated,
+    require_some,
     without_epochs,
 )
 from offsetstream.operations.snapshot import Snapshot
@@ -37,6 +38,7 @@ def plan_undo(
     `Connection` do.
     """
     plan = Plan("undo")
+    require_some(scope, {each.place for each in snapshot.changes})
     wanted = [each for each in snapshot.changes if _is_of(each.place, scope)]
     require_to_read(cluster, {each.topic for each in wanted})
     ends = ends_of(cluster, {each.place for each in wanted}, time.monotonic() + timeout)

@@ -137,6 +137,11 @@ def all_schemas() -> dict[str, TableSchema]:
     return {schema.name: schema for schema in (_parse(json.loads(entry.read_text("utf-8"))) for entry in files)}
 
 
+def is_history(name: str) -> bool:
+    """Tell whether the table `name` is a history; tables beside those of the job are none."""
+    return name in all_schemas() and load_schema(name).kind == "history"
+
+
 def _parse(table: dict[str, Any]) -> TableSchema:
     columns = tuple(
         ColumnSchema(**column | {"earlier_comments": tuple(column.get("earlier_comments", ()))})

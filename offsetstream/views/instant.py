@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from offsetstream.tables.fetch import fetch_rows
-from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.schema import all_schemas, is_history
 from offsetstream.tables.store import Store
-from offsetstream.views.reader import ViewReader, columns_of, is_history
+from offsetstream.views.reader import ViewReader, columns_of
 
 # State, and the view that has it at an instant.
 _STATE = {

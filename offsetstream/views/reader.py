@@ -13,7 +13,7 @@ from offsetstream.errors import NoTableError, TablesError, UsageError, first_lin
 from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.lookup import connected, is_one_of
-from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.schema import TableSchema, all_schemas, is_history
 from offsetstream.tables.store import Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
@@ -165,11 +165,6 @@ class ViewReader:
         for table in ("offset_commits", "member_assignments", "topics"):
             self.define_table(table)
         return _OF_TOPICS.format(query=query)
-
-
-def is_history(table: str) -> bool:
-    """Tell whether a name is that of a table with a history; of a view it is not."""
-    return table in all_schemas() and all_schemas()[table].kind == "history"
 
 
 def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:

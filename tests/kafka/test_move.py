@@ -189,4 +189,21 @@ def test_a_leader_that_does_not_tell_is_no_end_of_the_log(clusters: tuple[str, s
         group_admin(cluster, {}, 30, ("READ",)) as admin,
         pytest.raises(ClusterError, match=r"silent-0 .* is not told: NOT_LEADER_OR_FOLLOWER"),
     ):
-        plan_import(cluster, admin, moved, 30, same_log=False)
+        plan_import(cluster, admin, moved, 1, same_log=False)
+
+
+def test_a_group_that_is_further_on_here_reads_again(clusters: tuple[str, str]) -> None:
+    _, server = clusters
+    create_topic(server, "ahead", config={"retention.ms": "-1"})
+    write(server, "ahead", *[{"value": str(number), "timestamp": START_MS + number} for number in range(10)])
+    commit_plainly(server, {"ahead": [TopicPartition("ahead", 0, 9)]})
+    cluster = MetadataCache(server)
+    with group_admin(cluster, {}, 30, ("READ",)) as admin:
+        for moved, same_log, again in (
+            (Moved("ahead", "ahead", 0, 2), True, 7),
+            (Moved("ahead", "ahead", 0, 200, Timed(START_MS + 4, 3)), False, 5),
+            (Moved("behind", "ahead", 0, 200, Timed(START_MS + 4, 3)), False, 3),
+            (Moved("behind", "ahead", 0, 2), True, 0),
+        ):
+            (change,) = plan_import(cluster, admin, [moved], 30, same_log=same_log).changes
+            assert change.read_again == again, moved

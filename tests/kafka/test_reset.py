@@ -152,6 +152,7 @@ def test_the_plan_is_that_of_kafkas_tool(
         ["--all-topics", "--to-earliest"],
         ["--topic", "orders:1,2", "--topic", "quiet", "--to-latest"],
         ["--all-topics", "--shift-by", "-3"],
+        ["--all-topics", "--to-current"],
         ["--topic", "orders:1", "--to-datetime", f"{moment(9):%Y-%m-%dT%H:%M:%S}.000"],
         ["--all-topics", "--by-duration", "P9999D"],
         ["--from-file", "FILE"],
@@ -161,7 +162,7 @@ def test_the_plan_is_that_of_kafkas_tool(
 def test_the_plan_of_several_groups_is_that_of_kafkas_tool(
     kafka: EmbeddedKafka, admin: AdminClient, run: Run, tmp_path: Path, options: list[str]
 ) -> None:
-    commit(kafka, "several 1", {("orders", 1): 7})
+    commit(kafka, "several 1", {("orders", 1): 2})  # which is in the log no longer
     commit(kafka, "several-2", {("orders", 0): 3, ("orders", 1): 20, ("quiet", 0): 0})
     file = tmp_path / "offsets.csv"
     file.write_text("several 1,orders,1,9\nseveral-2,orders,1,1\nseveral-2,quiet,0,5\n", "utf-8")
@@ -247,6 +248,8 @@ def test_a_group_with_members_is_left_alone(kafka: EmbeddedKafka, run: Run) -> N
         refused = run(*command, "--execute")
         assert refused.returncode == 1
         assert "it is Stable with 1 members: stop its consumers first" in refused.stderr
+    dry = run("offsets", "delete", "--group", "active", "--topic", "orders")
+    assert "Note: group 'active' is Stable with 1 members: its coordinator refuses what they subscribe to" in dry.stderr
     subscribed = run("offsets", "delete", "--group", "active", "--topic", "orders", "--execute", "--output", "json")
     assert [row["result"] for row in rows(subscribed)] == ["GROUP_SUBSCRIBED_TO_TOPIC"]
     assert (subscribed.returncode, committed(kafka, "active")[("orders", 0)].offset) == (1, 5)
@@ -352,3 +355,34 @@ def test_groups_of_any_name(kafka: EmbeddedKafka, run: Run, group: str) -> None:
     assert [(row["group"], row["result"]) for row in rows(done)] == [(group, "done")]
     assert run("offsets", "undo", "--execute").returncode == 0
     assert committed(kafka, group) == {("orders", 0): CommittedOffset(5, metadata='"; DROP')}
+
+
+def test_what_cannot_be_told_is_not_done(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
+    commit(kafka, "telling", {("orders", 0): 5})
+    shift = ("offsets", "reset", "--group", "telling", "--topic", "orders:0", "--shift-by", "1", "--execute")
+    refused = run(*shift, "--file", str(tables / "nowhere" / "plan.txt"))
+    assert (refused.returncode, "cannot write" in refused.stderr) == (2, True)
+    assert committed(kafka, "telling")[("orders", 0)].offset == 5
+    assert not (tables / "snapshots").exists()
+    full = run(*shift, "--file", "/dev/full")  # which tells only when it is written to
+    assert (full.returncode, committed(kafka, "telling")[("orders", 0)].offset) == (1, 6)
+    assert "Done: 1 offset of 1 group: 1 message skipped" in full.stderr
+    assert "No space left on device" in full.stderr
+
+
+def test_names_that_a_file_or_a_snapshot_does_not_have(kafka: EmbeddedKafka, run: Run, tmp_path: Path) -> None:
+    commit(kafka, "named", {("orders", 0): 5})
+    file = tmp_path / "offsets.csv"
+    file.write_text("\ufeffnamed,orders,0,7\n", "utf-8")  # as spreadsheets write it
+    reset = ("offsets", "reset", "--from-file", str(file), "--all-groups", "--execute")
+    for topic, told in (("order", "order"), ("orders:0,1", "orders-1")):
+        wrong = run(*reset, "--topic", topic)
+        assert wrong.returncode == 1
+        assert f"there is no offset of {told} to go to, but of orders: correct --topic" in wrong.stderr
+    assert run(*reset).returncode == 0
+    assert committed(kafka, "named") == {("orders", 0): CommittedOffset(7)}
+    wrong = run("offsets", "undo", "--topic", "quiet", "--execute")
+    assert (wrong.returncode, "there is no offset of quiet to go to" in wrong.stderr) == (1, True)
+    file.write_text("named,orders,2147483648,5\n", "utf-8")
+    wrong = run(*reset)
+    assert (wrong.returncode, "line 1 has the partition 2147483648" in wrong.stderr) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -196,6 +197,35 @@ def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka,
     assert {each.group_id: result.error_of(each) for each in plan.changes} == {"quick": CHANGED, "quiet": None}
     assert fetch_offsets(server, "quick") == {(topic, 0): CommittedOffset(1), (topic, 1): CommittedOffset(2)}
     assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_reset_that_is_stopped_tells_what_was_done(
+    kafka: EmbeddedKafka, tables: Path, number: signal.Signals
+) -> None:
+    server, topic = kafka.bootstrap_server, f"stopped-{number.name}"
+    make_topic(kafka, topic)
+    groups = make_groups(server, topic, topic)
+    command = [*reset_all(server, tables, groups, topic), "--output", "json"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    await_(lambda: any((tables / "snapshots").glob("*.json")), pause=0.005)
+    os.killpg(process.pid, number)  # as a terminal does it: all of it hears of Ctrl-C
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, "Traceback" in err) == (1, False), err
+    results = [row["result"] for row in json.loads(out)]
+    done = results.count("done")
+    assert (done < GROUPS, results.count("not done")) == (True, GROUPS - done)
+    assert f"Error: stopped after {done} of 40 groups: the others are as they were" in err
+    assert "'offsetstream offsets undo' with it takes this back" in err
+    taken_back = undo(server, tables)
+    assert taken_back.returncode == 0, taken_back.stderr
+    assert all_stand(server, dict(list(groups.items())[:4]), topic) == dict(list(groups.items())[:4])
+    shown = within(
+        "sql", "SELECT status FROM operations ORDER BY happened_at", "--output", "json", "--tables", str(tables)
+    )
+    assert [row["status"] for row in json.loads(shown.stdout)][:2] == ["started", "ended"]
 
 
 class LeaderIsLost(MetadataCache):

@@ -20,7 +20,7 @@ from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.catalog_store.reads import SMALL_BYTES, arrow_schema, batches_of
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.merge import Merge
-from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, load_schema
+from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, is_history
 from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
 
@@ -168,7 +168,7 @@ class CatalogSnapshot(Snapshot):
 
     def commit_nothing(self, *transactions: Transaction) -> None:
         """Commit empty writes, of each kind that a writer may have begun; ConflictError if one has another since."""
-        for kind in (CHANGES, APPENDS) if load_schema(self.name).kind == "history" else (CHANGES,):
+        for kind in (CHANGES, APPENDS) if is_history(self.name) else (CHANGES,):
             writes.append(self, self.frame.limit(0), transactions, kind)
 
     def add_columns(self, columns: Sequence[ColumnSchema]) -> None:

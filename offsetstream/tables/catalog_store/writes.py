@@ -19,7 +19,7 @@ from offsetstream.tables.catalog_store.errors import told
 from offsetstream.tables.catalog_store.reads import batches_of
 from offsetstream.tables.matching import completed, find_changes, keys_of, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import is_history, load_schema
 from offsetstream.tables.spark_rows import replacing_rows
 from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.store import EVERY_ROW, Transaction
@@ -39,13 +39,13 @@ def append(
     table: CatalogSnapshot, rows: DataFrame, transactions: Sequence[Transaction], kind: str | None = None
 ) -> None:
     """Append rows: to a history beside changes of it, to the present state only if nobody changed that."""
-    kind = kind or (APPENDS if load_schema(table.name).kind == "history" else CHANGES)
+    kind = kind or (APPENDS if is_history(table.name) else CHANGES)
     _commit(table, kind, transactions, lambda stamp: _append(table, rows, stamp))
 
 
 def replace(table: CatalogSnapshot, where: str, rows: DataFrame, transactions: Sequence[Transaction]) -> None:
     """Make the rows the only ones that fulfil the condition."""
-    if load_schema(table.name).kind == "history" and not _is_doubled(table, where):
+    if is_history(table.name) and not _is_doubled(table, where):
         _commit(table, CHANGES, transactions, lambda stamp: _replace_known(table, where, rows, stamp))
         return
     condition = F.lit(True) if where == EVERY_ROW else F.expr(where)
