@@ -77,14 +77,14 @@ def read_snapshot(path: Path) -> Snapshot:
         if found["format"] != _FORMAT:
             raise OffsetstreamError(f"{path} is of another version of offsetstream: use that one")
         return Snapshot(
-            found["operation_id"],
-            found["kind"],
-            found["cluster_id"],
+            _text(found["operation_id"]),
+            _text(found["kind"]),
+            _text(found["cluster_id"]),
             datetime.fromisoformat(found["written_at"]),
             tuple(_change(each) for each in found["changes"]),
-            tuple(found["deleted_groups"]),
+            tuple(map(_text, found["deleted_groups"])),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise OffsetstreamError(f"{path} is no snapshot that can be read: {first_line(error)}") from error
 
 
@@ -139,14 +139,30 @@ def _offset_to_json(committed: CommittedOffset | None) -> Row | None:
 
 def _change(row: Mapping[str, Any]) -> Change:
     return Change(
-        row["group"],
-        row["topic"],
-        row["partition"],
+        _text(row["group"]),
+        _text(row["topic"]),
+        _number(row["partition"]),
         _offset(row["before"]),
         _offset(row["after"]),
-        topic_id=row["topic_id"],
+        topic_id=None if row["topic_id"] is None else _text(row["topic_id"]),
     )
 
 
 def _offset(row: Mapping[str, Any] | None) -> CommittedOffset | None:
-    return None if row is None else CommittedOffset(row["offset"], row["leader_epoch"], row["metadata"])
+    if row is None:
+        return None
+    epoch = row["leader_epoch"]
+    return CommittedOffset(_number(row["offset"]), None if epoch is None else _number(epoch), _text(row["metadata"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} stands where a text is to be")
+    value.encode()  # JSON may have halves of characters
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} stands where a number is to be")
+    return value

@@ -142,6 +142,35 @@ def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
         read_snapshot(path)
 
 
+@pytest.mark.parametrize(
+    ("of_what", "name", "value"),
+    [
+        ("before", "offset", "5"),
+        ("before", "leader_epoch", 1.5),
+        ("before", "metadata", 5),
+        ("before", "metadata", "\ud800"),
+        ("change", "group", None),
+        ("change", "topic", 3),
+        ("change", "partition", "0"),
+        ("change", "partition", True),
+        ("change", "after", [1]),
+        ("all", "deleted_groups", [1]),
+        ("all", "changes", 5),
+    ],
+)
+def test_a_snapshot_that_somebody_changed_is_none(tmp_path: Path, of_what: str, name: str, value: object) -> None:
+    change = Change("g", "orders", 0, CommittedOffset(1, 3, ""), CommittedOffset(2), topic_id="id")
+    path = write_snapshot(tmp_path, Snapshot("abc", "reset", "cluster", datetime(2026, 1, 2, tzinfo=UTC), (change,)))
+    whole = json.loads(path.read_text("utf-8"))
+    {"all": whole, "change": whole["changes"][0], "before": whole["changes"][0]["before"]}[of_what][name] = value
+    path.write_text(json.dumps(whole), "utf-8")
+    with pytest.raises(OffsetstreamError, match="no snapshot that can be read"):
+        read_snapshot(path)
+    path.write_text("[" * 100_000, "utf-8")
+    with pytest.raises(OffsetstreamError, match="no snapshot that can be read"):
+        read_snapshot(path)
+
+
 def test_the_command_line_that_is_kept_has_no_secret() -> None:
     given = ["offsets", "undo", "--conf", "a.key=s3cret", "--conf=b=s3cret", "--group", "my group", "--conf", "odd"]
     assert command_line(given) == (
