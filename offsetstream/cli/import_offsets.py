@@ -24,6 +24,7 @@ Examples:
 An offset means nothing in another cluster unless its logs correspond. --same-log: they have the same records at the
 same offsets, as of disks that were moved. --translate timestamp: the same records in the same order; a group goes on at
 the first record of the time of the one it would have read next, and reads some again: READ-AGAIN has how many at most.
+Where the record that is found is not of that time (LogAppendTime, or the copy lacks it), that is an objection.
 
 Exit code 1 where an objection stands or a partition was refused, 3 where a coordinator does not answer.""",
 )
@@ -58,5 +59,6 @@ def import_offsets(
 
     moved = renamed(read_moved(file, sorted(set(group))), Renames(rename_topic))
     with session(operator, "READ") as found:
-        plan = plan_import(found.cluster, found.admin, moved, operator.timeout, same_log=same_log)
+        cluster, properties = found.cluster, found.properties
+        plan = plan_import(cluster, found.admin, moved, operator.timeout, same_log=same_log, properties=properties)
         carry_out(output, operator, found, plan)

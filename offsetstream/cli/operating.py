@@ -112,6 +112,7 @@ class Session:
     admin: GroupAdmin
     store: Store
     cluster_id: str
+    properties: dict[str, str]
 
 
 @contextmanager
@@ -134,7 +135,7 @@ def session(operator: Operator, *operations: str) -> Iterator[Session]:
     with reached(operator.tables, partial(own_spark, operator.master, operator.conf)) as store:
         require_tables_of(store, cluster_id)
         with group_admin(cluster, properties, operator.timeout, operations) as admin:
-            yield Session(cluster, admin, store, cluster_id)
+            yield Session(cluster, admin, store, cluster_id, properties)
 
 
 def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) -> None:

@@ -137,5 +137,45 @@ def first_of_times(
     return found
 
 
+def other_times(
+    cluster: MetadataCache,
+    properties: Mapping[str, str],
+    found: Mapping[tuple[Place, int], int | None],
+    ends: Mapping[Place, LogEnd],
+    deadline: float,
+) -> dict[tuple[Place, int], str]:
+    """Return of which times a log has no record, and why it is no copy by times then.
+
+    `found` has the first offset of each time or later, None where there is none.
+    """
+    at: dict[tuple[Place, int], int] = {}
+    for (place, since_ms), offset in found.items():
+        last = ends[place].high_watermark - 1
+        if since_ms and last >= (ends[place].log_start_offset or 0):
+            at[place, since_ms] = last if offset is None else offset
+    read = first_at_each(
+        cluster,
+        properties,
+        {(place, offset) for (place, _), offset in at.items()},
+        ends={TopicPlace(*place): end for place, end in ends.items()},
+        isolation_level="read_uncommitted",
+        deadline=deadline,
+    )
+    told: dict[tuple[Place, int], str] = {}
+    for (place, since_ms), offset in at.items():
+        reading = read[place, offset]
+        if reading.error is not None:
+            raise ClusterError(f"what the record of {_named(place)} at {offset} is, is not told: {reading.error}")
+        for record in reading.records:
+            if record.is_log_append_time:
+                told[place, since_ms] = "its records have the times of their writing here (LogAppendTime)"
+            elif found[place, since_ms] is not None and record.timestamp_ms != since_ms:
+                told[place, since_ms] = (
+                    f"no record here is of {since_ms}, the time of the next one there: the first of a later time is of "
+                    f"{record.timestamp_ms}"
+                )
+    return told
+
+
 def _named(place: Place) -> str:
     return f"{place[0]}-{place[1]}"

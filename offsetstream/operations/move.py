@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from offsetstream.cluster.committed import CommittedOffset, Place
@@ -13,9 +13,9 @@ from offsetstream.cluster.log_ends import LogEnd, NoEnd
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError, UsageError
-from offsetstream.operations.correspondence import Timed, first_of_times
+from offsetstream.operations.correspondence import Timed, first_of_times, other_times
 from offsetstream.operations.offset_file import Moved
-from offsetstream.operations.plan import Change, Plan
+from offsetstream.operations.plan import OTHER_TIMES, Change, Objection, Plan
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
 
@@ -58,48 +58,65 @@ def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
 
 
 def plan_import(
-    cluster: MetadataCache, admin: GroupAdmin, moved: Collection[Moved], timeout: float, *, same_log: bool
+    cluster: MetadataCache,
+    admin: GroupAdmin,
+    moved: Collection[Moved],
+    timeout: float,
+    *,
+    same_log: bool,
+    properties: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return what the groups' offsets become in this cluster: the same ones, or those of the records' times.
 
-    Raises what `GroupAdmin` and `Connection` do, UsageError where an offset has no time.
+    `properties` are those of the cluster's clients. Raises what `GroupAdmin` and `Connection` do, UsageError where an
+    offset has no time.
     """
-    offsets = _of_same_log(moved) if same_log else _of_times(cluster, moved, timeout)
+    why: dict[tuple[Place, int], str] = {}
+    if same_log:
+        offsets = _by_group((each, each.offset) for each in moved)
+    else:
+        offsets, why = _of_times(cluster, properties or {}, moved, timeout)
     target = Target("offsets", offsets=offsets)
     plan = plan_reset(cluster, admin, sorted(offsets), Scope({}), target, timeout, kind="import", may_be_new=True)
-    again = {(each.group_id, each.place): each.timed for each in moved}
-    plan.changes = [
-        replace(each, read_again=_read_again(each, None if same_log else again[each.group_id, each.place]))
-        for each in plan.changes
-    ]
+    timed = {(each.group_id, each.place): each.timed for each in moved if not same_log}
+    plan.changes = [replace(each, read_again=_read_again(each, timed.get(_key(each)))) for each in plan.changes]
+    for each in plan.changes:
+        found = timed.get(_key(each))
+        if found is not None and (each.place, found.since_ms) in why:
+            plan.objections.append(Objection(OTHER_TIMES, *_key(each), why[each.place, found.since_ms]))
     return plan
 
 
-def _of_same_log(moved: Collection[Moved]) -> dict[str, dict[Place, CommittedOffset]]:
-    found: dict[str, dict[Place, CommittedOffset]] = {}
-    for each in moved:
-        found.setdefault(each.group_id, {})[each.place] = CommittedOffset(each.offset)
-    return found
+def _key(change: Change) -> tuple[str, Place]:
+    return change.group_id, change.place
+
+
+def _by_group(found: Iterable[tuple[Moved, int]]) -> dict[str, dict[Place, CommittedOffset]]:
+    offsets: dict[str, dict[Place, CommittedOffset]] = {}
+    for each, offset in found:
+        offsets.setdefault(each.group_id, {})[each.place] = CommittedOffset(offset)
+    return offsets
 
 
 def _of_times(
-    cluster: MetadataCache, moved: Collection[Moved], timeout: float
-) -> dict[str, dict[Place, CommittedOffset]]:
-    """Return the first offset of each time here; who has read all there was goes on at the end of the log."""
+    cluster: MetadataCache, properties: Mapping[str, str], moved: Collection[Moved], timeout: float
+) -> tuple[dict[str, dict[Place, CommittedOffset]], dict[tuple[Place, int], str]]:
+    """Return the first offset of each time here, and which times are none of a copy.
+
+    Who has read all there was goes on at the end of the log.
+    """
     deadline = time.monotonic() + timeout
-    ends = ends_of(cluster, {each.place for each in moved}, deadline)
-    if silent := next((place for place, end in ends.items() if isinstance(end, NoEnd)), None):
+    told = ends_of(cluster, {each.place for each in moved}, deadline)
+    if silent := next((place for place, end in told.items() if isinstance(end, NoEnd)), None):
         raise ClusterError(f"where the log of {silent.topic}-{silent.partition} ends is not told: try again")
-    ended = {
-        (place.topic, place.partition): end.high_watermark for place, end in ends.items() if isinstance(end, LogEnd)
-    }
+    ends = {(place.topic, place.partition): end for place, end in told.items() if isinstance(end, LogEnd)}
     since = {each: _since(each) for each in moved}
-    first = first_of_times(cluster, {(each.place, at) for each, at in since.items() if each.place in ended}, deadline)
-    found: dict[str, dict[Place, CommittedOffset]] = {}
-    for each, at in since.items():
-        offset = first.get((each.place, at), ended.get(each.place, 0))
-        found.setdefault(each.group_id, {})[each.place] = CommittedOffset(offset)
-    return found
+    wanted = {(each.place, at) for each, at in since.items() if each.place in ends}
+    first = first_of_times(cluster, wanted, deadline)
+    why = other_times(cluster, properties, {each: first.get(each) for each in wanted}, ends, deadline)
+    last = {place: end.high_watermark for place, end in ends.items()}
+    found = ((each, first.get((each.place, at), last.get(each.place, 0))) for each, at in since.items())
+    return _by_group(found), why
 
 
 def _since(moved: Moved) -> int:

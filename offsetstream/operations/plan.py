@@ -12,7 +12,8 @@ ACTIVE, TYPE, NO_TOPIC, UNKNOWN_LOG = "active-group", "group-type", "no-such-par
 NO_OFFSET, LONG_METADATA, CHANGED, MOVED = "no-offset", "long-metadata", "changed-group", "moved-group"
 NO_GROUP = "no-such-group"
 RECREATED, OUT_OF_RANGE, BEHIND, OPEN = "recreated-topic", "out-of-range", "tables-behind", "open-transaction"
-JUDGED_BY_OPERATOR = (NO_GROUP, RECREATED, OUT_OF_RANGE, BEHIND, OPEN)
+OTHER_TIMES = "other-times"
+JUDGED_BY_OPERATOR = (NO_GROUP, RECREATED, OUT_OF_RANGE, BEHIND, OPEN, OTHER_TIMES)
 
 
 @dataclass(frozen=True)

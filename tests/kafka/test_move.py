@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -207,3 +208,24 @@ def test_a_group_that_is_further_on_here_reads_again(clusters: tuple[str, str]) 
         ):
             (change,) = plan_import(cluster, admin, [moved], 30, same_log=same_log).changes
             assert change.read_again == again, moved
+
+
+def test_a_log_with_times_of_its_own_is_no_copy(clusters: tuple[str, str]) -> None:
+    _, server = clusters
+    create_topic(server, "appended", config={"message.timestamp.type": "LogAppendTime"})
+    create_topic(server, "thinned", config={"retention.ms": "-1"})
+    write(server, "appended", *[{"value": str(number)} for number in range(10)])
+    write(server, "thinned", *[{"value": str(number), "timestamp": START_MS + 10 * number} for number in range(10)])
+    ahead, kept, gone = 4_000_000_000_000, START_MS + 40, START_MS + 45
+    cluster = MetadataCache(server)
+    with group_admin(cluster, {}, 30, ("READ",)) as admin:
+        for topic, at, told in (
+            ("appended", ahead, "times of their writing here"),
+            ("appended", START_MS, "times of their writing here"),
+            ("thinned", gone, f"no record here is of {gone}, .* is of {START_MS + 50}"),
+            ("thinned", kept, None),
+            ("thinned", ahead, None),  # which may come
+        ):
+            plan = plan_import(cluster, admin, [Moved("g", topic, 0, 5, Timed(at, 0))], 30, same_log=False)
+            found = [(each.kind, each.place, bool(re.search(told or "", each.told))) for each in plan.objections]
+            assert found == ([] if told is None else [("other-times", (topic, 0), True)]), (topic, at)
