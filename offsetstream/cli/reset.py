@@ -17,6 +17,7 @@ from offsetstream.errors import UsageError
 
 if TYPE_CHECKING:
     from offsetstream.operations.plan import Plan
+    from offsetstream.operations.reset import Scope
 
 _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 
@@ -77,8 +78,11 @@ def reset(
         raise click.UsageError("give --group, or --all-groups")
     if word not in {"at", "from_file"} and not topic and not all_topics:
         raise click.UsageError("say which partitions: --topic TOPIC[:0,1], or --all-topics")
+    from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - only what is asked is imported
+
+    scope = Scope(parse_topics(topic), all_topics)
     with session(operator, "READ") as found:
-        carry_out(output, operator, found, _plan(found, operator, group, topic, all_topics, word, value))
+        carry_out(output, operator, found, _plan(found, operator, group, scope, word, value))
 
 
 def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
@@ -91,20 +95,12 @@ def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
     return given[0]
 
 
-def _plan(
-    found: Session,
-    operator: Operator,
-    group: Sequence[str],
-    topic: Sequence[str],
-    all_topics: bool,
-    word: str,
-    value: Any,
-) -> Plan:
+def _plan(found: Session, operator: Operator, group: Sequence[str], scope: Scope, word: str, value: Any) -> Plan:
     from offsetstream.operations.offset_file import read_offsets  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.operations.reset import Scope, parse_topics, plan_reset, recreated, without_epochs  # noqa: PLC0415
+    from offsetstream.operations.reset import plan_reset, recreated, without_epochs  # noqa: PLC0415 - likewise
     from offsetstream.operations.targets import Target  # noqa: PLC0415 - likewise
 
-    scope, group_ids = Scope(parse_topics(topic), all_topics), sorted(set(group))
+    group_ids = sorted(set(group))
     if word == "at":
         from offsetstream.operations.then import offsets_then  # noqa: PLC0415 - likewise
 
@@ -126,11 +122,11 @@ def _plan(
 def _target(word: str, value: Any) -> Any:
     from offsetstream.operations.targets import Target  # noqa: PLC0415 - only what is asked is imported
 
+    # Before 1970 nothing was written: from the first record on.
     if word == "by_duration":
-        # Before 1970 nothing was written: from the first record on.
         return Target("time", max(milliseconds(datetime.now(UTC)) - value // timedelta(milliseconds=1), 0))
     if word == "to_datetime":
-        return Target("time", milliseconds(value))
+        return Target("time", max(milliseconds(value), 0))
     if word == "to_offset":
         return Target("offset", value)
     if word == "shift_by":

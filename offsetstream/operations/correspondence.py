@@ -141,12 +141,14 @@ def other_times(
     cluster: MetadataCache,
     properties: Mapping[str, str],
     found: Mapping[tuple[Place, int], int | None],
+    exact: Collection[tuple[Place, int]],
     ends: Mapping[Place, LogEnd],
     deadline: float,
 ) -> dict[tuple[Place, int], str]:
     """Return of which times a log has no record, and why it is no copy by times then.
 
-    `found` has the first offset of each time or later, None where there is none.
+    `found` has the first offset of each time or later, None where there is none; of those that are `exact` the first
+    one in the other log is of that very time. Of others it may be a later one: producers' clocks go back.
     """
     at: dict[tuple[Place, int], int] = {}
     for (place, since_ms), offset in found.items():
@@ -169,7 +171,7 @@ def other_times(
         for record in reading.records:
             if record.is_log_append_time:
                 told[place, since_ms] = "its records have the times of their writing here (LogAppendTime)"
-            elif found[place, since_ms] is not None and record.timestamp_ms != since_ms:
+            elif (place, since_ms) in exact and found[place, since_ms] is not None and record.timestamp_ms != since_ms:
                 told[place, since_ms] = (
                     f"no record here is of {since_ms}, the time of the next one there: the first of a later time is of "
                     f"{record.timestamp_ms}"

@@ -8,7 +8,7 @@ from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
-from offsetstream.operations.plan import ACTIVE, NO_GROUP, NO_OFFSET, TYPE, Change, Objection, Plan
+from offsetstream.operations.plan import ACTIVE, NO_OFFSET, NOTHING, TYPE, Change, Objection, Plan
 from offsetstream.operations.reset import open_transactions
 
 
@@ -51,7 +51,7 @@ def plan_group_deletion(cluster: MetadataCache, admin: GroupAdmin, group_ids: Co
         standing, committed = admin.standing(group_id), admin.offsets(group_id)
         plan.objections += _of_other_types(group_id, standing.group_type, "--delete")
         if standing.group_type is None and not committed:
-            plan.objections.append(Objection(NO_GROUP, group_id, None, "GROUP_ID_NOT_FOUND: there is no such group"))
+            plan.objections.append(Objection(NOTHING, group_id, None, "GROUP_ID_NOT_FOUND: there is no such group"))
             continue
         if standing.state not in {"Empty", "Dead"}:
             told = f"NON_EMPTY_GROUP: it is {standing.state} with {standing.members} members: stop its consumers first"

@@ -113,7 +113,8 @@ def _of_times(
     since = {each: _since(each) for each in moved}
     wanted = {(each.place, at) for each, at in since.items() if each.place in ends}
     first = first_of_times(cluster, wanted, deadline)
-    why = other_times(cluster, properties, {each: first.get(each) for each in wanted}, ends, deadline)
+    exact = {(each.place, each.timed.since_ms) for each in moved if each.timed and not each.timed.read_again}
+    why = other_times(cluster, properties, {each: first.get(each) for each in wanted}, exact, ends, deadline)
     last = {place: end.high_watermark for place, end in ends.items()}
     found = ((each, first.get((each.place, at), last.get(each.place, 0))) for each, at in since.items())
     return _by_group(found), why

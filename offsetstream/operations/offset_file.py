@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -14,6 +15,7 @@ from offsetstream.operations.correspondence import Timed
 
 LARGEST_PARTITION, _LARGEST, _DIGITS = 2**31 - 1, 2**63 - 1, 19
 _ONE_GROUP, _MANY_GROUPS, _WITH_TIMES = 3, 4, 6  # columns
+_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # as Kafka's Topic.validate has it
 _LONGEST = 1 << 20  # characters of a field: a group id may have 32,767
 
 
@@ -58,6 +60,12 @@ def read_moved(path: str, group_ids: Collection[str]) -> list[Moved]:
     return [each for each in found.values() if not group_ids or each.group_id in group_ids]
 
 
+def require_topic(name: str, where: str) -> None:
+    """Raise UsageError for what no topic of Kafka's can be called; `where` it stands."""
+    if not _TOPIC.fullmatch(name):
+        raise UsageError(f"{where}: {name!r} is no name of a topic: up to 249 letters, digits, '.', '_' and '-'")
+
+
 def lines_of(rows: Iterable[Sequence[str | int]]) -> Iterator[str]:
     """Yield rows as lines that `read_moved` takes: a name may hold anything, also the end of a line."""
     buffer = StringIO()
@@ -93,6 +101,7 @@ def _read(row: list[str], group_ids: Collection[str], where: str) -> Moved:
         each.isascii() and each.isdecimal() and len(each) <= _DIGITS and int(each) <= _LARGEST for each in texts
     ):
         raise UsageError(f"{where} has {','.join(texts)!r} behind the topic: these are numbers of 0 or more")
+    require_topic(topic, where)
     partition, offset, *timed = map(int, texts)
     if partition > LARGEST_PARTITION:
         raise UsageError(f"{where} has the partition {partition}, and none is above {LARGEST_PARTITION}")

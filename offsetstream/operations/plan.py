@@ -10,7 +10,7 @@ from offsetstream.cluster.committed import CommittedOffset, Place
 # What may be said against a change; of these `--despite` overrules those that only an operator can judge.
 ACTIVE, TYPE, NO_TOPIC, UNKNOWN_LOG = "active-group", "group-type", "no-such-partition", "unknown-log"
 NO_OFFSET, LONG_METADATA, CHANGED, MOVED = "no-offset", "long-metadata", "changed-group", "moved-group"
-NO_GROUP = "no-such-group"
+NO_GROUP, NOTHING = "no-such-group", "nothing-to-delete"
 RECREATED, OUT_OF_RANGE, BEHIND, OPEN = "recreated-topic", "out-of-range", "tables-behind", "open-transaction"
 OTHER_TIMES = "other-times"
 JUDGED_BY_OPERATOR = (NO_GROUP, RECREATED, OUT_OF_RANGE, BEHIND, OPEN, OTHER_TIMES)

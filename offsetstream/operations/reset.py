@@ -14,7 +14,7 @@ from offsetstream.cluster.permissions import require_to_read, require_to_see_top
 from offsetstream.cluster.reading import ends_of, first_since
 from offsetstream.cluster.rights import describe_each
 from offsetstream.errors import OffsetstreamError, UnauthorisedError, UsageError
-from offsetstream.operations.offset_file import LARGEST_PARTITION
+from offsetstream.operations.offset_file import LARGEST_PARTITION, require_topic
 from offsetstream.operations.plan import (
     ACTIVE,
     LONG_METADATA,
@@ -50,6 +50,7 @@ def parse_topics(specs: Sequence[str]) -> dict[str, list[int] | None]:
         topic, colon, numbers = spec.partition(":")
         if not topic or (colon and not all(each.isascii() and each.isdecimal() for each in numbers.split(","))):
             raise UsageError(f"--topic {spec} is no topic: give TOPIC, or TOPIC:0,1 for some of its partitions")
+        require_topic(topic, f"--topic {spec}")
         known = found.get(topic, [])
         of_spec = [int(each) for each in numbers.split(",")] if colon else None
         if of_spec and max(of_spec) > LARGEST_PARTITION:

@@ -79,7 +79,9 @@ def _taken_back(done: Change, committed: CommittedOffset | None, ends: Answers) 
         done.present,
         *((end.log_start_offset, end.high_watermark, end.topic_id) if end else (None, None, None)),
     )
-    if committed != done.new:
+    is_another = end is not None and None not in {end.topic_id, done.topic_id} and end.topic_id != done.topic_id
+    # Offsets of a topic went with it: then nobody has moved, and `recreated` says what is to be said.
+    if committed != done.new and not (committed is None and is_another):
         yield Objection(MOVED, done.group_id, done.place, f"the group has moved since: {_text(committed)} is committed")
     if done.present is None:
         return

@@ -219,13 +219,14 @@ def test_a_log_with_times_of_its_own_is_no_copy(clusters: tuple[str, str]) -> No
     ahead, kept, gone = 4_000_000_000_000, START_MS + 40, START_MS + 45
     cluster = MetadataCache(server)
     with group_admin(cluster, {}, 30, ("READ",)) as admin:
-        for topic, at, told in (
-            ("appended", ahead, "times of their writing here"),
-            ("appended", START_MS, "times of their writing here"),
-            ("thinned", gone, f"no record here is of {gone}, .* is of {START_MS + 50}"),
-            ("thinned", kept, None),
-            ("thinned", ahead, None),  # which may come
+        for topic, timed, told in (
+            ("appended", Timed(ahead, 0), "times of their writing here"),
+            ("appended", Timed(START_MS, 3), "times of their writing here"),
+            ("thinned", Timed(gone, 0), f"no record here is of {gone}, .* is of {START_MS + 50}"),
+            ("thinned", Timed(gone, 1), None),  # there the first one of that time or later is another one, too
+            ("thinned", Timed(kept, 0), None),
+            ("thinned", Timed(ahead, 0), None),  # which may come
         ):
-            plan = plan_import(cluster, admin, [Moved("g", topic, 0, 5, Timed(at, 0))], 30, same_log=False)
+            plan = plan_import(cluster, admin, [Moved("g", topic, 0, 5, timed)], 30, same_log=False)
             found = [(each.kind, each.place, bool(re.search(told or "", each.told))) for each in plan.objections]
-            assert found == ([] if told is None else [("other-times", (topic, 0), True)]), (topic, at)
+            assert found == ([] if told is None else [("other-times", (topic, 0), True)]), (topic, timed)

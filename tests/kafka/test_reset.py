@@ -203,6 +203,13 @@ def test_a_reset_and_its_undoing(kafka: EmbeddedKafka, run: Run, tables: Path) -
     assert all(row["user_name"] and row["host"] and row["operation_id"] for row in journal(tables))
 
 
+def test_before_1970_is_the_start_of_the_log(kafka: EmbeddedKafka, run: Run) -> None:
+    commit(kafka, "historian", {("orders", 1): 7})
+    reset = ("offsets", "reset", "--group", "historian", "--topic", "orders:1", "--to-datetime", "1960-01-01")
+    back = run(*reset, "--execute")
+    assert (back.returncode, committed(kafka, "historian")) == (0, {("orders", 1): CommittedOffset(4)}), back.stderr
+
+
 def test_nobody_is_undone_who_has_moved(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "mover", {("orders", 0): 5, ("orders", 2): 5})
     assert run("offsets", "reset", "--group", "mover", "--all-topics", "--to-latest", "--execute").returncode == 0

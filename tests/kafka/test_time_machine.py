@@ -106,6 +106,8 @@ def test_a_group_reads_again_what_it_read_since_an_instant(
     runner.run_once()
     again = within(*back, "--despite", "no-such-group", "--execute")
     assert (again.returncode, "the topic was recreated since" in again.stderr) == (1, True), again.stderr
+    undone = within("offsets", "undo", *own, "--despite", "recreated-topic", "--execute")
+    assert (undone.returncode, stands(server, "billing", "orders")) == (0, 15), undone.stderr
 
 
 @pytest.fixture

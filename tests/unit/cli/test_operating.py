@@ -184,6 +184,8 @@ def test_the_command_line_that_is_kept_has_no_secret() -> None:
         ("offsets", "reset", "--group", "g", "--topic", "t"),
         ("offsets", "reset", "--group", "g", "--topic", "t", "--to-latest", "--to-earliest"),
         ("offsets", "reset", "--group", "g", "--to-latest"),
+        ("offsets", "reset", "--group", "g", "--topic", "t:2147483648", "--to-latest", "--bootstrap-server", "x:1"),
+        ("offsets", "reset", "--group", "g", "--topic", "t*", "--to-latest", "--bootstrap-server", "x:1"),
         ("offsets", "reset", "--group", "g", "--all-groups", "--all-topics", "--to-latest"),
         ("offsets", "reset", "--all-topics", "--to-latest"),
         ("offsets", "reset", "--group", "g", "--all-topics", "--to-latest"),  # of no broker
