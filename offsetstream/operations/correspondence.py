@@ -17,6 +17,7 @@ from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import Position, ends_of, first_at_each, first_since, once_at_a_time
+from offsetstream.cluster.records_at import Record
 from offsetstream.errors import ClusterError
 
 Offsets: TypeAlias = Mapping[str, Mapping[Place, int]]
@@ -150,33 +151,42 @@ def other_times(
     `found` has the first offset of each time or later, None where there is none; of those that are `exact` the first
     one in the other log is of that very time. Of others it may be a later one: producers' clocks go back.
     """
-    at: dict[tuple[Place, int], int] = {}
+    at: dict[tuple[Place, int], set[int]] = {}
     for (place, since_ms), offset in found.items():
-        last = ends[place].high_watermark - 1
-        if since_ms and last >= (ends[place].log_start_offset or 0):
-            at[place, since_ms] = last if offset is None else offset
+        start, last = ends[place].log_start_offset or 0, ends[place].high_watermark - 1
+        if since_ms and last >= start:
+            # Where nothing is found, or came since, any record tells whose the times are; the last may be a marker.
+            at[place, since_ms] = {start, last} if offset is None or offset > last else {offset}
     read = first_at_each(
         cluster,
         properties,
-        {(place, offset) for (place, _), offset in at.items()},
+        {(place, offset) for (place, _), offsets in at.items() for offset in offsets},
         ends={TopicPlace(*place): end for place, end in ends.items()},
         isolation_level="read_uncommitted",
         deadline=deadline,
     )
     told: dict[tuple[Place, int], str] = {}
-    for (place, since_ms), offset in at.items():
+    for (place, since_ms), offset in ((key, offset) for key, offsets in at.items() for offset in offsets):
         reading = read[place, offset]
         if reading.error is not None:
             raise ClusterError(f"what the record of {_named(place)} at {offset} is, is not told: {reading.error}")
+        is_exact = (place, since_ms) in exact and found[place, since_ms] == offset
         for record in reading.records:
-            if record.is_log_append_time:
-                told[place, since_ms] = "its records have the times of their writing here (LogAppendTime)"
-            elif (place, since_ms) in exact and found[place, since_ms] is not None and record.timestamp_ms != since_ms:
-                told[place, since_ms] = (
-                    f"no record here is of {since_ms}, the time of the next one there: the first of a later time is of "
-                    f"{record.timestamp_ms}"
-                )
+            if why := _of_another(record, since_ms if is_exact else None):
+                told[place, since_ms] = why
     return told
+
+
+def _of_another(record: Record, since_ms: int | None) -> str | None:
+    """Return why a record has not the time of its original, or not this one (None: whichever it is)."""
+    if record.is_log_append_time:
+        return "its records have the times of their writing here (LogAppendTime)"
+    if since_ms is not None and record.timestamp_ms != since_ms:
+        return (
+            f"no record here is of {since_ms}, the time of the next one there: the first of a later time is of "
+            f"{record.timestamp_ms}"
+        )
+    return None
 
 
 def _named(place: Place) -> str:

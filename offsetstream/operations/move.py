@@ -14,7 +14,7 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError, UsageError
 from offsetstream.operations.correspondence import Timed, first_of_times, other_times
-from offsetstream.operations.offset_file import Moved
+from offsetstream.operations.offset_file import Moved, require_topic
 from offsetstream.operations.plan import OTHER_TIMES, Change, Objection, Plan
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
@@ -51,6 +51,7 @@ def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
     found = [replace(each, topic=renames.name(each.topic)) for each in moved]
     before: dict[str, str] = {}
     for old, new in zip(moved, found, strict=True):
+        require_topic(new.topic, "--rename-topic")
         known = before.setdefault(new.topic, old.topic)
         if known != old.topic:
             raise UsageError(f"--rename-topic makes one topic, {new.topic}, of {known} and {old.topic}")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -189,14 +190,24 @@ def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka,
     make_topic(kafka, topic, 2)
     commit_offsets(server, "quick", {(topic, 0): 1, (topic, 1): 1})
     commit_offsets(server, "quiet", {(topic, 0): 1})
+    commit_offsets(server, "joined", {(topic, 0): 1})
     cluster = MetadataCache(server)
-    with group_admin(cluster, {}, 30, ("READ",)) as admin:
-        plan = plan_reset(cluster, admin, ["quick", "quiet"], Scope({topic: None}), Target("latest"), 30)
+    config = {"bootstrap.servers": server, "group.id": "joined", "enable.auto.commit": False}
+    with group_admin(cluster, {}, 30, ("READ",)) as admin, closing(Consumer(config, logger=QUIET)) as consumer:
+        plan = plan_reset(cluster, admin, ["joined", "quick", "quiet"], Scope({topic: None}), Target("latest"), 30)
         commit_offsets(server, "quick", {(topic, 1): 2})
+        consumer.subscribe([topic])
+        while not consumer.assignment():
+            consumer.poll(0.1)
         journal = Journal(PathStore(str(tables)), cluster.cluster_id(), "0123456789ab", "a test")
         result = execute(admin, plan, tables / "snapshots", journal, lambda _: None)
     assert result.status(plan) == "partial"
-    assert {each.group_id: result.error_of(each) for each in plan.changes} == {"quick": CHANGED, "quiet": None}
+    assert {each.group_id: result.error_of(each) for each in plan.changes} == {
+        "joined": CHANGED,
+        "quick": CHANGED,
+        "quiet": None,
+    }
+    assert fetch_offsets(server, "joined") == {(topic, 0): CommittedOffset(1)}
     assert fetch_offsets(server, "quick") == {(topic, 0): CommittedOffset(1), (topic, 1): CommittedOffset(2)}
     assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
 
