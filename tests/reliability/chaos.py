@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 
 import click
-from confluent_kafka import KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import NewPartitions
 
 from offsetstream.cluster.client import Cluster
@@ -184,17 +184,19 @@ class Chaos:
         return all(partition.leader >= 0 and set(partition.isrs) == set(partition.replicas) for partition in partitions)
 
     def _come_to_rest(self) -> None:
-        """Wait until no transaction is open, stop the job, and let it catch up."""
+        """Wait until no transaction is open and no group waits for a member that has gone; then the job catches up."""
         cluster = Cluster(self._kafka.bootstrap_server)
 
         def is_at_rest() -> bool:
             try:
                 ends = cluster.partition_ends(cluster.topic_partitions()).values()
-            except ClusterError:
+                groups = self._admin.list_consumer_groups(request_timeout=30).result(30)
+            except (ClusterError, KafkaException):
                 return False
-            return all(end.last_stable_offset == end.high_watermark for end in ends)
+            is_empty = all(group.state == ConsumerGroupState.EMPTY for group in groups.valid)
+            return not groups.errors and is_empty and all(end.last_stable_offset == end.high_watermark for end in ends)
 
-        await_(is_at_rest, lambda: "a transaction stays open")
+        await_(is_at_rest, lambda: "a transaction stays open, or a group has members")
         if self._job is not None:
             self._job.kill()
         with JobProcess(self._kafka.bootstrap_server, self._folder, "--once") as last:
