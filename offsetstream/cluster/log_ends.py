@@ -139,14 +139,7 @@ class LogEnds(Cluster):
     def first_since_each(self, since_ms: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | str | None]:
         """Return the same of many partitions, each with a time of its own."""
         asked = {place: OffsetSpec.for_timestamp(each) for place, each in since_ms.items()}
-        found, errors = self._offsets_once(asked, IsolationLevel.READ_UNCOMMITTED)
-        moved = {place for place, error in errors.items() if error.code() in LEADER_MOVES}
-        moved |= {place for place, each in found.items() if each.offset < _NO_RECORD}
-        if moved:
-            self._ask("the topics", lambda: self._metadata(None))
-            again, still = self._offsets_once({place: asked[place] for place in moved}, IsolationLevel.READ_UNCOMMITTED)
-            found = {place: each for place, each in found.items() if place not in moved} | again
-            errors = {place: each for place, each in errors.items() if place not in moved} | still
+        found, errors = self._offsets_again(asked, IsolationLevel.READ_UNCOMMITTED, below=_NO_RECORD)
         told: dict[TopicPlace, int | str | None] = {place: kafka_name(error) for place, error in errors.items()}
         for place, each in found.items():
             told[place] = (
@@ -196,17 +189,26 @@ class LogEnds(Cluster):
         return starts, stable, high, errors | more
 
     def _offsets(self, asked: Collection[TopicPlace], spec: Any, isolation: Any) -> tuple[_Told, dict[TopicPlace, str]]:
-        found, errors = self._offsets_once(dict.fromkeys(asked, spec), isolation)
-        moved = [place for place, error in errors.items() if error.code() in LEADER_MOVES]
-        if moved:
-            # Else librdkafka may ask by older leaders for minutes.
-            self._ask("the topics", lambda: self._metadata(None))
-            again, still = self._offsets_once(dict.fromkeys(moved, spec), isolation)
-            found, errors = found | again, {key: each for key, each in errors.items() if key not in again} | still
+        found, errors = self._offsets_again(dict.fromkeys(asked, spec), isolation)
         words = {place: kafka_name(error) for place, error in errors.items()}
         # Of a leader that did not answer in time librdkafka may give offsets below zero instead of an error.
         silent = {place: "REQUEST_TIMED_OUT" for place, told in found.items() if told.offset < 0}
         return found, words | silent
+
+    def _offsets_again(
+        self, specs: Mapping[TopicPlace, Any], isolation: Any, below: int | None = None
+    ) -> tuple[_Told, dict[TopicPlace, KafkaError]]:
+        """Ask once more where a leader has moved, and where an offset is `below` this, as of one that was silent."""
+        found, errors = self._offsets_once(specs, isolation)
+        moved = {place for place, error in errors.items() if error.code() in LEADER_MOVES}
+        moved |= {place for place, told in found.items() if below is not None and told.offset < below}
+        if not moved:
+            return found, errors
+        # Else librdkafka may ask by older leaders for minutes.
+        self._ask("the topics", lambda: self._metadata(None))
+        again, still = self._offsets_once({place: specs[place] for place in moved}, isolation)
+        found = {place: each for place, each in found.items() if place not in moved} | again
+        return found, {place: each for place, each in errors.items() if place not in moved} | still
 
     def _offsets_once(
         self, specs: Mapping[TopicPlace, Any], isolation: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from offsetstream.cluster.committed import CommittedOffset, Place
@@ -14,7 +14,7 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError, UsageError
 from offsetstream.operations.correspondence import Timed, first_of_times, other_times
-from offsetstream.operations.offset_file import Moved, require_topic
+from offsetstream.operations.offset_file import Moved, by_group, require_place
 from offsetstream.operations.plan import OTHER_TIMES, Change, Objection, Plan
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
@@ -51,7 +51,7 @@ def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
     found = [replace(each, topic=renames.name(each.topic)) for each in moved]
     before: dict[str, str] = {}
     for old, new in zip(moved, found, strict=True):
-        require_topic(new.topic, "--rename-topic")
+        require_place(new.topic, (), "--rename-topic")
         known = before.setdefault(new.topic, old.topic)
         if known != old.topic:
             raise UsageError(f"--rename-topic makes one topic, {new.topic}, of {known} and {old.topic}")
@@ -74,7 +74,7 @@ def plan_import(
     """
     why: dict[tuple[Place, int], str] = {}
     if same_log:
-        offsets = _by_group((each, each.offset) for each in moved)
+        offsets = by_group((each, each.offset) for each in moved)
     else:
         offsets, why = _of_times(cluster, properties or {}, moved, timeout)
     target = Target("offsets", offsets=offsets)
@@ -90,13 +90,6 @@ def plan_import(
 
 def _key(change: Change) -> tuple[str, Place]:
     return change.group_id, change.place
-
-
-def _by_group(found: Iterable[tuple[Moved, int]]) -> dict[str, dict[Place, CommittedOffset]]:
-    offsets: dict[str, dict[Place, CommittedOffset]] = {}
-    for each, offset in found:
-        offsets.setdefault(each.group_id, {})[each.place] = CommittedOffset(offset)
-    return offsets
 
 
 def _of_times(
@@ -118,7 +111,7 @@ def _of_times(
     why = other_times(cluster, properties, {each: first.get(each) for each in wanted}, exact, ends, deadline)
     last = {place: end.high_watermark for place, end in ends.items()}
     found = ((each, first.get((each.place, at), last.get(each.place, 0))) for each, at in since.items())
-    return _by_group(found), why
+    return by_group(found), why
 
 
 def _since(moved: Moved) -> int:

@@ -13,7 +13,7 @@ from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.errors import UsageError, first_line
 from offsetstream.operations.correspondence import Timed
 
-LARGEST_PARTITION, _LARGEST, _DIGITS = 2**31 - 1, 2**63 - 1, 19
+_LARGEST_PARTITION, _LARGEST, _DIGITS = 2**31 - 1, 2**63 - 1, 19
 _ONE_GROUP, _MANY_GROUPS, _WITH_TIMES = 3, 4, 6  # columns
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # as Kafka's Topic.validate has it
 _LONGEST = 1 << 20  # characters of a field: a group id may have 32,767
@@ -40,10 +40,7 @@ def read_offsets(path: str, group_ids: Collection[str]) -> dict[str, dict[Place,
 
     UsageError names the line that is none: `topic,partition,offset` for one group, else `group,topic,partition,offset`.
     """
-    found: dict[str, dict[Place, CommittedOffset]] = {}
-    for each in read_moved(path, group_ids):
-        found.setdefault(each.group_id, {})[each.place] = CommittedOffset(each.offset)
-    return found
+    return by_group((each, each.offset) for each in read_moved(path, group_ids))
 
 
 def read_moved(path: str, group_ids: Collection[str]) -> list[Moved]:
@@ -60,10 +57,20 @@ def read_moved(path: str, group_ids: Collection[str]) -> list[Moved]:
     return [each for each in found.values() if not group_ids or each.group_id in group_ids]
 
 
-def require_topic(name: str, where: str) -> None:
-    """Raise UsageError for what no topic of Kafka's can be called; `where` it stands."""
-    if not _TOPIC.fullmatch(name):
-        raise UsageError(f"{where}: {name!r} is no name of a topic: up to 249 letters, digits, '.', '_' and '-'")
+def require_place(topic: str, partitions: Collection[int], where: str) -> None:
+    """Raise UsageError for what no topic of Kafka's can be called, or no partition be; `where` it stands."""
+    if not _TOPIC.fullmatch(topic):
+        raise UsageError(f"{where}: {topic!r} is no name of a topic: up to 249 letters, digits, '.', '_' and '-'")
+    if partitions and max(partitions) > _LARGEST_PARTITION:
+        raise UsageError(f"{where} has the partition {max(partitions)}, and none is above {_LARGEST_PARTITION}")
+
+
+def by_group(found: Iterable[tuple[Moved, int]]) -> dict[str, dict[Place, CommittedOffset]]:
+    """Return what is to be committed of each, by group and partition."""
+    offsets: dict[str, dict[Place, CommittedOffset]] = {}
+    for each, offset in found:
+        offsets.setdefault(each.group_id, {})[each.place] = CommittedOffset(offset)
+    return offsets
 
 
 def lines_of(rows: Iterable[Sequence[str | int]]) -> Iterator[str]:
@@ -101,8 +108,6 @@ def _read(row: list[str], group_ids: Collection[str], where: str) -> Moved:
         each.isascii() and each.isdecimal() and len(each) <= _DIGITS and int(each) <= _LARGEST for each in texts
     ):
         raise UsageError(f"{where} has {','.join(texts)!r} behind the topic: these are numbers of 0 or more")
-    require_topic(topic, where)
     partition, offset, *timed = map(int, texts)
-    if partition > LARGEST_PARTITION:
-        raise UsageError(f"{where} has the partition {partition}, and none is above {LARGEST_PARTITION}")
+    require_place(topic, [partition], where)
     return Moved(group_id, topic, partition, offset, Timed(*timed) if timed else None)

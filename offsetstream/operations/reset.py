@@ -14,7 +14,7 @@ from offsetstream.cluster.permissions import require_to_read, require_to_see_top
 from offsetstream.cluster.reading import ends_of, first_since
 from offsetstream.cluster.rights import describe_each
 from offsetstream.errors import OffsetstreamError, UnauthorisedError, UsageError
-from offsetstream.operations.offset_file import LARGEST_PARTITION, require_topic
+from offsetstream.operations.offset_file import require_place
 from offsetstream.operations.plan import (
     ACTIVE,
     LONG_METADATA,
@@ -50,11 +50,9 @@ def parse_topics(specs: Sequence[str]) -> dict[str, list[int] | None]:
         topic, colon, numbers = spec.partition(":")
         if not topic or (colon and not all(each.isascii() and each.isdecimal() for each in numbers.split(","))):
             raise UsageError(f"--topic {spec} is no topic: give TOPIC, or TOPIC:0,1 for some of its partitions")
-        require_topic(topic, f"--topic {spec}")
         known = found.get(topic, [])
         of_spec = [int(each) for each in numbers.split(",")] if colon else None
-        if of_spec and max(of_spec) > LARGEST_PARTITION:
-            raise UsageError(f"--topic {spec} has the partition {max(of_spec)}, and none is above {LARGEST_PARTITION}")
+        require_place(topic, of_spec or (), f"--topic {spec}")
         found[topic] = None if known is None or of_spec is None else [*known, *of_spec]
     return found
 
@@ -139,14 +137,18 @@ def open_transactions(admin: GroupAdmin, group_id: str, places: Collection[Place
 def recreated(changes: Collection[Change], then: Mapping[tuple[str, Place], Collection[str]]) -> Iterator[Objection]:
     """Yield where a topic is another one than it was; `then` has the ids that it had, by group and partition."""
     for change in changes:
-        before = then.get((change.group_id, change.place), ())
-        if change.topic_id is not None and before and change.topic_id not in before:
+        if is_another(change.topic_id, then.get((change.group_id, change.place), ())):
             yield Objection(
                 RECREATED,
                 change.group_id,
                 change.place,
                 "the topic was recreated since: its offsets are of other records",
             )
+
+
+def is_another(topic_id: str | None, before: Collection[str]) -> bool:
+    """Tell whether a topic's id is none of those that it had, as far as both are known."""
+    return topic_id is not None and bool(before) and topic_id not in before
 
 
 def without_epochs(changes: Collection[Change], objections: Collection[Objection]) -> list[Change]:

@@ -19,6 +19,7 @@ from offsetstream.operations.plan import MOVED, OUT_OF_RANGE, Change, Objection,
 from offsetstream.operations.reset import (
     EVERYTHING,
     Scope,
+    is_another,
     long_metadata,
     objections_to_group,
     open_transactions,
@@ -79,9 +80,9 @@ def _taken_back(done: Change, committed: CommittedOffset | None, ends: Answers) 
         done.present,
         *((end.log_start_offset, end.high_watermark, end.topic_id) if end else (None, None, None)),
     )
-    is_another = end is not None and None not in {end.topic_id, done.topic_id} and end.topic_id != done.topic_id
+    is_recreated = end is not None and is_another(end.topic_id, [done.topic_id] if done.topic_id else ())
     # Offsets of a topic went with it: then nobody has moved, and `recreated` says what is to be said.
-    if committed != done.new and not (committed is None and is_another):
+    if committed != done.new and not (committed is None and is_recreated):
         yield Objection(MOVED, done.group_id, done.place, f"the group has moved since: {_text(committed)} is committed")
     if done.present is None:
         return

@@ -168,7 +168,7 @@ def test_the_plan_of_several_groups_is_that_of_kafkas_tool(
     file.write_text("several 1,orders,1,9\nseveral-2,orders,1,1\nseveral-2,quiet,0,5\n", "utf-8")
     wanted = [str(file) if each == "FILE" else each for each in options]
     both = ["--group", "several 1", "--group", "several-2", *wanted]
-    # Their column of groups has a space in it, and their words are of columns.
+    # A group's name may have a space in it, so columns are counted from the right.
     told = run_tool(
         CONSUMER_GROUPS, ["--bootstrap-server", kafka.bootstrap_server, "--reset-offsets", *both, "--dry-run"]
     )
