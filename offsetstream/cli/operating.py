@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from offsetstream.cli.options import SECONDS, Command, client_properties, cluste
 from offsetstream.cli.output import Output, tell
 from offsetstream.cli.own_spark import own_spark, reached, spark_options
 from offsetstream.cli.plan_text import done, planned, show_plan
+from offsetstream.cli.signals import end_when_asked
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 
@@ -151,7 +151,7 @@ def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) ->
     from offsetstream.operations.execute import execute  # noqa: PLC0415 - only what is asked is imported
 
     output.require_writable()
-    with _stopped_between_groups() as is_stopped:
+    with stopped_between_groups() as is_stopped:
         tick = _ticks(len(plan.group_ids), is_stopped)
         result = execute(found.admin, plan, _folder(operator), _journal(found), tick)
     errors = [each for each in (result.ended_by, result.unrecorded) if each is not None]
@@ -202,27 +202,23 @@ def command_line(arguments: Sequence[str]) -> str:
 
 
 @contextmanager
-def _stopped_between_groups() -> Iterator[Callable[[], bool]]:
+def stopped_between_groups() -> Iterator[Callable[[], bool]]:
     """Give what tells whether Ctrl-C or SIGTERM came: the group in hand is done to its end. A second one ends it."""
     came = Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def stop(*_: object) -> None:
+    def stop() -> None:
         came.set()
         tell("Stopping after the group in hand; once more to stop at once")
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore()
 
-    for number in before:
-        signal.signal(number, stop)
+    restore = end_when_asked(stop)
     try:
         yield came.is_set
     except KeyboardInterrupt:
         tell("Stopped in the midst of a group: 'offsetstream offsets undo' takes back what was done.")
         raise
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore()
 
 
 def _ticks(groups: int, is_stopped: Callable[[], bool]) -> Callable[[str], None]:

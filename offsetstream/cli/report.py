@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from offsetstream.cli.answers import group_options, period_options, require_peri
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import SECONDS, config_option, tables_option
 from offsetstream.cli.output import tell
+from offsetstream.cli.signals import end_when_asked
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file
@@ -60,7 +59,9 @@ def report(
     if until is not None and until > now:
         raise UsageError(f"--until {instant_text(until)} is still to come: leave it out for now")
     length = _DAY if since is None else now - since
-    store, ended = store_at(tables), _ended(watch)
+    store, ended = store_at(tables), threading.Event()
+    if watch is not None:
+        end_when_asked(ended.set)  # a page that is being written is written to its end
 
     def write() -> None:
         end = until or datetime.now(UTC)
@@ -77,15 +78,6 @@ def report(
             write()
         except OffsetstreamError as error:  # the page before stays, and a store that is away for a while comes back
             tell(f"Error: {error}")
-
-
-def _ended(watch: float | None) -> threading.Event:
-    """Return what is set at SIGINT or SIGTERM, by which a page that is being written is written to its end."""
-    ended = threading.Event()
-    with suppress(ValueError):  # in a thread of another program, which has its own way to end
-        for number in (signal.SIGINT, signal.SIGTERM) if watch is not None else ():
-            signal.signal(number, lambda *_: ended.set())
-    return ended
 
 
 def _place(file: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
+from offsetstream.cli.signals import end_when_asked
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -28,9 +27,7 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
 
     settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
     job = Job(settings, lambda: session(settings), Progress())
-    if threading.current_thread() is threading.main_thread():  # a launcher may have called us in another
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: job.stop())
+    end_when_asked(job.stop)
     job.run()
 
 

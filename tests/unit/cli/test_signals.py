@@ -1,0 +1,53 @@
+"""What is in hand is ended first at SIGINT and SIGTERM, and another program's thread keeps its own way to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from offsetstream.cli.operating import stopped_between_groups
+from offsetstream.cli.signals import end_when_asked
+
+NUMBERS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> None:
+    before, asked = [signal.getsignal(each) for each in NUMBERS], list[int]()
+    restore = end_when_asked(lambda: asked.append(1))
+    try:
+        for count in (1, 2):
+            os.kill(os.getpid(), number)
+            while len(asked) < count:
+                time.sleep(0.01)
+    finally:
+        restore()
+    assert asked == [1, 1]
+    assert [signal.getsignal(each) for each in NUMBERS] == before
+
+
+def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    before = [signal.getsignal(each) for each in NUMBERS]
+    with pytest.raises(KeyboardInterrupt), stopped_between_groups() as is_stopped:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not is_stopped():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+    assert [signal.getsignal(each) for each in NUMBERS] == before
+    assert "Stopping after the group in hand" in capsys.readouterr().err
+
+
+def test_in_another_thread_work_goes_on_without() -> None:
+    def work() -> bool:
+        with stopped_between_groups() as is_stopped:
+            return is_stopped()
+
+    before = [signal.getsignal(each) for each in NUMBERS]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result(10) is False
+    assert [signal.getsignal(each) for each in NUMBERS] == before
