@@ -7,6 +7,7 @@ different ways by the same file.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ _NOT_FOR_SPARK = {
     "interceptor.classes",
 }
 
+_NEVER_IN_TEXT = set(range(0x20)) - set(b"\t\n\f\r")
+
 
 def read_properties(path: str | None, given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the properties of the file, and those given that it does not have, with the values of their variables.
@@ -84,13 +87,20 @@ def read_properties(path: str | None, given: Mapping[str, str] | None = None) ->
     properties = dict(given or {})
     try:
         if path is not None:
-            with Path(path).open("rb") as file:
-                properties |= javaproperties.load(file)
+            properties |= javaproperties.load(BytesIO(_text_of(path)))
     except (OSError, ValueError) as error:
         # Of a broken escape the error has the text, which may be of a password.
         reason = error.strerror if isinstance(error, OSError) else r"a \u escape without four hexadecimal digits"
         raise UsageError(f"cannot read the client properties {path}: {reason}") from error
     return resolve_variables(properties)
+
+
+def _text_of(path: str) -> bytes:
+    """Read a file of text: Java would take a keystore, too, and log in with nothing of what is in it."""
+    data = Path(path).read_bytes()
+    if strange := set(data) & _NEVER_IN_TEXT:
+        raise UsageError(f"{path} is no file of client properties: it has the byte {min(strange):#04x}, as no text has")
+    return data
 
 
 def spark_options(properties: Mapping[str, str]) -> dict[str, str]:

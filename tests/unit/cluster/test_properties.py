@@ -61,6 +61,14 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         read_properties(str(tmp_path))
 
 
+def test_a_file_of_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02secret")  # as a keystore begins
+    with pytest.raises(UsageError) as raised:
+        read_properties(str(path))
+    assert str(raised.value) == f"{path} is no file of client properties: it has the byte 0x00, as no text has"
+
+
 def test_a_broken_escape(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read the client properties") as raised:
         read_properties(file(tmp_path, "password=a\\u12x"))
