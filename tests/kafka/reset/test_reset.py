@@ -1,182 +1,27 @@
-"""Committed offsets are reset, deleted and brought back on a live cluster, and Kafka's own tool plans the same."""
+"""Committed offsets are reset, deleted and brought back on a live cluster."""
 
 from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
-from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
-from offsetstream.cluster.connection import QUIET
-from offsetstream.embedded.clients import admin_client
+from offsetstream import CommittedOffset
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
-from offsetstream.tables.create import create_tables
-from offsetstream.tables.path_store import PathStore
-from testkit.command import Done, within
-
-RECORDS, STEP_MS = 20, 60_000
-FIRST = datetime(2026, 11, 20, 3, tzinfo=UTC)
-Run = Callable[..., Done]
-
-
-def moment(record: int) -> datetime:
-    """When a record of the topics was written, by its timestamp."""
-    return FIRST + timedelta(milliseconds=record * STEP_MS)
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka() as kafka:
-        yield kafka
-
-
-@pytest.fixture(scope="module")
-def admin(kafka: EmbeddedKafka) -> AdminClient:
-    """Knows orders, of three partitions of which the second has lost its beginning, and quiet, which is empty."""
-    admin = admin_client(kafka.bootstrap_server)
-    for made in admin.create_topics(
-        [NewTopic("orders", 3, config={"retention.ms": "-1"}), NewTopic("quiet", 1)]
-    ).values():
-        made.result(30)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_server}, logger=QUIET)
-    for number in range(3 * RECORDS):
-        at = int(moment(number // 3).timestamp() * 1000)
-        producer.produce("orders", str(number // 3), partition=number % 3, timestamp=at)
-    assert producer.flush(30) == 0
-    for done in admin.delete_records([TopicPartition("orders", 1, 4)]).values():
-        done.result(30)
-    return admin
-
-
-@pytest.fixture
-def tables(kafka: EmbeddedKafka, admin: AdminClient, tmp_path: Path) -> Path:
-    """Tables of the cluster, without a row."""
-    cluster_id = admin.list_topics(timeout=30).cluster_id
-    create_tables(PathStore(str(tmp_path / "tables")), str(cluster_id), "new")
-    return tmp_path / "tables"
-
-
-@pytest.fixture
-def run(kafka: EmbeddedKafka, tables: Path) -> Run:
-    def command(*arguments: str) -> Done:
-        return within(*arguments, "--bootstrap-server", kafka.bootstrap_server, "--tables", str(tables))
-
-    return command
-
-
-def rows(done: Done) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
-
-
-def commit(kafka: EmbeddedKafka, group: str, offsets: dict[tuple[str, int], int | CommittedOffset]) -> None:
-    assert commit_offsets(kafka.bootstrap_server, group, offsets) == dict.fromkeys(offsets)
-
-
-def committed(kafka: EmbeddedKafka, group: str) -> dict[tuple[str, int], CommittedOffset]:
-    return fetch_offsets(kafka.bootstrap_server, group)
-
-
-def active_consumer(kafka: EmbeddedKafka, group: str) -> Consumer:
-    """A member of the group that reads orders and commits nothing."""
-    config = {"bootstrap.servers": kafka.bootstrap_server, "group.id": group, "enable.auto.commit": False}
-    consumer = Consumer(config, logger=QUIET)
-    consumer.subscribe(["orders"])
-    while not consumer.assignment():
-        consumer.poll(0.1)
-    return consumer
+from testkit.command import within
+from tests.kafka.reset.stage import RECORDS, Run, active_consumer, commit, committed, rows
 
 
 def journal(tables: Path) -> list[dict[str, Any]]:
     query = "SELECT * FROM operations ORDER BY happened_at"
     return rows(within("sql", query, "--output", "json", "--tables", str(tables)))
-
-
-def planned_by_kafka(server: str, arguments: list[str]) -> set[tuple[str, str, int, int]]:
-    """What kafka-consumer-groups says it would do: GROUP TOPIC PARTITION NEW-OFFSET, below a heading."""
-    told = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--reset-offsets", *arguments, "--dry-run"])
-    lines = [line.split() for line in told.splitlines()]
-    heading = next(at for at, line in enumerate(lines) if line[:1] == ["GROUP"])
-    found = [line for line in lines[heading + 1 :] if line]
-    return {(group, topic, int(partition), int(offset)) for group, topic, partition, offset in found}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--topic", "orders", "--to-earliest"],
-        ["--topic", "orders", "--topic", "quiet", "--to-latest"],
-        ["--topic", "orders", "--to-current"],
-        ["--topic", "orders:0,2", "--to-offset", "3"],
-        ["--topic", "orders", "--to-offset", "3"],
-        ["--all-topics", "--to-offset", "1000"],
-        ["--all-topics", "--shift-by", "4"],
-        ["--all-topics", "--shift-by", "-6"],
-        ["--topic", "orders", "--topic", "quiet", "--to-datetime", f"{moment(9):%Y-%m-%dT%H:%M:%S}.000"],
-        ["--topic", "orders", "--to-datetime", f"{moment(10) - timedelta(seconds=1):%Y-%m-%dT%H:%M:%S}.000"],
-        ["--topic", "orders", "--to-datetime", "2026-01-01T00:00:00.000"],
-        ["--topic", "orders", "--by-duration", "PT1M"],
-        ["--topic", "orders", "--by-duration", "P9999D"],
-        ["--from-file", "FILE"],
-    ],
-    ids=" ".join,
-)
-def test_the_plan_is_that_of_kafkas_tool(
-    kafka: EmbeddedKafka, admin: AdminClient, run: Run, tmp_path: Path, options: list[str]
-) -> None:
-    commit(kafka, "differential", {("orders", 0): 5, ("orders", 1): 7})
-    file = tmp_path / "offsets.csv"
-    file.write_text("orders,0,2\norders,1,1\norders,2,999\n", "utf-8")
-    wanted = [str(file) if each == "FILE" else each for each in options]
-    theirs = planned_by_kafka(kafka.bootstrap_server, ["--group", "differential", *wanted])
-    assert theirs
-    done = run("offsets", "reset", "--group", "differential", *wanted, "--output", "json")
-    ours = {(row["group"], row["topic"], row["partition"], row["new_offset"]) for row in rows(done)}
-    assert ours == theirs
-    assert committed(kafka, "differential") == {("orders", 0): CommittedOffset(5), ("orders", 1): CommittedOffset(7)}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--all-topics", "--to-earliest"],
-        ["--topic", "orders:1,2", "--topic", "quiet", "--to-latest"],
-        ["--all-topics", "--shift-by", "-3"],
-        ["--all-topics", "--to-current"],
-        ["--topic", "orders:1", "--to-datetime", f"{moment(9):%Y-%m-%dT%H:%M:%S}.000"],
-        ["--all-topics", "--by-duration", "P9999D"],
-        ["--from-file", "FILE"],
-    ],
-    ids=" ".join,
-)
-def test_the_plan_of_several_groups_is_that_of_kafkas_tool(
-    kafka: EmbeddedKafka, admin: AdminClient, run: Run, tmp_path: Path, options: list[str]
-) -> None:
-    commit(kafka, "several 1", {("orders", 1): 2})  # which is in the log no longer
-    commit(kafka, "several-2", {("orders", 0): 3, ("orders", 1): 20, ("quiet", 0): 0})
-    file = tmp_path / "offsets.csv"
-    file.write_text("several 1,orders,1,9\nseveral-2,orders,1,1\nseveral-2,quiet,0,5\n", "utf-8")
-    wanted = [str(file) if each == "FILE" else each for each in options]
-    both = ["--group", "several 1", "--group", "several-2", *wanted]
-    # A group's name may have a space in it, so columns are counted from the right.
-    told = run_tool(
-        CONSUMER_GROUPS, ["--bootstrap-server", kafka.bootstrap_server, "--reset-offsets", *both, "--dry-run"]
-    )
-    theirs = {tuple(line.rsplit(maxsplit=3)) for line in told.splitlines() if line.startswith("several")}
-    assert {line[0].strip() for line in theirs} == {"several 1", "several-2"}
-    done = run("offsets", "reset", *both, "--output", "json")
-    ours = {tuple(str(row[each]) for each in ("group", "topic", "partition", "new_offset")) for row in rows(done)}
-    assert ours == theirs
 
 
 def test_a_reset_and_its_undoing(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
@@ -201,13 +46,6 @@ def test_a_reset_and_its_undoing(kafka: EmbeddedKafka, run: Run, tables: Path) -
     told = [(row["kind"], row["status"], json.loads(row["groups"])) for row in journal(tables)]
     assert told == [(kind, status, ["billing"]) for kind in ("reset", "undo") for status in ("started", "done")]
     assert all(row["user_name"] and row["host"] and row["operation_id"] for row in journal(tables))
-
-
-def test_before_1970_is_the_start_of_the_log(kafka: EmbeddedKafka, run: Run) -> None:
-    commit(kafka, "historian", {("orders", 1): 7})
-    reset = ("offsets", "reset", "--group", "historian", "--topic", "orders:1", "--to-datetime", "1960-01-01")
-    back = run(*reset, "--execute")
-    assert (back.returncode, committed(kafka, "historian")) == (0, {("orders", 1): CommittedOffset(4)}), back.stderr
 
 
 def test_nobody_is_undone_who_has_moved(kafka: EmbeddedKafka, run: Run) -> None:

@@ -1,0 +1,47 @@
+"""What a reset is tried on: two topics, and groups that are committed to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
+from offsetstream.cluster.connection import QUIET
+from offsetstream.embedded.kafka import EmbeddedKafka
+from testkit.command import Done
+
+RECORDS, STEP_MS = 20, 60_000
+FIRST = datetime(2026, 11, 20, 3, tzinfo=UTC)
+Run = Callable[..., Done]
+
+
+def moment(record: int) -> datetime:
+    """When a record of the topics was written, by its timestamp."""
+    return FIRST + timedelta(milliseconds=record * STEP_MS)
+
+
+def rows(done: Done) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def commit(kafka: EmbeddedKafka, group: str, offsets: dict[tuple[str, int], int | CommittedOffset]) -> None:
+    assert commit_offsets(kafka.bootstrap_server, group, offsets) == dict.fromkeys(offsets)
+
+
+def committed(kafka: EmbeddedKafka, group: str) -> dict[tuple[str, int], CommittedOffset]:
+    return fetch_offsets(kafka.bootstrap_server, group)
+
+
+def active_consumer(kafka: EmbeddedKafka, group: str) -> Consumer:
+    """A member of the group that reads orders and commits nothing."""
+    config = {"bootstrap.servers": kafka.bootstrap_server, "group.id": group, "enable.auto.commit": False}
+    consumer = Consumer(config, logger=QUIET)
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    return consumer
