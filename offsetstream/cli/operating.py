@@ -209,9 +209,8 @@ def stopped_between_groups() -> Iterator[Callable[[], bool]]:
     def stop() -> None:
         came.set()
         tell("Stopping after the group in hand; once more to stop at once")
-        restore()
 
-    restore = end_when_asked(stop)
+    restore = end_when_asked(stop, once=True)
     try:
         yield came.is_set
     except KeyboardInterrupt:

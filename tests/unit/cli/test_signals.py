@@ -15,9 +15,13 @@ from offsetstream.cli.signals import end_when_asked
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
 
+def handlers() -> list[object]:
+    return [signal.getsignal(each) for each in NUMBERS]
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> None:
-    before, asked = [signal.getsignal(each) for each in NUMBERS], list[int]()
+    before, asked = handlers(), list[int]()
     restore = end_when_asked(lambda: asked.append(1))
     try:
         for count in (1, 2):
@@ -27,18 +31,18 @@ def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> N
     finally:
         restore()
     assert asked == [1, 1]
-    assert [signal.getsignal(each) for each in NUMBERS] == before
+    assert handlers() == before
 
 
 def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    before = [signal.getsignal(each) for each in NUMBERS]
+    before = handlers()
     with pytest.raises(KeyboardInterrupt), stopped_between_groups() as is_stopped:
         os.kill(os.getpid(), signal.SIGTERM)
         while not is_stopped():
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(10)
-    assert [signal.getsignal(each) for each in NUMBERS] == before
+    assert handlers() == before
     assert "Stopping after the group in hand" in capsys.readouterr().err
 
 
@@ -47,7 +51,7 @@ def test_in_another_thread_work_goes_on_without() -> None:
         with stopped_between_groups() as is_stopped:
             return is_stopped()
 
-    before = [signal.getsignal(each) for each in NUMBERS]
+    before = handlers()
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(work).result(10) is False
-    assert [signal.getsignal(each) for each in NUMBERS] == before
+    assert handlers() == before
