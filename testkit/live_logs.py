@@ -1,4 +1,4 @@
-"""Topics of a real cluster, and what is written to them: plainly, in batches, in transactions that end in each way."""
+"""Topics of a real cluster, who reads them, and what is written: plainly, in batches, in transactions of each end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 
 from offsetstream.embedded.clients import QUIET, admin_client
@@ -51,6 +51,16 @@ def transaction(
     producer.begin_transaction()
     _produce(producer, topic, partition, records)
     yield producer
+
+
+def joined(server: str, group: str, topic: str) -> Consumer:
+    """A member of the group, which has the topic's partitions and commits nothing."""
+    config = {"bootstrap.servers": server, "group.id": group, "enable.auto.commit": False}
+    consumer = Consumer(config, logger=QUIET)
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    return consumer
 
 
 def _produce(producer: Producer, topic: str, partition: int, records: Sequence[Record]) -> None:

@@ -32,10 +32,12 @@ def arrow_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema([(column.name, _TYPES[column.type]) for column in schema.columns])
 
 
-def new_tables(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> PathStore:
+def new_tables(
+    folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]] | None = None, cluster_id: str = "cluster-1"
+) -> PathStore:
     """Create the tables in the folder as a job does before its first load, with rows, but for the user's thresholds."""
     tables = PathStore(str(folder))
-    create_tables(tables, "cluster-1", "new")
+    create_tables(tables, cluster_id, "new")
     for name, its in (rows or {}).items():
         if name != THRESHOLDS.name:
             append_rows(folder, name, its)

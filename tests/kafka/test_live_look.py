@@ -22,11 +22,9 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.create import create_tables
-from offsetstream.tables.path_store import PathStore
 from testkit.command import Done, within
 from testkit.live_logs import create_topic, numbered, write
-from testkit.tables import append_rows
+from testkit.tables import append_rows, new_tables
 from testkit.waiting import await_
 from tests.kafka.test_topics_describe import as_tool, of_tool
 
@@ -208,7 +206,7 @@ def test_the_cache_forgets_what_is_gone_and_knows_what_is_new(server: str) -> No
 
 def tables_of(server: str, folder: Path) -> Path:
     """Tables in which each offsets partition is at the broker that leads it now."""
-    create_tables(PathStore(str(folder)), Cluster(server).cluster_id(), "new")
+    new_tables(folder, cluster_id=Cluster(server).cluster_id())
     rows = [
         {"offsets_partition": number, "coordinator_id": leader, "coordinator_available": True, "load_state": "OWNED"}
         for number, leader in leaders(server, OFFSETS_TOPIC).items()

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import QUIET
 from offsetstream.cluster.group_admin import group_admin
 from offsetstream.cluster.log_ends import RecordTimes, TopicPlace
@@ -23,11 +24,9 @@ from offsetstream.errors import ClusterError
 from offsetstream.operations.correspondence import Timed, times_of
 from offsetstream.operations.move import plan_import
 from offsetstream.operations.offset_file import Moved
-from offsetstream.tables.create import create_tables
-from offsetstream.tables.path_store import PathStore
 from testkit.command import within
 from testkit.live_logs import create_topic, write
-from testkit.tables import append_rows
+from testkit.tables import append_rows, new_tables
 from tests.kafka.admin_answers import committed_offsets
 
 SEED, GROUPS, PARTITIONS, RECORDS, TRIMMED = 20, 200, 3, 60, 25
@@ -65,7 +64,7 @@ def write_log(server: str, topic: str, logs: list[Log], since: int = 0) -> None:
 
 
 def write_tables(root: Path, server: str, groups: dict[str, list[TopicPartition]]) -> None:
-    create_tables(PathStore(str(root)), str(admin_client(server).list_topics(timeout=30).cluster_id), "new")
+    new_tables(root, cluster_id=Cluster(server).cluster_id())
     rows = [
         {
             "group_id": group,
@@ -122,7 +121,7 @@ def test_two_hundred_groups_move(clusters: tuple[str, str], tmp_path: Path, way:
         "--tables", str(tmp_path / "old"),
     )  # fmt: skip
     assert exported.returncode == 0, exported.stderr
-    create_tables(PathStore(str(tmp_path / "new")), str(admin_client(new).list_topics(timeout=30).cluster_id), "new")
+    new_tables(tmp_path / "new", cluster_id=Cluster(new).cluster_id())
     moving = ["offsets", "import", file, "--rename-topic", r"(orders-.*)=old.\1", "--bootstrap-server", new]
     moving += ["--tables", str(tmp_path / "new"), "--output", "json"]
     assert within(*moving).returncode == 2  # it is not said how the offsets correspond

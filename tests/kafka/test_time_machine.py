@@ -18,6 +18,7 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
+from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import QUIET
 from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.group_admin import group_admin
@@ -30,9 +31,10 @@ from offsetstream.operations.execute import CHANGED, execute
 from offsetstream.operations.journal import Journal
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
-from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from testkit.command import OFFSETSTREAM, Done, offsetstream, within
+from testkit.live_logs import joined
+from testkit.tables import new_tables
 from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
 
@@ -113,8 +115,7 @@ def test_a_group_reads_again_what_it_read_since_an_instant(
 
 @pytest.fixture
 def tables(kafka: EmbeddedKafka, tmp_path: Path) -> Path:
-    cluster_id = admin_client(kafka.bootstrap_server).list_topics(timeout=30).cluster_id
-    create_tables(PathStore(str(tmp_path / "tables")), str(cluster_id), "new")
+    new_tables(tmp_path / "tables", cluster_id=Cluster(kafka.bootstrap_server).cluster_id())
     return tmp_path / "tables"
 
 
@@ -192,15 +193,12 @@ def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka,
     commit_offsets(server, "quiet", {(topic, 0): 1})
     commit_offsets(server, "joined", {(topic, 0): 1})
     cluster = MetadataCache(server)
-    config = {"bootstrap.servers": server, "group.id": "joined", "enable.auto.commit": False}
-    with group_admin(cluster, {}, 30, ("READ",)) as admin, closing(Consumer(config, logger=QUIET)) as consumer:
+    with group_admin(cluster, {}, 30, ("READ",)) as admin:
         plan = plan_reset(cluster, admin, ["joined", "quick", "quiet"], Scope({topic: None}), Target("latest"), 30)
         commit_offsets(server, "quick", {(topic, 1): 2})
-        consumer.subscribe([topic])
-        while not consumer.assignment():
-            consumer.poll(0.1)
         journal = Journal(PathStore(str(tables)), cluster.cluster_id(), "0123456789ab", "a test")
-        result = execute(admin, plan, tables / "snapshots", journal, lambda _: None)
+        with closing(joined(server, "joined", topic)):
+            result = execute(admin, plan, tables / "snapshots", journal, lambda _: None)
     assert result.status(plan) == "partial"
     assert {each.group_id: result.error_of(each) for each in plan.changes} == {
         "joined": CHANGED,

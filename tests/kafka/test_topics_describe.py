@@ -14,11 +14,9 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
-from offsetstream.tables.create import create_tables
-from offsetstream.tables.path_store import PathStore
 from testkit.command import Done, within
 from testkit.live_logs import create_topic, numbered, transaction, write
-from testkit.tables import append_rows
+from testkit.tables import append_rows, new_tables
 
 TOPICS = {"orders": 3, "payments": 1}
 
@@ -45,7 +43,7 @@ def rows(server: str, *options: str, tables: Path | None = None) -> list[dict[st
 
 
 def tables_of(folder: Path, cluster_id: str) -> Path:
-    create_tables(PathStore(str(folder)), cluster_id, "new")
+    new_tables(folder, cluster_id=cluster_id)
     return folder
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
@@ -22,12 +22,13 @@ from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.dump import topic
 from offsetstream.embedded.artifacts import classpath, resolve
-from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.spark.source import KafkaSource
 from testkit.brokers import BrokerUnderTest
 from testkit.command import OFFSETSTREAM, offsetstream, printed
+from testkit.live_logs import joined
 from tests.kafka.every_group.all_groups import AllGroups
 
 TOPIC = "dump-topic"
@@ -46,11 +47,7 @@ def server(kafka: BrokerUnderTest) -> str:
     commit_plainly(kafka.bootstrap_server, {f"dump-{number}": offsets for number in range(20)})
     commit_in_transaction(kafka.bootstrap_server, "dump-committed", offsets, abort=False)
     commit_in_transaction(kafka.bootstrap_server, "dump-aborted", offsets, abort=True)
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_server, "group.id": "dump-live"}, logger=QUIET)
-    consumer.subscribe([TOPIC])
-    while not consumer.assignment():
-        consumer.poll(0.1)
-    consumer.close()
+    joined(kafka.bootstrap_server, "dump-live", TOPIC).close()
     admin.delete_consumer_groups(["dump-0"])["dump-0"].result(30)
     return kafka.bootstrap_server
 

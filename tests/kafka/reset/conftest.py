@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from offsetstream.cluster.connection import QUIET
+from offsetstream.cluster.client import Cluster
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.create import create_tables
-from offsetstream.tables.path_store import PathStore
 from testkit.command import Done, within
+from testkit.live_logs import create_topic, write
+from testkit.tables import new_tables
 from tests.kafka.reset.stage import RECORDS, Run, moment
 
 
@@ -27,16 +27,12 @@ def kafka() -> Iterator[EmbeddedKafka]:
 @pytest.fixture(scope="module")
 def admin(kafka: EmbeddedKafka) -> AdminClient:
     """Knows orders, of three partitions of which the second has lost its beginning, and quiet, which is empty."""
-    admin = admin_client(kafka.bootstrap_server)
-    for made in admin.create_topics(
-        [NewTopic("orders", 3, config={"retention.ms": "-1"}), NewTopic("quiet", 1)]
-    ).values():
-        made.result(30)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_server}, logger=QUIET)
-    for number in range(3 * RECORDS):
-        at = int(moment(number // 3).timestamp() * 1000)
-        producer.produce("orders", str(number // 3), partition=number % 3, timestamp=at)
-    assert producer.flush(30) == 0
+    server, admin = kafka.bootstrap_server, admin_client(kafka.bootstrap_server)
+    create_topic(server, "orders", 3, {"retention.ms": "-1"})
+    create_topic(server, "quiet")
+    records = [{"value": str(n), "timestamp": int(moment(n).timestamp() * 1000)} for n in range(RECORDS)]
+    for partition in range(3):
+        write(server, "orders", *records, partition=partition)
     for done in admin.delete_records([TopicPartition("orders", 1, 4)]).values():
         done.result(30)
     return admin
@@ -45,8 +41,7 @@ def admin(kafka: EmbeddedKafka) -> AdminClient:
 @pytest.fixture
 def tables(kafka: EmbeddedKafka, admin: AdminClient, tmp_path: Path) -> Path:
     """Tables of the cluster, without a row."""
-    cluster_id = admin.list_topics(timeout=30).cluster_id
-    create_tables(PathStore(str(tmp_path / "tables")), str(cluster_id), "new")
+    new_tables(tmp_path / "tables", cluster_id=Cluster(kafka.bootstrap_server).cluster_id())
     return tmp_path / "tables"
 
 

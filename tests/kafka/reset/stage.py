@@ -7,10 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from confluent_kafka import Consumer
-
 from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
-from offsetstream.cluster.connection import QUIET
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.command import Done
 
@@ -35,13 +32,3 @@ def commit(kafka: EmbeddedKafka, group: str, offsets: dict[tuple[str, int], int 
 
 def committed(kafka: EmbeddedKafka, group: str) -> dict[tuple[str, int], CommittedOffset]:
     return fetch_offsets(kafka.bootstrap_server, group)
-
-
-def active_consumer(kafka: EmbeddedKafka, group: str) -> Consumer:
-    """A member of the group that reads orders and commits nothing."""
-    config = {"bootstrap.servers": kafka.bootstrap_server, "group.id": group, "enable.auto.commit": False}
-    consumer = Consumer(config, logger=QUIET)
-    consumer.subscribe(["orders"])
-    while not consumer.assignment():
-        consumer.poll(0.1)
-    return consumer

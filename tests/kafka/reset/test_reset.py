@@ -16,7 +16,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
 from testkit.command import within
-from tests.kafka.reset.stage import RECORDS, Run, active_consumer, commit, committed, rows
+from testkit.live_logs import joined
+from tests.kafka.reset.stage import RECORDS, Run, commit, committed, rows
 
 
 def journal(tables: Path) -> list[dict[str, Any]]:
@@ -84,7 +85,7 @@ def test_what_speaks_against_a_reset(kafka: EmbeddedKafka, run: Run) -> None:
 
 def test_a_group_with_members_is_left_alone(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "active", {("orders", 0): 5})
-    consumer = active_consumer(kafka, "active")
+    consumer = joined(kafka.bootstrap_server, "active", "orders")
     commands = [
         ("offsets", "reset", "--group", "active", "--all-topics", "--to-latest"),
         ("groups", "delete", "--group", "active"),
@@ -156,7 +157,7 @@ def test_all_groups_but_those_that_are_objected_to(kafka: EmbeddedKafka, run: Ru
     """Kafka's tool resets the others, too; of one that is active it says so."""
     commit(kafka, "many-1", {("quiet", 0): 0, ("orders", 0): 3})
     commit(kafka, "many-2", {("orders", 2): 4})
-    consumer = active_consumer(kafka, "many-active")
+    consumer = joined(kafka.bootstrap_server, "many-active", "orders")
     everything = ("offsets", "reset", "--all-groups", "--topic", "orders", "--to-latest", "--output", "json")
     stopped = run(*everything, "--execute")
     assert (stopped.returncode, committed(kafka, "many-2")[("orders", 2)].offset) == (1, 4)
