@@ -94,7 +94,8 @@ def _context(name: str, flags: list[str]) -> click.Context:
     root = click.get_current_context().find_root()
     group, _, own = name.partition(".")
     command = root.command.get_command(root, group) if isinstance(root.command, click.Group) else None
-    command = command.commands[own] if isinstance(command, click.Group) else command
+    if isinstance(command, click.Group):
+        command = command.get_command(click.Context(command, parent=root), own)
     if command is None:
         raise UsageError(f"there is no command {name}")
     relaxed = copy.copy(command)

@@ -1,95 +1,21 @@
-"""`offsetstream groups`: the groups as the tables have them, in the words of Kafka's own tool."""
+"""`offsetstream groups`: what there is to ask of groups; only what is called is imported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import click
 
-from offsetstream.cli.deletions import delete_groups
-from offsetstream.cli.describe_groups import describe_groups
-from offsetstream.cli.group_events import group_history
-from offsetstream.cli.group_state import Group, read_groups
-from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, ReadAnew
-from offsetstream.cli.rebalances import rebalances
-from offsetstream.cli.status import status
-from offsetstream.tables.location import store_at
-from offsetstream.tables.lookup import Lookup
+from offsetstream.cli.main import LazyGroup
 
-_STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady")
-_TYPES = ("Classic", "Consumer", "Share", "Streams")
-_LIST = (
-    Column("group", "GROUP", 15),
-    Column("type", "TYPE", 20),
-    Column("state", "STATE", 20),
-    Column("protocol_type"),
-    Column("is_simple"),
-    Column("members"),
-    Column("offsets_partition"),
-    Column("in_coordinator_partition"),
-)
+SUBCOMMANDS = {
+    "list": ("offsetstream.cli.list_groups:list_groups", "List the groups, with their type and state."),
+    "describe": ("offsetstream.cli.describe_groups:describe_groups", "Describe groups as Kafka's own tool does."),
+    "status": ("offsetstream.cli.status:status", "Show which groups are not well, the worst first, and why."),
+    "rebalances": ("offsetstream.cli.rebalances:rebalances", "Show the rebalances of groups: who came and who left."),
+    "history": ("offsetstream.cli.group_events:group_history", "Show what happened to groups and their members."),
+    "delete": ("offsetstream.cli.deletions:delete_groups", "Delete groups of a cluster; a dry run unless --execute."),
+}
 
 
-@click.group()
+@click.group(cls=LazyGroup, lazy_subcommands=SUBCOMMANDS)
 def groups() -> None:
     """Show groups, from the tables: now, then, and what became of them."""
-
-
-@groups.command(
-    "list",
-    epilog="""\b
-Examples:
-  offsetstream groups list
-  offsetstream groups list --type Consumer --state Stable
-  offsetstream groups list --output json --file groups.json""",
-)
-@config_option("groups.list")
-@click.option(
-    "--state",
-    multiple=True,
-    type=click.Choice(_STATES, case_sensitive=False),
-    help="Only groups in this state; repeatable.",
-)
-@click.option(
-    "--type",
-    "group_type",
-    envvar="OFFSETSTREAM_GROUPS_LIST_TYPE",
-    multiple=True,
-    type=click.Choice(_TYPES, case_sensitive=False),
-    help="Only groups of this type; repeatable.",
-)
-@tables_option
-@output_options
-def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str, **options: Any) -> None:
-    """List the groups, with their type and state."""
-    output = output_of(options)
-    lookup = Lookup(store_at(tables))
-    tell_what_is_loading(lookup, None)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for group in read_groups(lookup, None):
-            wanted = (not state or group.row["state"] in state) and (
-                not group_type or group.row["group_type"] in group_type
-            )
-            if wanted and (group.is_current or not output.is_text):
-                yield _list_row(group)
-
-    output.table(_LIST, ReadAnew(rows))
-
-
-def _list_row(group: Group) -> dict[str, Any]:
-    row = group.row
-    return {
-        "group": row["group_id"],
-        "type": row["group_type"],
-        # Brokers list newer types under a protocol type of the same name.
-        "protocol_type": row["protocol_type"] if row["group_type"] == "Classic" else row["group_type"].lower(),
-        "members": row["member_count"],
-    } | {name: row[name] for name in ("state", "is_simple", "offsets_partition", "in_coordinator_partition")}
-
-
-for _command in (describe_groups, status, rebalances, group_history, delete_groups):
-    groups.add_command(_command)

@@ -108,13 +108,13 @@ class LazyGroup(OneLineErrors, click.Group):
         """Return the names in the order in which the help shows them."""
         return list(self.lazy_subcommands)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the subcommand; its options are also read from OFFSETSTREAM_<OPTION>."""
         if cmd_name not in self.lazy_subcommands:
             return None
         module, _, name = self.lazy_subcommands[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
-        if not isinstance(command, click.Group):
+        if ctx.parent is None and not isinstance(command, click.Group):
             command.context_settings.setdefault("auto_envvar_prefix", _ENVIRONMENT_PREFIX)
         return command
 

@@ -1,183 +1,28 @@
-"""`offsetstream offsets`: the committed offsets as the tables have them."""
+"""`offsetstream offsets`: what there is to ask of committed offsets, and to do; only what is called is imported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
-
 import click
 
-from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
-from offsetstream.cli.deletions import delete_offsets
-from offsetstream.cli.export import export
-from offsetstream.cli.import_offsets import import_offsets
-from offsetstream.cli.live_offsets import list_live
-from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
-from offsetstream.cli.offset_history import audit, history
-from offsetstream.cli.offset_trouble import expiring, orphans
-from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, Output, ReadAnew, tell
-from offsetstream.cli.reset import reset
-from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
-from offsetstream.cli.times import instant_text, time_text
-from offsetstream.cli.undo import undo
-from offsetstream.tables.location import store_at
-from offsetstream.tables.lookup import Lookup
+from offsetstream.cli.main import LazyGroup
 
-_ENDS = (Column("log_end_offset", "LOG-END-OFFSET", 14), Column("lag", "LAG", 8))
-# METADATA is last, since it may be long.
-_LIST = (
-    Column("group", "GROUP", 15),
-    Column("topic", "TOPIC", 15),
-    Column("partition", "PARTITION", 10),
-    Column("committed_offset", "COMMITTED-OFFSET", 16),
-    Column("leader_epoch", "LEADER-EPOCH", 12),
-    Column("commit_time", "COMMIT-TIME", 24),
-    *_ENDS,
-    Column("metadata", "METADATA"),
-    Column("expire_time"),
-    Column("topic_id"),
-    Column("record_offset"),
-    Column("offsets_partition"),
-    Column("in_coordinator_partition"),
-)
-_COLUMNS = (
-    "group_id",
-    "topic",
-    "partition",
-    "committed_offset",
-    "leader_epoch",
-    "metadata",
-    "commit_timestamp_ms",
-    "expire_timestamp_ms",
-    "topic_id",
-    "record_offset",
-    "offsets_partition",
-    "in_coordinator_partition",
-)
-_ORDER = ("group_id", "topic", "partition", "offsets_partition")
-_GROUP_ID = itemgetter("group_id")
+SUBCOMMANDS = {
+    "list": ("offsetstream.cli.list_offsets:list_offsets", "List committed offsets."),
+    "history": ("offsetstream.cli.offset_history:history", "Show each commit of groups, and how far it moved."),
+    "audit": ("offsetstream.cli.offset_history:audit", "Show who moved offsets, and who lost messages."),
+    "expiring": ("offsetstream.cli.offset_trouble:expiring", "Show which offsets the brokers will delete, and when."),
+    "orphans": ("offsetstream.cli.offset_trouble:orphans", "Show offsets that no consumer can use as they are."),
+    "export": ("offsetstream.cli.export:export", "Write offsets, of now or of an instant, for Kafka's own tool."),
+    "import": (
+        "offsetstream.cli.import_offsets:import_offsets",
+        "Commit another cluster's offsets here; a dry run unless --execute.",
+    ),
+    "reset": ("offsetstream.cli.reset:reset", "Set offsets of groups; a dry run unless --execute."),
+    "undo": ("offsetstream.cli.undo:undo", "Take an operation back; a dry run unless --execute."),
+    "delete": ("offsetstream.cli.deletions:delete_offsets", "Delete offsets of a group; a dry run unless --execute."),
+}
 
 
-@click.group()
+@click.group(cls=LazyGroup, lazy_subcommands=SUBCOMMANDS)
 def offsets() -> None:
     """Show committed offsets, from the tables: now, then, and what became of them; change those of a cluster."""
-
-
-@offsets.command(
-    "list",
-    epilog="""\b
-Examples:
-  offsetstream offsets list --group my-group
-  offsetstream offsets list --topic orders --partition 0
-  offsetstream offsets list --group my-group --output csv --file offsets.csv
-  offsetstream offsets list --group my-group --at 03:00
-  offsetstream offsets list --group my-group --live --bootstrap-server localhost:9092
-
-Exit code 1 where a group has no committed offset there, or --live differs from the tables.""",
-)
-@config_option("offsets.list")
-@click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
-@click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
-@click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")
-@at_option
-@click.option("--live", is_flag=True, help="Beside what the groups' coordinators have now, with the difference.")
-@click.option("--require-stable", is_flag=True, help="With --live: no offset that an open transaction is to change.")
-@cluster_options
-@tables_option
-@output_options
-def list_offsets(
-    *,
-    group: tuple[str, ...],
-    topic: tuple[str, ...],
-    partition: tuple[int, ...],
-    at: datetime | None,
-    live: bool,
-    require_stable: bool,
-    bootstrap_server: str | None,
-    command_config: str | None,
-    tables: str,
-    **options: Any,
-) -> None:
-    """List committed offsets, with the time of the commit and what the client wrote beside it.
-
-    LOG-END-OFFSET and LAG are by the ends that the job sampled.
-    """
-    output = output_of(options)
-    where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
-    if (require_stable and not live) or (live and at is not None):
-        raise click.UsageError("--require-stable is of --live, which is of now")
-    if live:
-        lookup = Lookup(store_at(tables))
-        list_live(output, lookup, bootstrap_server, command_config, where, require_stable=require_stable)
-        return
-    if at is not None:
-        _list_then(output, tables, at, where)
-        return
-    lookup = Lookup(store_at(tables))
-    tell_what_is_loading(lookup, group)
-    sampled = SampledEnds(lookup)
-    missing = set(group)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for group_id, found in groupby(lookup.stream("committed_offsets", _COLUMNS, where, order=_ORDER), _GROUP_ID):
-            missing.discard(group_id)
-            of_group = list(found)
-            ends = sampled.ends({(row["topic"], row["partition"]) for row in of_group})
-            shown = _current(of_group) if output.is_text else of_group
-            yield from (_list_row(row, ends) for row in shown)
-
-    has_ends = sampled.has_any
-    output.table(_columns(output, has_ends=has_ends), ReadAnew(rows), closing=sampled.closing if has_ends else None)
-    for group_id in sorted(missing):
-        tell(f"Error: group '{group_id}' has no such committed offset.")
-    if missing:
-        click.get_current_context().exit(1)
-
-
-def _list_then(output: Output, tables: str, at: datetime, where: dict[str, Any]) -> None:
-    """List the offsets as they were at an instant."""
-    group = where["group_id"] or ()
-    reader = reader_of(tables, at, group)
-    found = rows_of(table_of(reader, "committed_offsets", where))
-    ends, sampled = ends_of(reader, {row["topic"] for row in found})
-    rows = sorted((_list_row(row, ends) for row in found), key=itemgetter(*_ORDER))
-    closing = f"As it was at {instant_text(at)}; {ends_text(sampled, at)}."
-    nothing = nothing_known(reader, rows, group, at)
-    if rows or not (group or nothing) or not output.is_text:
-        output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
-    there = {row["group_id"] for row in rows}
-    missing = nothing or missing_of(reader, rows, group, at=at)
-    for message in missing or [f"group '{name}' had no such committed offset" for name in sorted(set(group) - there)]:
-        tell(f"Error: {message}")
-    click.get_current_context().exit(1 if nothing or set(group) - there else 0)
-
-
-def _columns(output: Output, *, has_ends: bool) -> list[Column]:
-    """Leave the ends out of text where none was sampled."""
-    return [column for column in _LIST if has_ends or not output.is_text or column not in _ENDS]
-
-
-def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out the copies that a change of the number of offsets partitions left behind."""
-    return [row for row in of_group if row["in_coordinator_partition"]] or of_group
-
-
-def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    end = ends.get((row["topic"], row["partition"]))
-    has_lag = end is not None and row["committed_offset"] != -1
-    return row | {
-        "log_end_offset": end,
-        "lag": max(end - row["committed_offset"], 0) if end is not None and has_lag else None,
-        "group": row["group_id"],
-        "commit_time": time_text(row["commit_timestamp_ms"]),
-        "expire_time": time_text(row["expire_timestamp_ms"]),
-    }
-
-
-for _command in (history, audit, expiring, orphans, export, import_offsets, reset, undo, delete_offsets):
-    offsets.add_command(_command)

@@ -17,7 +17,7 @@ from offsetstream.tables.schema import TableSchema, all_schemas, is_history
 from offsetstream.tables.store import Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
-from offsetstream.views.recent import OF_NOW, over_recent
+from offsetstream.views.recent import KEPT, OF_NOW, over_recent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,7 @@ class ViewReader:
         with _told(_VIEW.format(view.name)):
             if view.name in OF_NOW:
                 query = over_recent(self, view.name, query)
-            self.define(view.name, query)
+            self.define(view.name, query, kept=view.name in KEPT)
 
     def define(self, name: str, query: str, *, kept: bool = False) -> None:
         """Have a query of DuckDB stand for a table or view from now on; its rows are `kept` where many ask for them."""

@@ -14,31 +14,28 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 OF_NOW = frozenset({"time_lag", "group_status_partitions"})
+KEPT = frozenset({"waiting_commits"})  # whose rows are found once: samples and statuses ask for them
 _BY_COMMITS = "group_status_partitions"  # looks back to the group's last commits, which takes time to find
 _LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")
 _MOST = 999_999  # that DuckDB's arg_max takes
+_NO_COMMITS = "(SELECT NULL AS cell, NULL AS record_timestamp, NULL AS record_offset WHERE false)"
 _RECENT, _OFFSETS, _FEWER = "recent end_intervals", "recent end_offsets", " by offset"
 _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_partitions.sql
 # Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
 # log ended. The last sample at that offset or below, and the last one at that time or before, are the first needed.
 _QUERY = """
 WITH waiting AS (
-  SELECT c.log_id, c.offsets_partition, c.group_id, topic, partition, e.topic_id, e.sampled_at,
+  SELECT c.offsets_partition * 281474976710656 + c.record_offset AS cell, topic, partition, e.topic_id, e.sampled_at,
          greatest(c.committed_offset, e.log_start_offset) AS next_to_read
   FROM committed_offsets AS c JOIN partition_ends AS e USING (topic, partition)
   WHERE c.in_coordinator_partition AND e.high_watermark > c.committed_offset
 ), rings AS (
-  SELECT topic, partition, list_min(arg_max(h.record_timestamp, h.record_offset, {intervals})) AS ring_at
-  FROM waiting AS w JOIN offset_commits AS h USING (log_id, offsets_partition, group_id, topic, partition)
-  WHERE {by_commits}
-  GROUP BY log_id, offsets_partition, group_id, topic, partition
-), earliest AS (
-  SELECT topic, partition, min(ring_at) AS ring_at FROM rings GROUP BY topic, partition
+  SELECT cell, list_min(arg_max(record_timestamp, record_offset, {intervals})) AS ring_at FROM {commits} GROUP BY cell
 ), needs AS (
   SELECT topic, partition, any_value(topic_id) AS topic_id, min(next_to_read) AS next_to_read,
-         least(any_value(r.ring_at), min(w.sampled_at) - to_seconds({ring_seconds}),
+         least(min(r.ring_at), min(w.sampled_at) - to_seconds({ring_seconds}),
                any_value(now_at) - to_seconds({seconds})) AS since
-  FROM waiting AS w LEFT JOIN earliest AS r USING (topic, partition) CROSS JOIN clock
+  FROM waiting AS w LEFT JOIN rings AS r USING (cell) CROSS JOIN clock
   GROUP BY topic, partition
 ), begins AS (
   SELECT topic, partition, max(sampled_at) FILTER (high_watermark <= next_to_read) AS by_offset,
@@ -63,7 +60,7 @@ def over_recent(reader: ViewReader, view: str, query: str) -> str:
 def _define_recent(reader: ViewReader, suffix: str, *, by_commits: bool) -> None:
     for view in needed("partition_ends"):
         reader.define_view(view, None)
-    for table in ("committed_offsets", "thresholds", "offset_commits", "end_offsets"):
+    for table in ("committed_offsets", "thresholds", "end_offsets"):
         reader.define_table(table)
     limits = "SELECT " + ", ".join(f"ceil(max({name})::DOUBLE)::BIGINT" for name in _LIMITS) + " FROM thresholds"  # noqa: S608 - ours
     intervals, window, time_lag = (each or 0 for each in reader.connection.execute(limits).fetchall()[0])
@@ -72,7 +69,7 @@ def _define_recent(reader: ViewReader, suffix: str, *, by_commits: bool) -> None
         "intervals": intervals,
         "ring_seconds": (intervals - 1) * _SAMPLE_SECONDS,
         "seconds": max(window, time_lag, _WINDOW_SECONDS),
-        "by_commits": by_commits,
+        "commits": "waiting_commits" if by_commits else _NO_COMMITS,
     }
     reader.define(_OFFSETS + suffix, _QUERY.format(**values), kept=True)
     ends = load_view("end_intervals").duckdb_sql.replace("end_offsets", f'"{_OFFSETS}{suffix}"')

@@ -1,7 +1,7 @@
 """The crash matrix: the job is killed at the n-th file that it makes, and started again (rule 8).
 
 By command, with every n or a part of them: `python -m tests.reliability.crash_matrix --help`; a seeded sample runs in
-the suite (tests/kafka/test_crash_matrix.py). The killed job is a process as users start it. What starts again is the
+the suite (tests/kafka/test_crashes.py). The killed job is a process as users start it. What starts again is the
 same job in the session of this process, so that a kill costs one start of Spark; every third kill is followed by a
 second one, of the process that was to recover.
 """
@@ -32,9 +32,10 @@ from offsetstream.tables.schema import all_schemas
 from testkit.job_process import JobProcess
 from tests.reliability.checked_job import CheckedJob
 from tests.reliability.file_watch import FileWatch
+from tests.reliability.samples import sample_differences
 from tests.reliability.truth import HistoryRows, history_rows
 
-_NO_SAMPLES = ("--sample-interval", "0")  # files of a thread would come between those of the job's own steps
+_SAMPLE_SECONDS = 1.0  # where the job samples at all: files of a thread come between those of the job's own steps
 _GROUPS = 30
 _DELETED = 5
 _END_SECONDS = 0.5  # without a new file, once the job has ended
@@ -96,6 +97,7 @@ class Step:
         wrong += [
             f"not as without a crash: {told.get(key)}" for key, row in self.history.items() if told.get(key) != row
         ]
+        wrong += sample_differences(self.matrix.job.runner.tables)
         for each in wrong:
             click.echo(f"{self.scenario}: {each}")  # at once: a run that is ended early has said what it found
         self.matrix.figures.differences += [f"{self.scenario}: {each}" for each in wrong]
@@ -105,13 +107,16 @@ class Step:
 class CrashMatrix:
     """A broker with a workload, tables in the state before a scenario's step, and kills in that step."""
 
-    def __init__(self, kafka: EmbeddedKafka, workload: Workload, spark: SparkSession, folder: Path) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, workload: Workload, spark: SparkSession, folder: Path, sample_seconds: float = 0.0
+    ) -> None:
         self._server = kafka.bootstrap_server
         self._workload = workload
         self.folder, self._before = folder / "job", folder / "before"
         self.folder.mkdir()
         self.job = CheckedJob(spark, self._server, self.folder)
-        self.job.runner.settings = replace(self.job.runner.settings, sample_interval=0.0)
+        self.job.runner.settings = replace(self.job.runner.settings, sample_interval=sample_seconds)
+        self._options = ("--once", "--sample-interval", str(sample_seconds))
         self.figures = Figures()
         self._ended: list[str] = []
 
@@ -141,7 +146,7 @@ class CrashMatrix:
 
     def kill(self, scenario: str, at: int) -> Kill:
         """Start a job on the tables as they are, and kill it at its n-th file."""
-        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once", *_NO_SAMPLES) as job:
+        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, *self._options) as job:
             last = act_at(watch, job, lambda number, _path: number == at, job.kill)
             late = sum(1 for _ in watch.made(_END_SECONDS))
             if last is None:
@@ -155,7 +160,7 @@ class CrashMatrix:
     def zombie(self, table: str) -> Iterator[JobProcess]:
         """A job that has stood still since it made its first file of rows in a table."""
         rows = self.job.runner.tables.table(table)
-        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, "--once", *_NO_SAMPLES) as job:
+        with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, *self._options) as job:
             found = act_at(
                 watch,
                 job,
@@ -236,13 +241,13 @@ def act_at(
 
 
 @contextmanager
-def crash_matrix(spark: SparkSession, folder: Path, seed: int) -> Iterator[CrashMatrix]:
+def crash_matrix(spark: SparkSession, folder: Path, seed: int, sample_seconds: float = 0.0) -> Iterator[CrashMatrix]:
     """A broker of its own, with a workload that lives on."""
     with (
         EmbeddedKafka() as kafka,
         run_workload(kafka.bootstrap_server, groups=_GROUPS, seed=seed, say=lambda _line: None) as workload,
     ):
-        yield CrashMatrix(kafka, workload, spark, folder)
+        yield CrashMatrix(kafka, workload, spark, folder, sample_seconds)
 
 
 def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
@@ -259,13 +264,16 @@ def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
 @click.option("--scenario", "names", multiple=True, type=click.Choice(list(SCENARIOS)), help="Only these; repeatable.")
 @click.option("--sample", type=int, metavar="N", help="A seeded sample of so many kills in each scenario.")
 @click.option("--seed", default=1, show_default=True, help="Of the workload and of the sample.")
-def main(names: tuple[str, ...], sample: int | None, seed: int) -> None:
+@click.option(
+    "--sampling", is_flag=True, help="The job samples where logs end each second, and is killed in that, too."
+)
+def main(names: tuple[str, ...], sample: int | None, seed: int, *, sampling: bool) -> None:
     """Kill the job at the n-th file that it makes, for every n of every scenario; prints figures."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that broker and job end with this process
     with (
         tempfile.TemporaryDirectory() as folder,
         local_session("local[2]") as spark,
-        crash_matrix(spark, Path(folder), seed) as matrix,
+        crash_matrix(spark, Path(folder), seed, _SAMPLE_SECONDS if sampling else 0.0) as matrix,
     ):
         for name in SCENARIOS:
             if not names or name in names:

@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, groups, offset_commits, partition_ends, thresholds
+-- Reads: clock, committed_offsets, end_intervals, groups, offset_commits, partition_ends, thresholds, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -15,8 +15,7 @@ WITH limits AS (
     p.*,
     ROW_NUMBER() OVER (ORDER BY topic NULLS FIRST, partition NULLS FIRST) AS place
   FROM partition_ends AS p
-), deletions AS (
-  /* What was deleted is another story: a group that came back begins anew. */
+), tombstones AS (
   SELECT
     log_id,
     offsets_partition,
@@ -38,7 +37,6 @@ WITH limits AS (
   SELECT
     k.now_at AS instant,
     c.offsets_partition * 281474976710656 + c.record_offset AS cell,
-    COALESCE(d.record_offset, -1) AS deleted_offset,
     c.commit_timestamp_ms,
     c.log_id,
     c.offsets_partition,
@@ -59,7 +57,7 @@ WITH limits AS (
       THEN 'its end is not known: ' || e.error
     END AS not_known,
     COALESCE(g.member_count, 0) AS member_count,
-    COALESCE(own.allowed_lag, std.allowed_lag, 0) AS allowed_lag,
+    GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
     COALESCE(own.minimum_complete, std.minimum_complete, TRY_CAST(0 AS DOUBLE)) AS minimum_complete,
     COALESCE(own.intervals, std.intervals, 10) AS intervals,
     COALESCE(own.window_seconds, std.window_seconds, 300) AS window_seconds,
@@ -70,12 +68,6 @@ WITH limits AS (
     ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g
     ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
-  LEFT JOIN deletions AS d
-    ON d.log_id = c.log_id
-    AND d.offsets_partition = c.offsets_partition
-    AND d.group_id = c.group_id
-    AND d.topic = c.topic
-    AND d.partition = c.partition
   LEFT JOIN limits AS own
     ON own.group_id = c.group_id
   LEFT JOIN limits AS std
@@ -93,58 +85,68 @@ WITH limits AS (
     instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before,
     COALESCE(end_offset > committed_offset + allowed_lag, FALSE) AS is_waiting
   FROM limited AS l
-), told AS (
-  SELECT
-    c.cell,
-    c.place,
-    c.instant,
-    c.intervals,
-    c.window_start,
-    c.is_waiting,
-    h.record_offset,
-    h.record_timestamp,
-    h.committed_offset,
-    h.commit_timestamp_ms
-  FROM cells AS c
-  JOIN offset_commits AS h
-    ON h.offsets_partition = c.offsets_partition
-    AND h.group_id = c.group_id
-    AND h.topic = c.topic
-    AND h.partition = c.partition
-    AND h.log_id = c.log_id
-    AND h.record_offset > c.deleted_offset
-  WHERE
-    c.is_waiting
 ), ordered AS (
   SELECT
-    t.*,
-    ROW_NUMBER() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
-    LAG(record_timestamp) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS next_at,
-    LEAD(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset
-  FROM told AS t
-), commits AS (
-  SELECT
     cell,
-    place,
-    instant,
-    is_waiting,
     record_offset,
     record_timestamp,
     committed_offset,
     commit_timestamp_ms,
-    next_at,
-    nth,
-    nth <= intervals AS in_ring,
-    CASE WHEN nth < intervals THEN previous_offset END AS previous_offset,
+    ROW_NUMBER() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
+    LAG(record_timestamp) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS next_at,
+    LEAD(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset
+  FROM waiting_commits
+), commits AS (
+  SELECT
+    o.cell,
+    c.place,
+    c.instant,
+    c.is_waiting,
+    o.record_offset,
+    o.record_timestamp,
+    o.committed_offset,
+    o.commit_timestamp_ms,
+    o.next_at,
+    o.nth,
+    o.nth <= c.intervals AS in_ring,
+    CASE WHEN o.nth < c.intervals THEN o.previous_offset END AS previous_offset,
     CASE
-      WHEN record_timestamp > window_start
+      WHEN o.record_timestamp > c.window_start
       THEN 1
-      WHEN next_at IS NULL OR next_at > window_start
+      WHEN o.next_at IS NULL OR o.next_at > c.window_start
       THEN 0
     END AS since_start
-  FROM ordered
+  FROM cells AS c
+  JOIN ordered AS o
+    ON o.cell = c.cell AND (
+      o.nth <= c.intervals OR o.next_at > c.window_start
+    )
   WHERE
-    nth <= intervals OR next_at > window_start
+    c.is_waiting
+), counted AS (
+  SELECT
+    h.log_id,
+    h.offsets_partition,
+    h.group_id,
+    h.topic,
+    h.partition,
+    COUNT(*) AS commits,
+    MAX(h.commit_timestamp_ms) AS last_ms
+  FROM offset_commits AS h
+  LEFT JOIN tombstones AS d
+    ON d.log_id = h.log_id
+    AND d.offsets_partition = h.offsets_partition
+    AND d.group_id = h.group_id
+    AND d.topic = h.topic
+    AND d.partition = h.partition
+  WHERE
+    h.record_offset > COALESCE(d.record_offset, -1)
+  GROUP BY
+    h.log_id,
+    h.offsets_partition,
+    h.group_id,
+    h.topic,
+    h.partition
 ), counts AS (
   SELECT
     cell,
@@ -159,21 +161,18 @@ WITH limits AS (
   UNION ALL
   SELECT
     c.cell,
-    LEAST(COUNT(*), MAX(c.intervals)),
+    LEAST(n.commits, c.intervals),
     NULL,
-    MAX(c.commit_timestamp_ms)
+    n.last_ms
   FROM cells AS c
-  JOIN offset_commits AS h
-    ON h.offsets_partition = c.offsets_partition
-    AND h.group_id = c.group_id
-    AND h.topic = c.topic
-    AND h.partition = c.partition
-    AND h.log_id = c.log_id
-    AND h.record_offset > c.deleted_offset
+  JOIN counted AS n
+    ON n.log_id = c.log_id
+    AND n.offsets_partition = c.offsets_partition
+    AND n.group_id = c.group_id
+    AND n.topic = c.topic
+    AND n.partition = c.partition
   WHERE
     NOT c.is_waiting
-  GROUP BY
-    c.cell
 ), ends AS (
   SELECT
     e.place,

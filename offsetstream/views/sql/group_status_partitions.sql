@@ -22,20 +22,17 @@ WITH limits AS (
   FROM thresholds GROUP BY group_id
 ), places AS (
   SELECT p.*, row_number() OVER (ORDER BY topic, partition) AS place FROM partition_ends AS p
-), deletions AS (
-  -- What was deleted is another story: a group that came back begins anew.
-  SELECT log_id, offsets_partition, group_id, topic, partition, max(record_offset) AS record_offset
-  FROM offset_commits WHERE is_tombstone GROUP BY log_id, offsets_partition, group_id, topic, partition
-), limited AS (
+),
+-- @include tombstones
+, limited AS (
   -- A cell is named by its newest record.
-  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, coalesce(d.record_offset, -1) AS deleted_offset,
-         c.commit_timestamp_ms, c.log_id, c.offsets_partition, c.group_id, c.topic,
+  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms, c.log_id, c.offsets_partition, c.group_id, c.topic,
          c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
          CASE WHEN e.error IS NULL THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
          CASE WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
               WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error) END AS not_known,
          coalesce(g.member_count, 0) AS member_count,
-         coalesce(own.allowed_lag, std.allowed_lag, 0) AS allowed_lag,
+         greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
          coalesce(own.intervals, std.intervals, 10) AS intervals,
          coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
@@ -43,8 +40,6 @@ WITH limits AS (
   FROM committed_offsets AS c CROSS JOIN clock AS k
   LEFT JOIN places AS e ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
-  LEFT JOIN deletions AS d
-    ON d.log_id = c.log_id AND d.offsets_partition = c.offsets_partition AND d.group_id = c.group_id AND d.topic = c.topic AND d.partition = c.partition
   LEFT JOIN limits AS own ON own.group_id = c.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL
   WHERE c.in_coordinator_partition
@@ -55,34 +50,35 @@ WITH limits AS (
          instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before,
          coalesce(end_offset > committed_offset + allowed_lag, false) AS is_waiting
   FROM limited AS l
-), told AS (
-  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, c.is_waiting, h.record_offset, h.record_timestamp, h.committed_offset, h.commit_timestamp_ms
-  FROM cells AS c
-  JOIN offset_commits AS h
-    ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
-   AND h.log_id = c.log_id AND h.record_offset > c.deleted_offset
-  WHERE c.is_waiting
 ), ordered AS (
-  SELECT t.*, row_number() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
+  SELECT cell, record_offset, record_timestamp, committed_offset, commit_timestamp_ms,
+         row_number() OVER (PARTITION BY cell ORDER BY record_offset DESC) AS nth,
          lag(record_timestamp) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS next_at,
          lead(committed_offset) OVER (PARTITION BY cell ORDER BY record_offset DESC) AS previous_offset
-  FROM told AS t
+  FROM waiting_commits
 ), commits AS (
-  SELECT cell, place, instant, is_waiting, record_offset, record_timestamp, committed_offset, commit_timestamp_ms, next_at, nth, nth <= intervals AS in_ring,
-         CASE WHEN nth < intervals THEN previous_offset END AS previous_offset,
-         CASE WHEN record_timestamp > window_start THEN 1 WHEN next_at IS NULL OR next_at > window_start THEN 0 END AS since_start
-  FROM ordered WHERE nth <= intervals OR next_at > window_start
+  SELECT o.cell, c.place, c.instant, c.is_waiting, o.record_offset, o.record_timestamp, o.committed_offset, o.commit_timestamp_ms, o.next_at, o.nth,
+         o.nth <= c.intervals AS in_ring, CASE WHEN o.nth < c.intervals THEN o.previous_offset END AS previous_offset,
+         CASE WHEN o.record_timestamp > c.window_start THEN 1 WHEN o.next_at IS NULL OR o.next_at > c.window_start THEN 0 END AS since_start
+  FROM cells AS c JOIN ordered AS o ON o.cell = c.cell AND (o.nth <= c.intervals OR o.next_at > c.window_start)
+  WHERE c.is_waiting
+), counted AS (
+  SELECT h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition, count(*) AS commits, max(h.commit_timestamp_ms) AS last_ms
+  FROM offset_commits AS h
+  LEFT JOIN tombstones AS d
+    ON d.log_id = h.log_id AND d.offsets_partition = h.offsets_partition AND d.group_id = h.group_id AND d.topic = h.topic AND d.partition = h.partition
+  WHERE h.record_offset > coalesce(d.record_offset, -1)
+  GROUP BY h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition
 ), counts AS (
   SELECT cell, count(*) AS commits, max(CASE WHEN previous_offset IS NULL THEN commit_timestamp_ms END) AS first_ms,
          max(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
   FROM commits WHERE in_ring GROUP BY cell
   UNION ALL
-  SELECT c.cell, least(count(*), max(c.intervals)), NULL, max(c.commit_timestamp_ms)
+  SELECT c.cell, least(n.commits, c.intervals), NULL, n.last_ms
   FROM cells AS c
-  JOIN offset_commits AS h
-    ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
-   AND h.log_id = c.log_id AND h.record_offset > c.deleted_offset
-  WHERE NOT c.is_waiting GROUP BY c.cell
+  JOIN counted AS n
+    ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
+  WHERE NOT c.is_waiting
 ), ends AS (
   SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.lowest_from, i.next_sampled_at, i.next_offset, i.next_lowest
   FROM end_intervals AS i

@@ -22,19 +22,20 @@
 --   unknown_reason STRING: Why the offsets of then are unknown; null in rows of offsets
 WITH
 -- @include cuts
-, numbered AS (
-  SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.leader_epoch, c.metadata, c.commit_timestamp,
-         c.commit_timestamp_ms, c.expire_timestamp, c.expire_timestamp_ms, c.topic_id, c.record_offset, c.record_timestamp, c.log_id, c.is_tombstone,
-         row_number() OVER (PARTITION BY c.offsets_partition, c.group_id, c.topic, c.partition ORDER BY c.record_offset DESC) AS nth
+, newest AS (
+  SELECT c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, max(c.record_offset) AS record_offset
   FROM offset_commits AS c
   JOIN cuts AS k ON k.offsets_partition = c.offsets_partition AND k.log_id = c.log_id
   LEFT JOIN gaps AS g ON g.offsets_partition = c.offsets_partition
   WHERE g.offsets_partition IS NULL AND (k.cut_offset IS NULL OR c.record_offset < k.cut_offset)
+  GROUP BY c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition
 )
-SELECT offsets_partition, group_id, topic, partition, committed_offset, leader_epoch, metadata, commit_timestamp, commit_timestamp_ms,
-       expire_timestamp, expire_timestamp_ms, topic_id, record_offset, record_timestamp, log_id, CAST(NULL AS TIMESTAMP) AS unknown_before,
+SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.leader_epoch, c.metadata, c.commit_timestamp, c.commit_timestamp_ms,
+       c.expire_timestamp, c.expire_timestamp_ms, c.topic_id, c.record_offset, c.record_timestamp, c.log_id, CAST(NULL AS TIMESTAMP) AS unknown_before,
        CAST(NULL AS STRING) AS unknown_reason
-FROM numbered WHERE nth = 1 AND NOT is_tombstone
+FROM newest AS n
+JOIN offset_commits AS c ON c.log_id = n.log_id AND c.offsets_partition = n.offsets_partition AND c.record_offset = n.record_offset
+WHERE NOT c.is_tombstone
 UNION ALL
 SELECT offsets_partition, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, unknown_before, unknown_reason
 FROM unknowns

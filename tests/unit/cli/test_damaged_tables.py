@@ -16,7 +16,7 @@ from tests.unit.cli.conftest import Run, commit
 COMMANDS = (
     ("groups", "status"),
     ("lag", "--all-groups", "--time"),
-    ("sql", "FROM time_lag"),
+    ("sql", "FROM group_status"),
     ("sql", "FROM offset_commits"),
     ("offsets", "history"),
     ("offsets", "audit"),

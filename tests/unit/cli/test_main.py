@@ -18,7 +18,10 @@ from testkit.command import printed
 
 def leaves(command: click.Command, path: list[str]) -> Iterator[list[str]]:
     if isinstance(command, click.Group):
-        for name, child in command.commands.items():
+        ctx = click.Context(command, parent=click.Context(main))
+        for name in command.list_commands(ctx):
+            child = command.get_command(ctx, name)
+            assert child is not None
             yield from leaves(child, [*path, name])
     else:
         yield path

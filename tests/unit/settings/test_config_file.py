@@ -17,7 +17,10 @@ from tests.unit.settings.support import SERVER, invoke, show, write
 
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
-        for own, child in command.commands.items():
+        ctx = click.Context(command, parent=click.Context(main))
+        for own in command.list_commands(ctx):
+            child = command.get_command(ctx, own)
+            assert child is not None
             yield f"{name}.{own}", child
     else:
         yield name, command
