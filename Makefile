@@ -53,8 +53,8 @@ docs: install ## Write the views for DuckDB, docs/tables.md and docs/views.md an
 bench: install ## Measure everything beside its peers, and write docs/benchmarks.md
 	@$(BIN)/python -m benchmarks --save
 
-crash-matrix: install ## Kill the job at every file that it makes, and start it again (hours; SAMPLE=5 for a part)
-	@$(BIN)/python -m tests.reliability.crash_matrix $(if $(SAMPLE),--sample $(SAMPLE))
+crash-matrix: install ## Kill the job at every file that it makes, and start it again (hours; SAMPLE=5 for a part, SAMPLING=1 with samples)
+	@$(BIN)/python -m tests.reliability.crash_matrix $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SAMPLING),--sampling)
 
 chaos: install ## Kill brokers and the job at random for MINUTES (30; COMPACTION=1: another weather), and compare
 	@$(BIN)/python -m tests.reliability.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COMPACTION),--compaction)
