@@ -13,6 +13,9 @@ from offsetstream.views.files import NEEDS, spark_sql
 
 FOLDER = Path(__file__).parents[1] / "offsetstream" / "views" / "sql"
 
+# So begins the comment in a WITH whose rows DuckDB is to have before it reads what they are joined to.
+_FIRST = "Found first"
+
 # What sqlglot translates, and both engines run, with other results; or what one of the engines does not know.
 _FORBIDDEN = {
     exp.ApproxQuantile: "percentile_approx: DuckDB estimates otherwise",
@@ -49,7 +52,11 @@ def translated(sql: str) -> str:
     """Return the query for DuckDB; ValueError with every objection of the lint."""
     if objections := list(lint(sql)):
         raise ValueError("; ".join(objections))
-    return sqlglot.transpile(sql, read="spark", write="duckdb", pretty=True)[0]
+    tree = sqlglot.parse_one(sql, read="spark")
+    for cte in tree.find_all(exp.CTE):
+        if any(_FIRST in comment for comment in cte.this.comments or []):
+            cte.set("materialized", True)  # Spark has no word for it
+    return tree.sql("duckdb", pretty=True)
 
 
 def lint(sql: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -77,6 +77,10 @@ class InstantReader(ViewReader):
         times = all_schemas()[table].column_names if is_history(table) else ()
         time = next((name for name in ("record_timestamp", "sampled_at", "event_at") if name in times), None)
         return f"SELECT * FROM ({query}) WHERE {time} < {self._literal}" if time else query  # noqa: S608 - all ours
+
+    def _open(self, tables: Iterable[str]) -> None:
+        """Leave out what is read of the history."""
+        super()._open(table for table in tables if table not in _STATE and table != "member_subscriptions")
 
     def _state(self, table: str) -> str:
         found = self._now.arrow(_STATE[table], {"group_id": self._groups}, at=self._at)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -14,7 +16,7 @@ from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.lookup import connected, is_one_of
 from offsetstream.tables.schema import TableSchema, all_schemas, is_history
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
 from offsetstream.views.recent import KEPT, OF_NOW, over_recent
@@ -65,6 +67,7 @@ class ViewReader:
         self.connection = connected()
         self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
+        self._sources: dict[str, Source | None] = {}
         self.files: list[str] = []
         for name, query in (relations or {}).items():
             self.define(name, query)
@@ -89,7 +92,10 @@ class ViewReader:
             raise UsageError(f"the view {view} is of no other instant than now: leave out at=")
         views = needed(view)
         # A job may be at work: histories are read after the states that are to be found in them.
-        for table in sorted({name for each in views for name in each.reads}, key=is_history):
+        tables = sorted({name for each in views for name in each.reads if _is_table(name)}, key=is_history)
+        for _, alike in groupby(tables, is_history):
+            self._open(each for each in alike if each not in self._defined)
+        for table in tables:
             self.define_table(table)
         for each in views:
             self.define_view(each, at)
@@ -125,24 +131,20 @@ class ViewReader:
 
     def define_table(self, table: str) -> None:
         """Have a table's name stand for its rows; a name that is no table's is left alone."""
-        if table not in self._defined and (table in BESIDE or table in all_schemas()):
+        if table not in self._defined and _is_table(table):
             with _told(f"read the table {table}"):
                 self.define(table, self.table_query(table))
 
     def table_query(self, table: str) -> str:
         """Return the query of a table's rows as they are stored; a column that the files lack is null."""
         schema = BESIDE.get(table) or all_schemas()[table]
-        relation, rows = None, f"{table} as it is stored"
-        try:
-            source = self.store.source(table)
-            refuse_newer(source)
-            relation = source.relation(self.connection)
-            self.files += source.files
-        except NoTableError:
-            if table not in BESIDE:
-                raise
-        if relation is None:
+        rows = f"{table} as it is stored"
+        self._open([table])
+        source = self._sources[table]
+        relation = None if source is None else source.relation(self.connection)
+        if source is None or relation is None:
             return f"SELECT {columns_of(schema, ())} WHERE false"
+        self.files += source.files
         columns = relation.columns
         if self._groups is not None and "group_id" in columns and table not in BESIDE:
             relation = relation.filter(is_one_of("group_id", self._groups))
@@ -160,11 +162,33 @@ class ViewReader:
         self.define("later offset_commits", _LATER.format(since=since), kept=True)
         return 'FROM "later offset_commits"'
 
+    def _open(self, tables: Iterable[str]) -> None:
+        """Open tables side by side: for each its log is looked for, which may be far away. Spark does it one by one."""
+        missing = [table for table in tables if table not in self._sources]
+        at_once = 1 if self.store.needs_spark else len(missing)
+        with ThreadPoolExecutor(at_once or 1) as pool:
+            self._sources |= zip(missing, pool.map(self._source, missing), strict=True)
+
+    def _source(self, table: str) -> Source | None:
+        """Return where a table's rows are; None for a table of the user's that is not there."""
+        try:
+            source = self.store.source(table)
+            refuse_newer(source)
+        except NoTableError:
+            if table not in BESIDE:
+                raise
+            return None
+        return source
+
     def _of_topics(self, query: str) -> str:
         """Return the query's rows of the topics that the groups may have to do with."""
         for table in ("offset_commits", "member_assignments", "topics"):
             self.define_table(table)
         return _OF_TOPICS.format(query=query)
+
+
+def _is_table(name: str) -> bool:
+    return name in BESIDE or name in all_schemas()
 
 
 def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:

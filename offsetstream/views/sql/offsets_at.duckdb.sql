@@ -89,7 +89,8 @@ WITH records AS (
   FROM gaps AS g
   JOIN offset_commits AS c
     ON c.offsets_partition = g.offsets_partition
-), newest AS (
+), newest AS MATERIALIZED (
+  /* Found first, and then no record is read of the files that have none of these. */
   SELECT
     c.log_id,
     c.offsets_partition,

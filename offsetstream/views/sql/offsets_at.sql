@@ -23,6 +23,7 @@
 WITH
 -- @include cuts
 , newest AS (
+  -- Found first, and then no record is read of the files that have none of these.
   SELECT c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, max(c.record_offset) AS record_offset
   FROM offset_commits AS c
   JOIN cuts AS k ON k.offsets_partition = c.offsets_partition AND k.log_id = c.log_id

@@ -11,7 +11,10 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 import offsetstream
 from offsetstream.errors import TablesError, UsageError
+from offsetstream.tables.path_store.store import PathSource, PathStore
+from offsetstream.tables.schema import is_history
 from offsetstream.views.files import all_views
+from offsetstream.views.reader import ViewReader
 from testkit.tables import append_rows, new_tables
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -58,6 +61,21 @@ def test_offsets_at_an_instant(tmp_path: Path) -> None:
         (None, None, book["history_complete_from"]),
         ("billing", None, book["history_complete_from"]),
     }
+
+
+def test_histories_are_opened_after_the_states_that_are_to_be_found_in_them(tmp_path: Path) -> None:
+    opened: list[str] = []
+
+    class Told(PathStore):
+        def source(self, name: str) -> PathSource:
+            opened.append(name)
+            return super().source(name)
+
+    new_tables(tmp_path)
+    ViewReader(Told(str(tmp_path))).rows("group_status")
+    assert len(opened) == len(set(opened))
+    assert {"offset_commits", "end_offsets", "groups"} <= set(opened)
+    assert [is_history(name) for name in opened] == sorted(is_history(name) for name in opened)
 
 
 def test_thresholds_are_the_users(tmp_path: Path) -> None:
