@@ -26,8 +26,8 @@ WITH limits AS (
 -- @include tombstones
 , limited AS (
   -- A cell is named by its newest record.
-  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms, c.log_id, c.offsets_partition, c.group_id, c.topic,
-         c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
+  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
+         c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
          CASE WHEN e.error IS NULL THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
          CASE WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
               WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error) END AS not_known,

@@ -289,7 +289,7 @@ WITH steps AS (
     s.record_offset,
     CASE WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
     COALESCE(z.member_count, 0) AS member_count,
-    COALESCE(own.allowed_lag, std.allowed_lag, 0) AS allowed_lag,
+    GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
     COALESCE(own.minimum_complete, std.minimum_complete, TRY_CAST(0 AS DOUBLE)) AS minimum_complete,
     COALESCE(own.intervals, std.intervals, 10) AS intervals,
     COALESCE(own.window_seconds, std.window_seconds, 300) AS window_seconds,

@@ -51,7 +51,7 @@ WITH
          s.high_watermark AS end_offset, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
          CASE WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
          coalesce(z.member_count, 0) AS member_count,
-         coalesce(own.allowed_lag, std.allowed_lag, 0) AS allowed_lag,
+         greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
          coalesce(own.intervals, std.intervals, 10) AS intervals,
          coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
