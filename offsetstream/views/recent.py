@@ -24,18 +24,13 @@ _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_part
 # Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
 # log ended. The last sample at that offset or below, and the last one at that time or before, are the first needed.
 _QUERY = """
-WITH waiting AS (
-  SELECT c.offsets_partition * 281474976710656 + c.record_offset AS cell, topic, partition, e.topic_id, e.sampled_at,
-         greatest(c.committed_offset, e.log_start_offset) AS next_to_read
-  FROM committed_offsets AS c JOIN partition_ends AS e USING (topic, partition)
-  WHERE c.in_coordinator_partition AND e.high_watermark > c.committed_offset
-), rings AS (
+WITH rings AS (
   SELECT cell, list_min(arg_max(record_timestamp, record_offset, {intervals})) AS ring_at FROM {commits} GROUP BY cell
 ), needs AS (
   SELECT topic, partition, any_value(topic_id) AS topic_id, min(next_to_read) AS next_to_read,
          least(min(r.ring_at), min(w.sampled_at) - to_seconds({ring_seconds}),
                any_value(now_at) - to_seconds({seconds})) AS since
-  FROM waiting AS w LEFT JOIN rings AS r USING (cell) CROSS JOIN clock
+  FROM waiting_cells AS w LEFT JOIN rings AS r USING (cell) CROSS JOIN clock
   GROUP BY topic, partition
 ), begins AS (
   SELECT topic, partition, max(sampled_at) FILTER (high_watermark <= next_to_read) AS by_offset,
@@ -58,9 +53,9 @@ def over_recent(reader: ViewReader, view: str, query: str) -> str:
 
 
 def _define_recent(reader: ViewReader, suffix: str, *, by_commits: bool) -> None:
-    for view in needed("partition_ends"):
+    for view in needed("waiting_cells"):
         reader.define_view(view, None)
-    for table in ("committed_offsets", "thresholds", "end_offsets"):
+    for table in ("thresholds", "end_offsets"):
         reader.define_table(table)
     limits = "SELECT " + ", ".join(f"ceil(max({name})::DOUBLE)::BIGINT" for name in _LIMITS) + " FROM thresholds"  # noqa: S608 - ours
     intervals, window, time_lag = (each or 0 for each in reader.connection.execute(limits).fetchall()[0])

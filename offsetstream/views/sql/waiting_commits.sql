@@ -1,4 +1,4 @@
--- Helper: the commits of the cells (committed offsets) behind which messages wait, since what was deleted of them.
+-- Helper: the commits of the waiting cells, since what was deleted of them.
 --
 --   cell BIGINT: The cell, named by its newest record
 --   record_offset BIGINT: Offset of the commit's record
@@ -7,17 +7,10 @@
 --   commit_timestamp_ms BIGINT: Time of the commit, in milliseconds since 1970
 WITH
 -- @include tombstones
-, waiting AS (
-  SELECT c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition,
-         coalesce(d.record_offset, -1) AS deleted_offset
-  FROM committed_offsets AS c
-  JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition AND e.high_watermark > c.committed_offset
-  LEFT JOIN tombstones AS d
-    ON d.log_id = c.log_id AND d.offsets_partition = c.offsets_partition AND d.group_id = c.group_id AND d.topic = c.topic AND d.partition = c.partition
-  WHERE c.in_coordinator_partition
-)
 SELECT w.cell, h.record_offset, h.record_timestamp, h.committed_offset, h.commit_timestamp_ms
-FROM waiting AS w
+FROM waiting_cells AS w
+LEFT JOIN tombstones AS d
+  ON d.log_id = w.log_id AND d.offsets_partition = w.offsets_partition AND d.group_id = w.group_id AND d.topic = w.topic AND d.partition = w.partition
 JOIN offset_commits AS h
   ON h.log_id = w.log_id AND h.offsets_partition = w.offsets_partition AND h.group_id = w.group_id AND h.topic = w.topic
- AND h.partition = w.partition AND h.record_offset > w.deleted_offset
+ AND h.partition = w.partition AND h.record_offset > coalesce(d.record_offset, -1)

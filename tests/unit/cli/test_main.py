@@ -2,7 +2,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,24 +14,14 @@ from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
 from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
 from offsetstream.tables.path_store import PathStore
 from testkit.command import printed
-
-
-def leaves(command: click.Command, path: list[str]) -> Iterator[list[str]]:
-    if isinstance(command, click.Group):
-        ctx = click.Context(command, parent=click.Context(main))
-        for name in command.list_commands(ctx):
-            child = command.get_command(ctx, name)
-            assert child is not None
-            yield from leaves(child, [*path, name])
-    else:
-        yield path
+from testkit.command_tree import leaves
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_every_command_has_help_with_examples_of_itself(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
-    for path in leaves(command, [name]):
+    for path, _ in leaves(command, [name]):
         result = CliRunner().invoke(main, [*path, "--help"], prog_name="offsetstream")
         assert result.exit_code == 0
         assert "Examples:\n" in result.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -12,18 +11,8 @@ from offsetstream.cli.main import SUBCOMMANDS, main
 from offsetstream.errors import UsageError
 from offsetstream.settings.config_file import COMMANDS
 from offsetstream.stream.settings import JobSettings
+from testkit.command_tree import leaves
 from tests.unit.settings.support import SERVER, invoke, show, write
-
-
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    if isinstance(command, click.Group):
-        ctx = click.Context(command, parent=click.Context(main))
-        for own in command.list_commands(ctx):
-            child = command.get_command(ctx, own)
-            assert child is not None
-            yield f"{name}.{own}", child
-    else:
-        yield name, command
 
 
 def test_the_commands_that_take_a_file() -> None:
@@ -31,9 +20,9 @@ def test_the_commands_that_take_a_file() -> None:
     for name in SUBCOMMANDS:
         command = main.get_command(click.Context(main), name)
         assert command is not None
-        for own, each in commands(command, name):
+        for path, each in leaves(command, [name]):
             if name != "config" and any("--config" in option.opts for option in each.params):
-                found.add(own)
+                found.add(".".join(path))
     assert found == set(COMMANDS)
 
 

@@ -1,0 +1,16 @@
+-- Helper: the cells (committed offsets) behind which messages wait, by the newest look at the logs.
+--
+--   cell BIGINT: The cell, named by its newest record
+--   log_id INT: Log of the offsets partition
+--   offsets_partition INT: Offsets partition of the group
+--   group_id STRING: Group id
+--   topic STRING: Topic
+--   partition INT: Partition of the topic
+--   topic_id STRING: Id of the topic that is there now; null where it is not known
+--   next_to_read BIGINT: First offset that waits and is in the log
+--   sampled_at TIMESTAMP: Time of the look
+SELECT c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, e.topic_id,
+       greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.sampled_at
+FROM committed_offsets AS c
+JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition AND e.high_watermark > c.committed_offset
+WHERE c.in_coordinator_partition
