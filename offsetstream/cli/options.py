@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial, wraps
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from offsetstream.cli.output import Output
 from offsetstream.errors import UsageError
@@ -16,7 +18,22 @@ from offsetstream.settings.schema import Setting, Settings, settings_of
 
 Command = Callable[..., None]
 _ASKED = "A broker to ask for what is not in the tables."
-_KAFKA = f"{__name__}.kafka"  # where a context keeps the client properties of the file
+_CONFIG = "TOML file of settings; flags and the environment win over it."
+_CLUSTER = "The cluster of the file that is meant: its section clusters.NAME."
+_ALL_CLUSTERS = "Of all clusters of the file, with a column that names each."
+# Where a context keeps the file, what fills it by the file as a cluster has it, and the clusters that are asked for.
+_FILE, _FILL, _ALL, _GIVEN = (f"{__name__}.{name}" for name in ("file", "fill", "all", "given"))
+GATHERED = f"{__name__}.gathered"  # and what takes the answers of all of them, to print them together
+# Look-ups that print rows.
+OVER_ALL = frozenset(
+    {
+        *("groups.list", "groups.describe", "groups.status", "groups.rebalances", "groups.history", "lag"),
+        *("offsets.list", "offsets.history", "offsets.audit", "offsets.expiring", "offsets.orphans"),
+        *("partitions", "coordinator", "sql"),
+    }
+)
+_EACH_ONES = ("tables", "checkpoint", "bootstrap_server")
+SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class Value(click.ParamType[Any]):
@@ -93,36 +110,98 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
 def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
     """Add `--config`, whose file has a table of that name for the command (`groups.list` for a subcommand).
 
-    Flags and the environment win over the file, as click has it for a context's default_map. `but`: keys of the
-    table that are of no use to this command.
+    With it come `--cluster`, for a section `clusters.NAME` of the file, and to look-ups `--all-clusters`. Flags and the
+    environment win over the file, as click has it for a context's default_map. `but`: keys of the table that are of no
+    use to this command.
     """
+    has_all = command_name in OVER_ALL
 
-    def fill(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
-        file = ConfigFile.read(path)
-        ctx.meta[_KAFKA] = file.kafka
-        options = configurable(ctx.command)
-        values = file.values(command_name, {key: _key(option) for key, option in options.items()}, but)
-        found: dict[str, Any] = {}
-        for key, value in values.items():
-            option = options[key]
-            given = [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
-            try:
-                option.type_cast_value(ctx, given)
-            except click.BadParameter as error:
-                raise UsageError(f"{file.path}: {command_name}.{key}: {error.message}") from error
-            found[str(option.name)] = given
-        ctx.default_map = found
+    def take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+        """Read the file once all that is said of it is known: click takes eager options as they come."""
+        given = ctx.meta.setdefault(_GIVEN, {})
+        given[option.name] = value
+        if len(given) < (3 if has_all else 2):
+            return
+        del ctx.meta[_GIVEN]
+        cluster = None if given.get("all_clusters") else given["cluster"]
+        ctx.meta[_FILL] = partial(_fill, ctx, command_name, but, given["config"])
+        file = ctx.meta[_FILL](cluster)
+        ctx.meta[_ALL] = _clusters_of(ctx, file) if given.get("all_clusters") else ()
 
-    return click.option(
-        "--config",
-        metavar="FILE",
-        envvar=schema.CONFIG_VARIABLE,
-        show_envvar=True,
-        is_eager=True,
-        expose_value=False,
-        callback=fill,
-        help="TOML file of settings; flags and the environment win over it.",
-    )
+    def add(command: Command) -> Command:
+        told: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": take}
+        named = told | {"show_envvar": True}
+        options = [
+            click.option("--config", metavar="FILE", envvar=schema.CONFIG_VARIABLE, help=_CONFIG, **named),
+            click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **named),
+        ]
+        if has_all:
+            command = _over_all(command)
+            options.append(
+                click.option("--all-clusters", is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **told)
+            )
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _fill(
+    ctx: click.Context, command_name: str, but: tuple[str, ...], path: str | None, cluster: str | None
+) -> ConfigFile:
+    """Have the context take its defaults from the file, as the cluster has them; return that."""
+    file = ConfigFile.read(path, cluster)
+    ctx.meta[_FILE] = file
+    options = configurable(ctx.command)
+    values = file.values(command_name, {key: _key(option) for key, option in options.items()}, but)
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        option = options[key]
+        given = [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
+        try:
+            option.type_cast_value(ctx, given)
+        except click.BadParameter as error:
+            raise UsageError(f"{file.path}: {command_name}.{key}: {error.message}") from error
+        found[str(option.name)] = given
+    ctx.default_map = found
+    return file
+
+
+def _clusters_of(ctx: click.Context, file: ConfigFile) -> tuple[str, ...]:
+    """Return the names of all clusters; UsageError where there is none, or one was named."""
+    if ctx.get_parameter_source("cluster") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--all-clusters is of all, --cluster of one: give one of them")
+    if not file.clusters:
+        where = f"{file.path} has none" if file.path else "name the file that has them by --config"
+        raise click.UsageError(f"--all-clusters are those of a file of settings: {where}")
+    return file.clusters
+
+
+def _over_all(command: Command) -> Command:
+    """Return what runs a look-up for all clusters, where these are asked for."""
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        ctx = click.get_current_context()
+        if not ctx.meta[_ALL]:
+            command(**options)
+            return
+        from offsetstream.cli.over_all import ask_all  # noqa: PLC0415 - only who asks for it
+
+        ask_all(ctx, command, {name: partial(ctx.meta[_FILL], name) for name in ctx.meta[_ALL]})
+
+    return run
+
+
+def of_no_cluster(ctx: click.Context) -> None:
+    """Raise UsageError where a flag or a variable says for all clusters what is each one's own."""
+    for option in ctx.command.params:
+        source = ctx.get_parameter_source(str(option.name))
+        if option.name in _EACH_ONES and source in SAID and not option.is_eager:
+            named = f"--{str(option.name).replace('_', '-')}"
+            by = named if source is ParameterSource.COMMANDLINE else f"{schema.PREFIX}{str(option.name).upper()}"
+            raise UsageError(f"--all-clusters takes {named} of each cluster from the file: leave out {by}")
 
 
 def configurable(command: click.Command) -> dict[str, click.Option]:
@@ -156,8 +235,14 @@ def client_properties(command_config: str | None) -> dict[str, str]:
 
 def properties_of_config(ctx: click.Context) -> dict[str, str]:
     """Return the Kafka client properties that the file of `--config` has."""
-    found: dict[str, str] = ctx.meta.get(_KAFKA, {})
-    return found
+    file: ConfigFile | None = ctx.meta.get(_FILE)
+    return {} if file is None else file.kafka
+
+
+def file_of_config(ctx: click.Context) -> ConfigFile:
+    """Return the file of `--config`, as the cluster has it that is asked for."""
+    file: ConfigFile = ctx.meta[_FILE]
+    return file
 
 
 def shared_option(name: str, option: schema.Option, *, default: str | None = None) -> Callable[[Command], Command]:
@@ -211,4 +296,6 @@ def output_options(command: Command) -> Command:
 
 def output_of(options: dict[str, Any]) -> Output:
     """Take the options of `output_options` out of `options` and return their Output."""
-    return Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
+    output = Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
+    gathered = click.get_current_context().meta.get(GATHERED)
+    return output if gathered is None else gathered.instead_of(output)
