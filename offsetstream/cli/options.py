@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from offsetstream.cli.all_clusters import FLAG, LOOKUPS, clusters_of
 from offsetstream.cli.output import Output
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
@@ -24,16 +25,6 @@ _ALL_CLUSTERS = "Of all clusters of the file, with a column that names each."
 # Where a context keeps the file, what fills it by the file as a cluster has it, and the clusters that are asked for.
 _FILE, _FILL, _ALL, _GIVEN = (f"{__name__}.{name}" for name in ("file", "fill", "all", "given"))
 GATHERED = f"{__name__}.gathered"  # and what takes the answers of all of them, to print them together
-# Look-ups that print rows.
-OVER_ALL = frozenset(
-    {
-        *("groups.list", "groups.describe", "groups.status", "groups.rebalances", "groups.history", "lag"),
-        *("offsets.list", "offsets.history", "offsets.audit", "offsets.expiring", "offsets.orphans"),
-        *("partitions", "coordinator", "sql"),
-    }
-)
-_EACH_ONES = ("tables", "checkpoint", "bootstrap_server")
-SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class Value(click.ParamType[Any]):
@@ -114,7 +105,7 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
     environment win over the file, as click has it for a context's default_map. `but`: keys of the table that are of no
     use to this command.
     """
-    has_all = command_name in OVER_ALL
+    has_all = command_name in LOOKUPS
 
     def take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
         """Read the file once all that is said of it is known: click takes eager options as they come."""
@@ -123,10 +114,11 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
         if len(given) < (3 if has_all else 2):
             return
         del ctx.meta[_GIVEN]
-        cluster = None if given.get("all_clusters") else given["cluster"]
+        all_of_them, cluster = given.get("all_clusters"), given["cluster"]
         ctx.meta[_FILL] = partial(_fill, ctx, command_name, but, given["config"])
-        file = ctx.meta[_FILL](cluster)
-        ctx.meta[_ALL] = _clusters_of(ctx, file) if given.get("all_clusters") else ()
+        file = ctx.meta[_FILL](None if all_of_them else cluster)
+        named = cluster if ctx.get_parameter_source("cluster") is ParameterSource.COMMANDLINE else None
+        ctx.meta[_ALL] = clusters_of(ctx, file, named) if all_of_them else ()
 
     def add(command: Command) -> Command:
         told: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": take}
@@ -137,9 +129,7 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
         ]
         if has_all:
             command = _over_all(command)
-            options.append(
-                click.option("--all-clusters", is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **told)
-            )
+            options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **told))
         for option in reversed(options):
             command = option(command)
         return command
@@ -168,16 +158,6 @@ def _fill(
     return file
 
 
-def _clusters_of(ctx: click.Context, file: ConfigFile) -> tuple[str, ...]:
-    """Return the names of all clusters; UsageError where there is none, or one was named."""
-    if ctx.get_parameter_source("cluster") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--all-clusters is of all, --cluster of one: give one of them")
-    if not file.clusters:
-        where = f"{file.path} has none" if file.path else "name the file that has them by --config"
-        raise click.UsageError(f"--all-clusters are those of a file of settings: {where}")
-    return file.clusters
-
-
 def _over_all(command: Command) -> Command:
     """Return what runs a look-up for all clusters, where these are asked for."""
 
@@ -192,16 +172,6 @@ def _over_all(command: Command) -> Command:
         ask_all(ctx, command, {name: partial(ctx.meta[_FILL], name) for name in ctx.meta[_ALL]})
 
     return run
-
-
-def of_no_cluster(ctx: click.Context) -> None:
-    """Raise UsageError where a flag or a variable says for all clusters what is each one's own."""
-    for option in ctx.command.params:
-        source = ctx.get_parameter_source(str(option.name))
-        if option.name in _EACH_ONES and source in SAID and not option.is_eager:
-            named = f"--{str(option.name).replace('_', '-')}"
-            by = named if source is ParameterSource.COMMANDLINE else f"{schema.PREFIX}{str(option.name).upper()}"
-            raise UsageError(f"--all-clusters takes {named} of each cluster from the file: leave out {by}")
 
 
 def configurable(command: click.Command) -> dict[str, click.Option]:

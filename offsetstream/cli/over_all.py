@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.all_clusters import is_said, require_of_file
 from offsetstream.cli.answers import clear
 from offsetstream.cli.main import is_of_storage
-from offsetstream.cli.options import GATHERED, SAID, Command, configurable, of_no_cluster
+from offsetstream.cli.options import GATHERED, Command, configurable
 from offsetstream.cli.output import Block, Closing, Column, Output, Row, about, tell
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
 
@@ -26,7 +27,7 @@ def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[]
     `clusters` have the context take its settings from the file as that cluster has them. One that cannot be asked is
     told in a line, and the others are shown: exit code 1. UsageError where tables are named for all.
     """
-    of_no_cluster(ctx)
+    require_of_file(ctx)
     watch = ctx.params.get("watch")
     try:
         while True:
@@ -76,7 +77,7 @@ def _options(ctx: click.Context) -> dict[str, Any]:
     options, of_file = dict(ctx.params), ctx.default_map or {}
     for option in configurable(ctx.command).values():
         name = str(option.name)
-        if name in of_file and ctx.get_parameter_source(name) not in SAID:
+        if name in of_file and not is_said(ctx, name):
             options[name] = option.process_value(ctx, of_file[name])
     if "watch" in options:
         options["watch"] = None
