@@ -10,12 +10,12 @@ from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import PREFIX
 
 FLAG = "--all-clusters"
-# Look-ups that print rows: over all clusters these have a column with the cluster's name.
+# Look-ups that print rows, which are asked of one cluster after the other; `sql` asks the tables of all at once.
 LOOKUPS = frozenset(
     {
         *("groups.list", "groups.describe", "groups.status", "groups.rebalances", "groups.history", "lag"),
         *("offsets.list", "offsets.history", "offsets.audit", "offsets.expiring", "offsets.orphans"),
-        *("partitions", "coordinator", "sql"),
+        *("partitions", "coordinator"),
     }
 )
 _EACH_ONES = ("tables", "checkpoint", "bootstrap_server")

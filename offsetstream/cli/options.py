@@ -105,7 +105,7 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
     environment win over the file, as click has it for a context's default_map. `but`: keys of the table that are of no
     use to this command.
     """
-    has_all = command_name in LOOKUPS
+    has_all = command_name in (*LOOKUPS, "sql")
 
     def take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
         """Read the file once all that is said of it is known: click takes eager options as they come."""
@@ -127,8 +127,9 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
             click.option("--config", metavar="FILE", envvar=schema.CONFIG_VARIABLE, help=_CONFIG, **named),
             click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **named),
         ]
-        if has_all:
+        if command_name in LOOKUPS:
             command = _over_all(command)
+        if has_all:
             options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **told))
         for option in reversed(options):
             command = option(command)
@@ -163,15 +164,21 @@ def _over_all(command: Command) -> Command:
 
     @wraps(command)
     def run(**options: Any) -> None:
-        ctx = click.get_current_context()
-        if not ctx.meta[_ALL]:
+        clusters = asked_clusters()
+        if not clusters:
             command(**options)
             return
         from offsetstream.cli.over_all import ask_all  # noqa: PLC0415 - only who asks for it
 
-        ask_all(ctx, command, {name: partial(ctx.meta[_FILL], name) for name in ctx.meta[_ALL]})
+        ask_all(click.get_current_context(), command, clusters)
 
     return run
+
+
+def asked_clusters() -> dict[str, Callable[[], ConfigFile]]:
+    """Return, where all clusters are asked for, what has the context take its settings as each of them has them."""
+    meta = click.get_current_context().meta
+    return {name: partial(meta[_FILL], name) for name in meta.get(_ALL, ())}
 
 
 def configurable(command: click.Command) -> dict[str, click.Option]:

@@ -16,6 +16,8 @@ from offsetstream.cli.main import is_of_storage
 from offsetstream.cli.options import GATHERED, Command, configurable
 from offsetstream.cli.output import Block, Closing, Column, Output, Row, about, tell
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
+from offsetstream.tables.location import store_at
+from offsetstream.tables.store import Store
 
 CLUSTER = Column("cluster", "CLUSTER", 10)
 _FAILED = 1
@@ -43,11 +45,21 @@ def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[]
             raise
 
 
+def stores_of(ctx: click.Context, clusters: Mapping[str, Callable[[], object]]) -> dict[str, Store]:
+    """Return the tables of each cluster; UsageError where tables are named for all."""
+    require_of_file(ctx)
+    stores = {}
+    for name, fill in clusters.items():
+        fill()
+        stores[name] = store_at(options_of(ctx)["tables"])
+    return stores
+
+
 def _ask(ctx: click.Context, ask: Command, name: str, fill: Callable[[], object], gathered: Gathered) -> int:
     """Ask one cluster; return the exit code of it alone."""
     gathered.cluster = name
     fill()
-    options = _options(ctx)
+    options = options_of(ctx)
     with about(name):
         try:
             ask(**options)
@@ -72,7 +84,7 @@ def _code(codes: set[int]) -> int:
     return 0 if not failed else failed.pop() if len(failed) == 1 else _FAILED
 
 
-def _options(ctx: click.Context) -> dict[str, Any]:
+def options_of(ctx: click.Context) -> dict[str, Any]:
     """Return the values of the options, those of the file as it has them for the cluster."""
     options, of_file = dict(ctx.params), ctx.default_map or {}
     for option in configurable(ctx.command).values():
