@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,8 @@ class RunCommand(click.Command):
         except click.UsageError as error:
             raise UsageError(f"cluster {name}: {error.format_message()}") from error
         require_of_file(own)
-        return ClusterJob(name, options, goes_on=not own.params["once"])
+        command = [sys.executable, "-m", "offsetstream", "run", *options]
+        return ClusterJob(name, command, goes_on=not own.params["once"])
 
 
 @click.command(

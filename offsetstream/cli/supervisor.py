@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -27,16 +26,11 @@ _LEFT_SECONDS = 10.0  # that a Java may take to see that its driver was killed
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """The job of a cluster: its name, the options of its `run`, and whether it goes on until it is stopped."""
+    """The job of a cluster: its name, what starts its process, and whether it goes on until it is stopped."""
 
     name: str
-    options: Sequence[str]
+    command: Sequence[str]
     goes_on: bool
-
-    @property
-    def command(self) -> list[str]:
-        """What starts it."""
-        return [sys.executable, "-m", "offsetstream", "run", *self.options]
 
 
 class Supervisor:

@@ -19,8 +19,8 @@ def over_clusters(
 ) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
     """Return a DuckDB in which names stand for the rows of all clusters, and the files that it reads.
 
-    `define` has a cluster's reader define what is wanted, and returns the names: each cluster has a schema for them. One
-    whose tables cannot be read is given to `unreadable`, and has no rows.
+    `define` has a cluster's reader define what is wanted, and returns the names: each cluster has a schema for them.
+    One whose tables cannot be read is given to `unreadable`, and has no rows.
     """
     connection = connected()
     files: list[str] = []
