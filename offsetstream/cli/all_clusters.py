@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
 import click
 from click.core import ParameterSource
 
@@ -10,6 +14,8 @@ from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import PREFIX
 
 FLAG = "--all-clusters"
+# Where a context keeps what fills it by the file as a cluster has it, and the clusters that are asked for.
+FILL, ASKED = f"{__name__}.fill", f"{__name__}.asked"
 # Look-ups that print rows, which are asked of one cluster after the other; `sql` asks the tables of all at once.
 LOOKUPS = frozenset(
     {
@@ -20,6 +26,28 @@ LOOKUPS = frozenset(
 )
 _EACH_ONES = ("tables", "checkpoint", "bootstrap_server")
 _SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
+def over_all(command: Callable[..., None]) -> Callable[..., None]:
+    """Return what runs a look-up for all clusters, where these are asked for."""
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        clusters = asked_clusters()
+        if not clusters:
+            command(**options)
+            return
+        from offsetstream.cli.over_all import ask_all  # noqa: PLC0415 - only who asks for it
+
+        ask_all(click.get_current_context(), command, clusters)
+
+    return run
+
+
+def asked_clusters() -> dict[str, Callable[[], object]]:
+    """Return, where all clusters are asked for, what has the context take its settings as each of them has them."""
+    meta = click.get_current_context().meta
+    return {name: partial(meta[FILL], name) for name in meta.get(ASKED, ())}
 
 
 def clusters_of(ctx: click.Context, file: ConfigFile, cluster: object) -> tuple[str, ...]:

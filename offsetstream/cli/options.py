@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from offsetstream.cli.all_clusters import FLAG, LOOKUPS, clusters_of
+from offsetstream.cli.all_clusters import ASKED, FILL, FLAG, LOOKUPS, clusters_of, over_all
 from offsetstream.cli.output import Output
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
@@ -22,8 +22,7 @@ _ASKED = "A broker to ask for what is not in the tables."
 _CONFIG = "TOML file of settings; flags and the environment win over it."
 _CLUSTER = "The cluster of the file that is meant: its section clusters.NAME."
 _ALL_CLUSTERS = "Of all clusters of the file, with a column that names each."
-# Where a context keeps the file, what fills it by the file as a cluster has it, and the clusters that are asked for.
-_FILE, _FILL, _ALL, _GIVEN = (f"{__name__}.{name}" for name in ("file", "fill", "all", "given"))
+_FILE, _GIVEN = f"{__name__}.file", f"{__name__}.given"  # where a context keeps the file, and what is said of it
 GATHERED = f"{__name__}.gathered"  # and what takes the answers of all of them, to print them together
 
 
@@ -115,10 +114,10 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
             return
         del ctx.meta[_GIVEN]
         all_of_them, cluster = given.get("all_clusters"), given["cluster"]
-        ctx.meta[_FILL] = partial(_fill, ctx, command_name, but, given["config"])
-        file = ctx.meta[_FILL](None if all_of_them else cluster)
+        ctx.meta[FILL] = partial(_fill, ctx, command_name, but, given["config"])
+        file = ctx.meta[FILL](None if all_of_them else cluster)
         named = cluster if ctx.get_parameter_source("cluster") is ParameterSource.COMMANDLINE else None
-        ctx.meta[_ALL] = clusters_of(ctx, file, named) if all_of_them else ()
+        ctx.meta[ASKED] = clusters_of(ctx, file, named) if all_of_them else ()
 
     def add(command: Command) -> Command:
         told: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": take}
@@ -128,7 +127,7 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
             click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **named),
         ]
         if command_name in LOOKUPS:
-            command = _over_all(command)
+            command = over_all(command)
         if has_all:
             options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **told))
         for option in reversed(options):
@@ -157,28 +156,6 @@ def _fill(
         found[str(option.name)] = given
     ctx.default_map = found
     return file
-
-
-def _over_all(command: Command) -> Command:
-    """Return what runs a look-up for all clusters, where these are asked for."""
-
-    @wraps(command)
-    def run(**options: Any) -> None:
-        clusters = asked_clusters()
-        if not clusters:
-            command(**options)
-            return
-        from offsetstream.cli.over_all import ask_all  # noqa: PLC0415 - only who asks for it
-
-        ask_all(click.get_current_context(), command, clusters)
-
-    return run
-
-
-def asked_clusters() -> dict[str, Callable[[], ConfigFile]]:
-    """Return, where all clusters are asked for, what has the context take its settings as each of them has them."""
-    meta = click.get_current_context().meta
-    return {name: partial(meta[_FILL], name) for name in meta.get(_ALL, ())}
 
 
 def configurable(command: click.Command) -> dict[str, click.Option]:

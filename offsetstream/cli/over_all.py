@@ -21,6 +21,7 @@ from offsetstream.tables.store import Store
 
 CLUSTER = Column("cluster", "CLUSTER", 10)
 _FAILED = 1
+_OF_ALL = ("output_format", "output_file", "raw")  # of the one answer, whatever the file has for a cluster
 
 
 def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[], object]]) -> None:
@@ -89,7 +90,7 @@ def options_of(ctx: click.Context) -> dict[str, Any]:
     options, of_file = dict(ctx.params), ctx.default_map or {}
     for option in configurable(ctx.command).values():
         name = str(option.name)
-        if name in of_file and not is_said(ctx, name):
+        if name in of_file and name not in _OF_ALL and not is_said(ctx, name):
             options[name] = option.process_value(ctx, of_file[name])
     if "watch" in options:
         options["watch"] = None
@@ -120,7 +121,7 @@ class Gathered:
         return _Gathering(self, output)
 
     def print(self, *, clears: bool) -> None:
-        """Print the answers by the last of the outputs, which are all alike: as one table, or blocks."""
+        """Print the answers by one of the outputs, which are all alike: as one table, or blocks."""
         if not self.parts:
             return
         output = self.outputs[-1]

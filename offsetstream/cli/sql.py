@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.all_clusters import asked_clusters
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.options import asked_clusters, config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, ReadAnew, tell
 from offsetstream.cli.times import Instant, instant_text
 from offsetstream.errors import TablesError, first_line

@@ -149,6 +149,13 @@ def test_variables_are_of_one_cluster(settings: Path, monkeypatch: pytest.Monkey
         assert (done.returncode, "leave out OFFSETSTREAM_TABLES" in done.stderr) == (2, True)
 
 
+def test_the_one_answer_is_as_the_general_part_has_it(settings: Path) -> None:
+    text = (settings / "two.toml").read_text()
+    (settings / "mixed.toml").write_text(f'output = "json"\n{text}output = "csv"\n')
+    done = ask(settings, "groups", "list", file="mixed.toml")
+    assert [row["cluster"] for row in json.loads(done.stdout)] == ["main", "main", "eu.west"]
+
+
 def test_without_clusters(tmp_path: Path) -> None:
     assert "name the file that has them by --config" in within("groups", "list", "--all-clusters").stderr
     (tmp_path / "none.toml").write_text("")
