@@ -206,9 +206,15 @@ def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None
 
 
 def _print(output: Output, answer: Answer, *, clears: bool) -> None:
-    if clears and output.file is None and sys.stdout is not None and sys.stdout.isatty():
-        click.clear()
+    if clears:
+        clear(output)
     if answer.rows or not answer.missing or not output.is_text:
         output.table(answer.columns, answer.rows, closing=answer.closing)
     for message in answer.missing:
         tell(f"Error: {message}")
+
+
+def clear(output: Output) -> None:
+    """Clear the screen before an answer that is watched, if there is one."""
+    if output.file is None and sys.stdout is not None and sys.stdout.isatty():
+        click.clear()

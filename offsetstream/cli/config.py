@@ -10,11 +10,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from offsetstream.cli.options import configurable, output_of, output_options, properties_of_config, written
+from offsetstream.cli.options import configurable, file_of_config, output_of, output_options, written
 from offsetstream.cli.output import Column
 from offsetstream.errors import UsageError
 from offsetstream.settings.config_file import COMMANDS
-from offsetstream.settings.schema import CONFIG_VARIABLE
+from offsetstream.settings.schema import CLUSTER_VARIABLE, CONFIG_VARIABLE
 
 _COLUMNS = (
     Column("command", "COMMAND"),
@@ -41,20 +41,26 @@ def config() -> None:
 Examples:
   offsetstream config show
   offsetstream config show run --config offsetstream.toml
+  offsetstream config show run --config offsetstream.toml --cluster eu
   offsetstream config show groups list --tables elsewhere
   offsetstream config show run --output json""",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ITS OPTIONS]]")
 @click.option("--config", "file", metavar="FILE", envvar=CONFIG_VARIABLE, show_envvar=True, help="Their TOML file.")
+@click.option("--cluster", metavar="NAME", envvar=CLUSTER_VARIABLE, show_envvar=True, help="As this cluster has them.")
 @output_options
-def show(command: tuple[str, ...], file: str | None, **options: Any) -> None:
+def show(command: tuple[str, ...], file: str | None, cluster: str | None, **options: Any) -> None:
     """Show the settings of a command, or of all, and where each comes from: a flag, the environment, a file, a default.
 
     Nothing is started, and no cluster or table is looked at. Values whose names may be those of secrets are hidden.
     """
     names, flags = _asked(command)
-    given = [*flags, *([] if file is None else ["--config", file])]
-    output_of(options).table(_COLUMNS, [row for name in names for row in _rows(name, given, file)])
+    given = [
+        *flags,
+        *([] if file is None else ["--config", file]),
+        *([] if cluster is None else ["--cluster", cluster]),
+    ]
+    output_of(options).table(_COLUMNS, [row for name in names for row in _rows(name, given)])
 
 
 def _asked(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -72,21 +78,23 @@ def _asked(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return of_group, []
 
 
-def _rows(name: str, flags: list[str], file: str | None) -> Iterator[dict[str, Any]]:
+def _rows(name: str, flags: list[str]) -> Iterator[dict[str, Any]]:
     ctx = _context(name, flags)
+    file = file_of_config(ctx)
     for key, option in configurable(ctx.command).items():
-        value, source = ctx.params[str(option.name)], _source(ctx, option, file)
-        row = {"command": name.replace(".", " "), "from": source}
+        value, source = ctx.params[str(option.name)], _source(ctx, option)
+        row = {"command": name.replace(".", " "), "name": key}
         if isinstance(value, dict) and value:
-            yield from (row | {"name": f"{key}.{each}", "value": _shown(each, text)} for each, text in value.items())
+            for each, text in value.items():
+                where = source or file.where(name, key, each)
+                yield row | {"name": f"{key}.{each}", "value": _shown(each, text), "from": where}
         else:
-            yield row | {
-                "name": key,
-                "value": _shown("", written(option, value or None if isinstance(value, dict) else value)),
-            }
+            told = _shown("", written(option, value or None if isinstance(value, dict) else value))
+            yield row | {"value": told, "from": source or file.where(name, key)}
         if key == "command-config":
-            for each, text in properties_of_config(ctx).items():
-                yield row | {"name": f"kafka.{each}", "value": _shown(each, text), "from": f"file {file}"}
+            for each, text in file.kafka.items():
+                where = file.where(name, "kafka", each)
+                yield row | {"name": f"kafka.{each}", "value": _shown(each, text), "from": where}
 
 
 def _context(name: str, flags: list[str]) -> click.Context:
@@ -105,11 +113,12 @@ def _context(name: str, flags: list[str]) -> click.Context:
     return relaxed.make_context(name.replace(".", " "), list(flags), parent=root)
 
 
-def _source(ctx: click.Context, option: click.Option, file: str | None) -> str:
+def _source(ctx: click.Context, option: click.Option) -> str | None:
+    """Return where a value comes from; None for the file."""
     source = ctx.get_parameter_source(str(option.name))
     if source is ParameterSource.ENVIRONMENT:
         return f"environment {option.envvar or f'{ctx.auto_envvar_prefix}_{str(option.name).upper()}'}"
-    names = {ParameterSource.COMMANDLINE: "flag", ParameterSource.DEFAULT_MAP: f"file {file}"}
+    names = {ParameterSource.COMMANDLINE: "flag", ParameterSource.DEFAULT_MAP: None}
     return names.get(source, "default") if source is not None else "default"
 
 

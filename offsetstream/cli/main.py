@@ -83,13 +83,13 @@ class OneLineErrors(click.Command):
         except Exception as error:
             if is_interrupt(error):
                 raise KeyboardInterrupt from error
-            if not _is_of_storage(error):
+            if not is_of_storage(error):
                 raise
             tell(f"Error: {first_line(error)}")
             ctx.exit(OffsetstreamError.exit_code)
 
 
-def _is_of_storage(error: Exception) -> bool:
+def is_of_storage(error: Exception) -> bool:
     """Whether a file system has refused, or DuckDB what it found there: no room, no right, no answer, no Parquet."""
     if isinstance(error, OSError):
         return error.errno != errno.EPIPE  # which click ends quietly

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from offsetstream.cli.all_clusters import ASKED, FILL, FLAG, LOOKUPS, clusters_of, over_all
 from offsetstream.cli.output import Output
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
@@ -16,7 +19,11 @@ from offsetstream.settings.schema import Setting, Settings, settings_of
 
 Command = Callable[..., None]
 _ASKED = "A broker to ask for what is not in the tables."
-_KAFKA = f"{__name__}.kafka"  # where a context keeps the client properties of the file
+_CONFIG = "TOML file of settings; flags and the environment win over it."
+_CLUSTER = "The cluster of the file that is meant: its section clusters.NAME."
+_ALL_CLUSTERS = "Of all clusters of the file, with a column that names each."
+_FILE, _GIVEN = f"{__name__}.file", f"{__name__}.given"  # where a context keeps the file, and what is said of it
+GATHERED = f"{__name__}.gathered"  # and what takes the answers of all of them, to print them together
 
 
 class Value(click.ParamType[Any]):
@@ -93,36 +100,62 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
 def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
     """Add `--config`, whose file has a table of that name for the command (`groups.list` for a subcommand).
 
-    Flags and the environment win over the file, as click has it for a context's default_map. `but`: keys of the
-    table that are of no use to this command.
+    With it come `--cluster`, for a section `clusters.NAME` of the file, and to look-ups `--all-clusters`. Flags and the
+    environment win over the file, as click has it for a context's default_map. `but`: keys of the table that are of no
+    use to this command.
     """
+    has_all = command_name in (*LOOKUPS, "sql")
 
-    def fill(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
-        file = ConfigFile.read(path)
-        ctx.meta[_KAFKA] = file.kafka
-        options = configurable(ctx.command)
-        values = file.values(command_name, {key: _key(option) for key, option in options.items()}, but)
-        found: dict[str, Any] = {}
-        for key, value in values.items():
-            option = options[key]
-            given = [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
-            try:
-                option.type_cast_value(ctx, given)
-            except click.BadParameter as error:
-                raise UsageError(f"{file.path}: {command_name}.{key}: {error.message}") from error
-            found[str(option.name)] = given
-        ctx.default_map = found
+    def take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+        """Read the file once all that is said of it is known: click takes eager options as they come."""
+        given = ctx.meta.setdefault(_GIVEN, {})
+        given[option.name] = value
+        if len(given) < (3 if has_all else 2):
+            return
+        del ctx.meta[_GIVEN]
+        all_of_them, cluster = given.get("all_clusters"), given["cluster"]
+        ctx.meta[FILL] = partial(_fill, ctx, command_name, but, given["config"])
+        file = ctx.meta[FILL](None if all_of_them else cluster)
+        named = cluster if ctx.get_parameter_source("cluster") is ParameterSource.COMMANDLINE else None
+        ctx.meta[ASKED] = clusters_of(ctx, file, named) if all_of_them else ()
 
-    return click.option(
-        "--config",
-        metavar="FILE",
-        envvar=schema.CONFIG_VARIABLE,
-        show_envvar=True,
-        is_eager=True,
-        expose_value=False,
-        callback=fill,
-        help="TOML file of settings; flags and the environment win over it.",
-    )
+    def add(command: Command) -> Command:
+        told: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": take}
+        named = told | {"show_envvar": True}
+        options = [
+            click.option("--config", metavar="FILE", envvar=schema.CONFIG_VARIABLE, help=_CONFIG, **named),
+            click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **named),
+        ]
+        if command_name in LOOKUPS:
+            command = over_all(command)
+        if has_all:
+            options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **told))
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _fill(
+    ctx: click.Context, command_name: str, but: tuple[str, ...], path: str | None, cluster: str | None
+) -> ConfigFile:
+    """Have the context take its defaults from the file, as the cluster has them; return that."""
+    file = ConfigFile.read(path, cluster)
+    ctx.meta[_FILE] = file
+    options = configurable(ctx.command)
+    values = file.values(command_name, {key: _key(option) for key, option in options.items()}, but)
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        option = options[key]
+        given = [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
+        try:
+            option.type_cast_value(ctx, given)
+        except click.BadParameter as error:
+            raise UsageError(f"{file.path}: {command_name}.{key}: {error.message}") from error
+        found[str(option.name)] = given
+    ctx.default_map = found
+    return file
 
 
 def configurable(command: click.Command) -> dict[str, click.Option]:
@@ -156,8 +189,14 @@ def client_properties(command_config: str | None) -> dict[str, str]:
 
 def properties_of_config(ctx: click.Context) -> dict[str, str]:
     """Return the Kafka client properties that the file of `--config` has."""
-    found: dict[str, str] = ctx.meta.get(_KAFKA, {})
-    return found
+    file: ConfigFile | None = ctx.meta.get(_FILE)
+    return {} if file is None else file.kafka
+
+
+def file_of_config(ctx: click.Context) -> ConfigFile:
+    """Return the file of `--config`, as the cluster has it that is asked for."""
+    file: ConfigFile = ctx.meta[_FILE]
+    return file
 
 
 def shared_option(name: str, option: schema.Option, *, default: str | None = None) -> Callable[[Command], Command]:
@@ -211,4 +250,6 @@ def output_options(command: Command) -> Command:
 
 def output_of(options: dict[str, Any]) -> Output:
     """Take the options of `output_options` out of `options` and return their Output."""
-    return Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
+    output = Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
+    gathered = click.get_current_context().meta.get(GATHERED)
+    return output if gathered is None else gathered.instead_of(output)

@@ -6,6 +6,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -28,6 +30,7 @@ _FORMULA = re.compile(r"(?!-?\d+(?:\.\d+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff2
 _WIDEST = 250
 _AT_ONCE = 1000  # rows, of which each may be long
 _PIECE = 1 << 16  # characters that are written at once
+_about = ContextVar("about", default="")
 
 
 @dataclass(frozen=True)
@@ -161,8 +164,19 @@ def printable(text: str) -> str:
 
 
 def tell(line: str, *, err: bool = True) -> None:
-    """Write a line for a person, to stderr or to stdout."""
-    click.echo(printable(line), err=err)
+    """Write a line for a person, to stderr or to stdout; to stderr what is about one of several clusters."""
+    about = _about.get()
+    click.echo(printable(f"{about}: {line}" if about else line), err=err or bool(about))
+
+
+@contextmanager
+def about(cluster: str) -> Iterator[None]:
+    """Have `tell` begin its lines with the name of a cluster."""
+    before = _about.set(cluster)
+    try:
+        yield
+    finally:
+        _about.reset(before)
 
 
 def _closing_lines(closing: Closing) -> Iterator[str]:

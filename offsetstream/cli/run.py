@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.all_clusters import FLAG, clusters_of, require_of_file
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
-from offsetstream.cli.signals import end_when_asked
-from offsetstream.errors import OffsetstreamError
+from offsetstream.cli.signals import end_when_asked, end_with_input
+from offsetstream.cli.supervisor import SUPERVISED, ClusterJob, Supervisor
+from offsetstream.errors import OffsetstreamError, UsageError
+from offsetstream.settings.config_file import ConfigFile
+from offsetstream.settings.schema import CONFIG_VARIABLE
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
 # Of a Spark that is started here: spark-submit has its own ways to say them.
 OF_OWN_SPARK = ("master", "conf")
+_JOBS = f"{__name__}.jobs"  # where a context keeps those of all clusters
 
 
 def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractContextManager[SparkSession]]) -> None:
@@ -33,6 +40,8 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     with _told_as_json(progress) if progress.as_json else nullcontext():
         job = Job(settings, lambda: session(settings), progress)
         end_when_asked(job.stop)
+        if os.environ.get(SUPERVISED):
+            end_with_input(job.stop)
         job.run()
 
 
@@ -46,15 +55,61 @@ def _told_as_json(progress: Progress) -> Iterator[None]:
         raise click.exceptions.Exit(error.exit_code) from error
 
 
+class RunCommand(click.Command):
+    """`run`; with `--all-clusters` it is given no option of one cluster, and starts a process for each."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; over all clusters as each one's process will, so that what is wrong is told before."""
+        if FLAG not in args or set(args) & set(ctx.help_option_names):
+            return super().parse_args(ctx, args)
+        said, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        file = ConfigFile.read(said.get("config") or os.environ.get(CONFIG_VARIABLE) or None)
+        options = [each for each in args if each != FLAG]
+        names = clusters_of(ctx, file, said.get("cluster"))
+        ctx.meta[_JOBS] = [self._job(ctx, name, [*options, "--cluster", name]) for name in names]
+        return []
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the job, or all of them."""
+        jobs = ctx.meta.get(_JOBS)
+        if jobs is None:
+            return super().invoke(ctx)
+        supervisor = Supervisor(jobs)
+        end_when_asked(supervisor.stop)
+        if failed := supervisor.run():
+            raise OffsetstreamError(f"not all ended well: {', '.join(failed)}")
+        return None
+
+    def _job(self, ctx: click.Context, name: str, options: list[str]) -> ClusterJob:
+        try:
+            own = self.make_context(self.name, list(options), parent=ctx.parent)
+        except click.UsageError as error:
+            raise UsageError(f"cluster {name}: {error.format_message()}") from error
+        require_of_file(own)
+        command = [sys.executable, "-m", "offsetstream", "run", *options]
+        return ClusterJob(name, command, goes_on=not own.params["once"], as_json=own.params["log_format"] == "json")
+
+
 @click.command(
+    cls=RunCommand,
     epilog="""\b
 Examples:
   offsetstream run --bootstrap-server localhost:9092 --tables tables
   offsetstream run --bootstrap-server broker:9093 --command-config client.properties --once
   offsetstream run --config offsetstream.toml
-"""
+  offsetstream run --config offsetstream.toml --cluster eu
+  offsetstream run --config offsetstream.toml --all-clusters
+""",
 )
 @config_option("run")
+@click.option(
+    FLAG,
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    allow_from_autoenv=False,
+    help="A process for each cluster of the file; one that ends with an error is started again.",
+)
 @settings_options(JobSettings)
 def run(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until stopped.

@@ -1,12 +1,27 @@
-"""SIGINT and SIGTERM, as the commands take them that end what is in hand first."""
+"""SIGINT, SIGTERM and the end of the input, as the commands take them that end what is in hand first."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
+_STDIN = 0
 _ASK_TO_END = (signal.SIGINT, signal.SIGTERM)
+
+
+def end_with_input(ask: Callable[[], object]) -> None:
+    """Call `ask` once standard input ends, which the pipe of a process does that is gone."""
+
+    def read() -> None:
+        with suppress(OSError):  # of an input that is closed
+            while os.read(_STDIN, 1):  # not by sys.stdin, whose lock Python would want when it ends
+                pass
+        ask()
+
+    threading.Thread(target=read, daemon=True).start()
 
 
 def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Callable[[], None]:

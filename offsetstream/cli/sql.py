@@ -7,14 +7,17 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import click
 
+from offsetstream.cli.all_clusters import asked_clusters
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, Output, ReadAnew
+from offsetstream.cli.output import Column, Output, ReadAnew, tell
 from offsetstream.cli.times import Instant, instant_text
+from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import store_at
 
 _LIST = (Column("name", "NAME", 24), Column("kind", "KIND", 5), Column("at", "AT"), Column("what", "WHAT"))
@@ -28,8 +31,10 @@ Examples:
   offsetstream sql "SELECT topic, sum(lag) FROM lag GROUP BY topic ORDER BY 2 DESC"
   offsetstream sql --at 03:00 "SELECT * FROM offsets_at WHERE group_id = 'billing'"
   offsetstream sql "FROM commit_audit" --output csv --file audit.csv
+  offsetstream sql --all-clusters "SELECT cluster, count(*) FROM groups GROUP BY cluster"
 
-DuckDB's dialect. Other files, addresses and settings are out of its reach.""",
+DuckDB's dialect. Other files, addresses and settings are out of its reach. With --all-clusters each table and view has
+the rows of all clusters, and a first column cluster.""",
 )
 @config_option("sql")
 @click.argument("query", required=False)
@@ -47,13 +52,26 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
     if query is None:
         _print_names(output)
         return
-    asked = Query(store_at(tables), query, at)
+    failed = list[str]()
+    if clusters := asked_clusters():
+        from offsetstream.cli.over_all import stores_of  # noqa: PLC0415 - only who asks for it
+
+        stores = stores_of(click.get_current_context(), clusters)
+        asked = Query.over_clusters(stores, query, at, partial(_tell_unreadable, failed))
+    else:
+        asked = Query(store_at(tables), query, at)
     names = _unique(asked.columns)
 
     def rows() -> Iterator[dict[str, Any]]:
         return ({name: plain(value) for name, value in zip(names, row, strict=True)} for row in asked.rows())
 
     output.table([Column(name, name) for name in names], ReadAnew(rows))
+    click.get_current_context().exit(1 if failed else 0)
+
+
+def _tell_unreadable(failed: list[str], cluster: str, error: TablesError) -> None:
+    failed.append(cluster)
+    tell(f"{cluster}: Error: {first_line(error)}")
 
 
 def _print_names(output: Output) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+# A catalog's schema: a name, a dot, a name; ./a.b is a folder.
+CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")
 _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
 _FLAGS = re.IGNORECASE | re.ASCII
 _YEAR = timedelta(days=365)

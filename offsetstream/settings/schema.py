@@ -15,7 +15,7 @@ from offsetstream.settings.config_file import Key
 from offsetstream.settings.kinds import BROKERS, PAIRS, SECONDS, Kind
 
 PREFIX = "OFFSETSTREAM_"
-CONFIG_VARIABLE = f"{PREFIX}CONFIG"
+CONFIG_VARIABLE, CLUSTER_VARIABLE = f"{PREFIX}CONFIG", f"{PREFIX}CLUSTER"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.kinds import INTERVAL, MINUTES, SECONDS
 from offsetstream.settings.schema import (
     BOOTSTRAP_SERVER,
+    CLUSTER_VARIABLE,
     COMMAND_CONFIG,
     CONF,
     CONFIG_VARIABLE,
@@ -119,15 +120,17 @@ class JobSettings(Settings):
         object.__setattr__(self, "properties", read_properties(self.command_config, self.properties))
 
     @classmethod
-    def load(cls, config: str | None = None, **given: Any) -> Self:
+    def load(cls, config: str | None = None, cluster: str | None = None, **given: Any) -> Self:
         """Return what is given, else what the environment says, else the file, else the defaults, as the command does.
 
-        `config`: a TOML file, else the one that OFFSETSTREAM_CONFIG names, else none. Raises UsageError for what no
-        setting is, or not of its type.
+        `config`: a TOML file, else the one that OFFSETSTREAM_CONFIG names, else none; `cluster`: the one of its
+        clusters that is meant, else the one that OFFSETSTREAM_CLUSTER names, else none. Raises UsageError for what no
+        setting is, or not of its type, and for a cluster that the file does not have.
         """
         from offsetstream.settings.model import filled  # noqa: PLC0415 - of pydantic-settings
 
-        file = ConfigFile.read(config or os.environ.get(CONFIG_VARIABLE) or None)
+        named = cluster or os.environ.get(CLUSTER_VARIABLE) or None
+        file = ConfigFile.read(config or os.environ.get(CONFIG_VARIABLE) or None, named)
         settings = {each.key: each for each in settings_of(cls)}
         values = file.values("run", {key: each.in_toml for key, each in settings.items()})
         found = {settings[key].name: value for key, value in values.items()}

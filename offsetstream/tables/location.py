@@ -12,13 +12,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from offsetstream.errors import TablesError, UsageError, first_line
+from offsetstream.settings.kinds import CATALOG
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.store import Store
 
 _PIECE = 1 << 16  # bytes
 _LOCAL, _DBFS = "file://", "dbfs:/"
-_CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")  # a name, a dot, a name: ./a.b is a folder
 # delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
 _NOT_FOR_DELTA_RS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # as of dbfs:/kafka, which delta-rs does not reach
@@ -36,7 +36,7 @@ def is_utf8(text: str) -> bool:
 def store_at(text: str) -> Store:
     """Return the tables that a user named by `--tables`; UsageError as of `parse_tables`."""
     place = parse_tables(text)
-    if not _CATALOG.fullmatch(place):
+    if not CATALOG.fullmatch(place):
         return PathStore(place)
     catalog, schema = place.split(".")
     return CatalogStore(catalog, schema)
@@ -47,7 +47,7 @@ def parse_tables(text: str) -> str:
 
     UsageError as there, and where a folder has such a name, or a name such parts and more than two.
     """
-    if not _CATALOG.fullmatch(text):
+    if not CATALOG.fullmatch(text):
         return parse_location(text)
     if Path(text).exists():
         raise UsageError(f"{text} names a catalog's schema, but there is a folder {text} here: name that as ./{text}")

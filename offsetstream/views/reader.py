@@ -49,9 +49,10 @@ class ViewReader:
 
     `relations` are queries of DuckDB's dialect that stand in for tables or views by their names: so may a `clock` of
     another instant. `groups`: the tables have rows of these only, which is all that views of groups need; `since`: of
-    each cell's commits those from then on, and the last commit and deletion before. All methods raise TablesError where
-    a table is not there or cannot be read, KeyError for a view or a column that there is not, UsageError for an instant
-    that is missing or not wanted.
+    each cell's commits those from then on, and the last commit and deletion before. In a `connection` that readers
+    share, what they define is in the schema that is in use. All methods raise TablesError where a table is not there or
+    cannot be read, KeyError for a view or a column that there is not, UsageError for an instant that is missing or not
+    wanted.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class ViewReader:
         *,
         groups: Collection[str] | None = None,
         since: datetime | None = None,
+        connection: duckdb.DuckDBPyConnection | None = None,
     ) -> None:
         self.store = store
         self._groups, self._since = groups, since
-        self.connection = connected()
+        self.connection = connected() if connection is None else connection
         self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
         self._sources: dict[str, Source | None] = {}
@@ -127,7 +129,7 @@ class ViewReader:
 
     def define(self, name: str, query: str, *, kept: bool = False) -> None:
         """Have a query of DuckDB stand for a table or view from now on; its rows are `kept` where many ask for them."""
-        self.connection.execute(f'CREATE OR REPLACE TEMP {"TABLE" if kept else "VIEW"} "{name}" AS {query}')
+        self.connection.execute(f'CREATE OR REPLACE {"TABLE" if kept else "VIEW"} "{name}" AS {query}')
         self._defined.add(name)
 
     def has(self, name: str) -> bool:

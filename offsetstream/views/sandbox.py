@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import duckdb
 from duckdb import StatementType
 
-from offsetstream.errors import NoTableError, OffsetstreamError, UsageError, first_line
+from offsetstream.errors import NoTableError, OffsetstreamError, TablesError, UsageError, first_line
 from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
+from offsetstream.views.clusters import over_clusters
 from offsetstream.views.files import all_views, needed
 from offsetstream.views.nearest import nearest_text
 from offsetstream.views.reader import ViewReader
@@ -48,12 +49,49 @@ class Query:
 
     def __init__(self, store: Store, query: str, at: datetime | None = None) -> None:
         reader = ViewReader(store)
-        self._query, self._connection = query, reader.connection
-        _require_select(self._connection, query)
-        self._missing = _define(reader, set(_WORD.findall(query.lower())), at)
-        _lock(reader)
+        _require_select(reader.connection, query)
+        _, missing = _define(reader, _words(query), at)
+        self._begin(query, reader.connection, reader.files, missing)
+
+    @classmethod
+    def over_clusters(
+        cls,
+        stores: Mapping[str, Store],
+        query: str,
+        at: datetime | None,
+        unreadable: Callable[[str, TablesError], None],
+    ) -> Self:
+        """Return a query over the tables and views of many clusters, each with a first column `cluster`.
+
+        A cluster that lacks a table which the query reads, or whose tables cannot be read, is given to `unreadable`.
+        """
+        lacking, made = dict[str, dict[str, NoTableError]](), cls.__new__(cls)
+
+        def define(cluster: str, reader: ViewReader) -> list[str]:
+            _require_select(reader.connection, query)
+            names, lacking[cluster] = _define(reader, _words(query), at)
+            return names
+
+        connection, files = over_clusters(stores, define, unreadable)
+        missing = {name: error for errors in lacking.values() for name, error in errors.items()}
+        read = {name for name in missing if _reads(connection, query, name)}
+        for cluster, errors in lacking.items():
+            if of_query := read & errors.keys():
+                unreadable(cluster, errors[min(of_query)])
+        made._begin(query, connection, files, missing)
+        return made
+
+    def _begin(
+        self,
+        query: str,
+        connection: duckdb.DuckDBPyConnection,
+        files: Sequence[str],
+        missing: Mapping[str, NoTableError],
+    ) -> None:
+        self._query, self._connection, self._missing = query, connection, missing
+        _lock(connection, files)
         with self._told():
-            self.columns: list[str] = self._connection.sql(query).columns
+            self.columns: list[str] = connection.sql(query).columns
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Run it, and yield the rows, of which a part is in memory at a time."""
@@ -112,8 +150,28 @@ def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         raise UsageError("sql takes one SELECT, and changes nothing: give a query such as 'SELECT * FROM lag'")
 
 
-def _define(reader: ViewReader, words: set[str], at: datetime | None) -> dict[str, NoTableError]:
-    """Define what the query's words name, and what that reads; return the names that have no table."""
+def _reads(connection: duckdb.DuckDBPyConnection, query: str, view: str) -> bool:
+    """Tell whether a query reads a view that is there, and does not only have a word of its name."""
+    connection.begin()
+    try:
+        connection.execute(f'DROP VIEW "{view}"')
+        connection.sql(query)
+    except duckdb.CatalogException as error:
+        found = _UNKNOWN.search(str(error))
+        return found is not None and found[1] == view
+    except duckdb.Error:  # which is told when it is run
+        return False
+    finally:
+        connection.rollback()
+    return False
+
+
+def _words(query: str) -> set[str]:
+    return set(_WORD.findall(query.lower()))
+
+
+def _define(reader: ViewReader, words: set[str], at: datetime | None) -> tuple[list[str], dict[str, NoTableError]]:
+    """Define what the query's words name, and what that reads; return these names, and those that have no table."""
     missing: dict[str, NoTableError] = {}
     for name in [*all_schemas(), *BESIDE]:
         if name in words:
@@ -131,15 +189,14 @@ def _define(reader: ViewReader, words: set[str], at: datetime | None) -> dict[st
                 reader.define_view(view, at)
         except NoTableError as error:
             missing[name] = error
-    return missing
+    return [name for name in words if reader.has(name)], missing
 
 
-def _lock(reader: ViewReader) -> None:
+def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     """Leave the tables' own files, and nothing else, not even a Python variable of ours; then no setting any more."""
-    connection = reader.connection
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET allow_persistent_secrets = false")
-    files = ", ".join("'" + file.replace("'", "''") + "'" for file in reader.files)
-    connection.execute(f"SET allowed_paths = [{files}]")
+    paths = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    connection.execute(f"SET allowed_paths = [{paths}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -19,7 +19,7 @@ from testkit.live_logs import numbered, write
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
-(SETTINGS,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+SETTINGS, CLUSTERS = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -29,14 +29,17 @@ def folder(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -
     write(own_kafka.bootstrap_server, "orders", *numbered(60))
     commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "from the README")]})
     folder = tmp_path_factory.mktemp("readme")
-    (folder / "offsetstream.toml").write_text(SETTINGS.replace("localhost:9092", own_kafka.bootstrap_server))
+    for name, settings in (("offsetstream.toml", SETTINGS), ("clusters.toml", CLUSTERS)):
+        (folder / name).write_text(re.sub("localhost:909[23]", own_kafka.bootstrap_server, settings))
     return folder
 
 
-def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
+@pytest.mark.parametrize("of_many_clusters", [False, True], ids=["one cluster", "many clusters"])
+def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path, *, of_many_clusters: bool) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    assert len(COMMANDS) > 4
-    for command in COMMANDS:
+    commands = [command for command in COMMANDS if ("clusters.toml" in command) == of_many_clusters]
+    assert len(commands) > 4
+    for command in commands:
         own = command.replace("localhost:9092", own_kafka.bootstrap_server)
         shown = subprocess.run(
             shlex.split(own.replace("/var/lib/kafka/data", str(own_kafka.folder))),
@@ -47,7 +50,7 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path) -> None:
             check=False,
         )
         assert shown.returncode == 0, (command, shown.stderr)
-        says = {"run": "Everything is applied", "maintain": "offset_commits", "config": "file offsetstream.toml"}
+        says = {"run": "Everything is applied", "maintain": "offset_commits", "config": "file "}
         assert says.get(command.split()[1], "billing") in shown.stdout + shown.stderr, command
 
 

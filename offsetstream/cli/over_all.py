@@ -1,0 +1,175 @@
+"""A look-up over all clusters of a file of settings: each is asked, and the rows of all are one answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import click
+
+from offsetstream.cli.all_clusters import is_said, require_of_file
+from offsetstream.cli.answers import clear
+from offsetstream.cli.main import is_of_storage
+from offsetstream.cli.options import GATHERED, Command, configurable
+from offsetstream.cli.output import Block, Closing, Column, Output, Row, about, tell
+from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
+from offsetstream.tables.location import store_at
+from offsetstream.tables.store import Store
+
+CLUSTER = Column("cluster", "CLUSTER", 10)
+_FAILED = 1
+_OF_ALL = ("output_format", "output_file", "raw")  # of the one answer, whatever the file has for a cluster
+
+
+def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[], object]]) -> None:
+    """Ask each cluster, print what they answer, and end with the exit code; again and again with `--watch`.
+
+    `clusters` have the context take its settings from the file as that cluster has them. One that cannot be asked is
+    told in a line, and the others are shown: exit code 1. UsageError where tables are named for all.
+    """
+    require_of_file(ctx)
+    watch = ctx.params.get("watch")
+    try:
+        while True:
+            gathered = Gathered()
+            ctx.meta[GATHERED] = gathered
+            codes = {_ask(ctx, ask, name, fill, gathered) for name, fill in clusters.items()}
+            gathered.print(clears=watch is not None)
+            if watch is None:
+                ctx.exit(_code(codes))
+            time.sleep(watch)
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if watch is None or not is_interrupt(error):
+            raise
+
+
+def stores_of(ctx: click.Context, clusters: Mapping[str, Callable[[], object]]) -> dict[str, Store]:
+    """Return the tables of each cluster; UsageError where tables are named for all."""
+    require_of_file(ctx)
+    stores = {}
+    for name, fill in clusters.items():
+        fill()
+        stores[name] = store_at(options_of(ctx)["tables"])
+    return stores
+
+
+def _ask(ctx: click.Context, ask: Command, name: str, fill: Callable[[], object], gathered: Gathered) -> int:
+    """Ask one cluster; return the exit code of it alone."""
+    gathered.cluster = name
+    fill()
+    options = options_of(ctx)
+    with about(name):
+        try:
+            ask(**options)
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except UsageError:
+            raise
+        except OffsetstreamError as error:
+            tell(f"Error: {first_line(error)}")
+            return error.exit_code
+        except Exception as error:
+            if is_interrupt(error) or not is_of_storage(error):
+                raise
+            tell(f"Error: {first_line(error)}")
+            return OffsetstreamError.exit_code
+    return 0
+
+
+def _code(codes: set[int]) -> int:
+    """Return the exit code that all have that failed, or 1."""
+    failed = codes - {0}
+    return 0 if not failed else failed.pop() if len(failed) == 1 else _FAILED
+
+
+def options_of(ctx: click.Context) -> dict[str, Any]:
+    """Return the values of the options, those of the file as it has them for the cluster."""
+    options, of_file = dict(ctx.params), ctx.default_map or {}
+    for option in configurable(ctx.command).values():
+        name = str(option.name)
+        if name in of_file and name not in _OF_ALL and not is_said(ctx, name):
+            options[name] = option.process_value(ctx, of_file[name])
+    if "watch" in options:
+        options["watch"] = None
+    return options
+
+
+@dataclass
+class Part:
+    """What one cluster has answered."""
+
+    cluster: str
+    blocks: list[Block]
+    closing: str | None
+
+
+@dataclass
+class Gathered:
+    """The answers so far, and the cluster that is asked now; rows of all of them are in memory together."""
+
+    cluster: str = ""
+    parts: list[Part] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    is_table: bool = True
+
+    def instead_of(self, output: Output) -> Output:
+        """Return what gathers what would go to an output."""
+        self.outputs.append(output)
+        return _Gathering(self, output)
+
+    def print(self, *, clears: bool) -> None:
+        """Print the answers by one of the outputs, which are all alike: as one table, or blocks."""
+        if not self.parts:
+            return
+        output = self.outputs[-1]
+        if clears:
+            clear(output)
+        blocks = [_named(part.cluster, block) for part in self.parts for block in part.blocks]
+        if not self.is_table:
+            output.blocks(blocks)
+        elif blocks:
+            output.table(_columns(blocks), [row for block in blocks for row in block.rows])
+        for part in self.parts:
+            if part.closing is not None:
+                tell(f"{part.cluster}: {part.closing}", err=not (output.is_text and output.file is None))
+
+
+class _Gathering(Output):
+    """Keeps the answer of a cluster until all have answered."""
+
+    def __init__(self, gathered: Gathered, output: Output) -> None:
+        super().__init__(output.output_format, output.file)
+        self._gathered = gathered
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:
+        """Keep the table; its rows are read now, as who asks tells then what was not among them."""
+        self._keep([Block(columns, list(rows))], closing)
+
+    def blocks(self, blocks: Iterable[Block], *, closing: Closing = None) -> None:
+        """Keep the blocks."""
+        self._gathered.is_table = False
+        self._keep([replace(block, rows=list(block.rows)) for block in blocks], closing)
+
+    def _keep(self, blocks: list[Block], closing: Closing) -> None:
+        sentence = closing() if callable(closing) else closing
+        self._gathered.parts.append(Part(self._gathered.cluster, blocks, sentence))
+
+
+def _named(cluster: str, block: Block) -> Block:
+    return Block((CLUSTER, *block.columns), [{**row, CLUSTER.name: cluster} for row in block.rows])
+
+
+def _columns(blocks: list[Block]) -> list[Column]:
+    """Return the columns of all, in the order of the first that has most; in text is what is so for any of them."""
+    found: dict[str, Column] = {}
+    for column in chain.from_iterable(_longest_first(blocks)):
+        known = found.get(column.name)
+        found[column.name] = column if known is None or known.heading is None else known
+    return list(found.values())
+
+
+def _longest_first(blocks: list[Block]) -> Iterator[Sequence[Column]]:
+    return (block.columns for block in sorted(blocks, key=lambda block: -len(block.columns)))

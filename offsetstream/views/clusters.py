@@ -1,0 +1,51 @@
+"""The tables and views of many clusters as one: of each name the rows of all, with the cluster's name before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import duckdb
+
+from offsetstream.errors import TablesError
+from offsetstream.tables.lookup import connected
+from offsetstream.tables.store import Store
+from offsetstream.views.reader import ViewReader
+
+Define = Callable[[str, ViewReader], list[str]]
+
+
+def over_clusters(
+    stores: Mapping[str, Store], define: Define, unreadable: Callable[[str, TablesError], None]
+) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
+    """Return a DuckDB in which names stand for the rows of all clusters, and the files that it reads.
+
+    `define` has a cluster's reader define what is wanted, and returns the names: each cluster has a schema for them.
+    One whose tables cannot be read is given to `unreadable`, and has no rows.
+    """
+    connection = connected()
+    files: list[str] = []
+    clusters_of: dict[str, list[str]] = {}
+    for cluster, store in stores.items():
+        connection.execute(f"CREATE SCHEMA {_schema(cluster)}")
+        connection.execute(f"USE {_schema(cluster)}")
+        reader = ViewReader(store, connection=connection)
+        try:
+            names = define(cluster, reader)
+        except TablesError as error:
+            unreadable(cluster, error)
+            continue
+        files += reader.files
+        for name in names:
+            clusters_of.setdefault(name, []).append(cluster)
+    connection.execute("USE main")
+    for name, clusters in clusters_of.items():
+        connection.execute(f'CREATE VIEW "{name}" AS ' + " UNION ALL ".join(_rows(each, name) for each in clusters))
+    return connection, files
+
+
+def _rows(cluster: str, name: str) -> str:
+    return f"SELECT '{cluster}' AS cluster, * FROM {_schema(cluster)}.\"{name}\""  # noqa: S608 - names are checked
+
+
+def _schema(cluster: str) -> str:
+    return f'"cluster {cluster}"'  # one may be called main

@@ -1,0 +1,192 @@
+"""The supervisor of many jobs, with small programs in place of these: restarts, signals, what they say, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offsetstream.cli.supervisor import ClusterJob, Supervisor
+from testkit.command import OFFSETSTREAM, offsetstream
+from testkit.job_process import RunningProcess
+from testkit.processes import descendants, is_alive
+from testkit.waiting import await_
+
+WAITS = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("at work", flush=True)
+signal.sigwait([signal.SIGTERM])
+sys.exit({})
+"""
+COUNTS = """
+import pathlib, sys
+runs = pathlib.Path({file!r})
+runs.write_text((runs.read_text() if runs.exists() else "") + "x")
+print("run", len(runs.read_text()), file=sys.stderr)
+sys.exit({code} if len(runs.read_text()) < {runs} else 0)
+"""
+
+
+def job(name: str, program: str, *, goes_on: bool = True) -> ClusterJob:
+    return ClusterJob(name, [sys.executable, "-c", program], goes_on)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().err.splitlines()
+
+
+def test_lines_of_json_have_the_cluster_in_them(capsys: pytest.CaptureFixture[str]) -> None:
+    program = 'import sys; print(\'{"level": "info", "message": "m"}\'); print(\'["of Java"]\'); sys.exit(2)'
+    speaking = ClusterJob("eu", [sys.executable, "-c", program], goes_on=True, as_json=True)
+    assert Supervisor([speaking]).run() == ["eu (exit code 2)"]
+    first, *others = (json.loads(line) for line in said(capsys))
+    assert first == {"cluster": "eu", "level": "info", "message": "m"}
+    assert [(each["cluster"], each["level"], each["message"]) for each in others] == [
+        ("eu", "info", '["of Java"]'),
+        ("eu", "info", "ended with exit code 2"),
+    ]
+    assert all("time" in each for each in others)
+
+
+def test_one_that_fails_is_started_again_after_growing_pauses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing = job("a", COUNTS.format(file=str(tmp_path / "runs"), code=7, runs=4))
+    assert Supervisor([failing], first_pause=0.01).run() == []
+    assert said(capsys) == [
+        "a: run 1",
+        "a: ended with exit code 7; it is started again in 0.01 s",
+        "a: run 2",
+        "a: ended with exit code 7; it is started again in 0.02 s",
+        "a: run 3",
+        "a: ended with exit code 7; it is started again in 0.04 s",
+        "a: run 4",
+    ]
+
+
+@pytest.mark.parametrize(("code", "goes_on"), [(2, True), (1, False)])
+def test_wrong_usage_and_a_job_that_runs_once_are_left_ended(
+    capsys: pytest.CaptureFixture[str], code: int, goes_on: bool
+) -> None:
+    jobs = [job("a", f"raise SystemExit({code})", goes_on=goes_on), job("b", "print('done')", goes_on=goes_on)]
+    assert Supervisor(jobs).run() == [f"a (exit code {code})"]
+    assert sorted(said(capsys)) == [f"a: ended with exit code {code}", "b: done"]
+
+
+def test_one_that_is_killed_is_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killed = f"import os, pathlib; file = pathlib.Path({str(tmp_path / 'killed')!r})\n"
+    killed += "if not file.exists(): file.touch(); os.kill(os.getpid(), 9)"
+    assert Supervisor([job("a", killed)], first_pause=0.01).run() == []
+    assert said(capsys) == ["a: ended with SIGKILL; it is started again in 0.01 s"]
+
+
+def test_who_holds_the_output_of_a_killed_job_open_is_ended_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a Java would that does not see that its driver is gone."""
+    monkeypatch.setattr("offsetstream.cli.supervisor._LEFT_SECONDS", 0.2)
+    pid = tmp_path / "pid"
+    leaves = "import os, pathlib, subprocess, sys\n"
+    leaves += "left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+    leaves += f"pathlib.Path({str(pid)!r}).write_text(str(left.pid)); os.kill(os.getpid(), 9)"
+    assert Supervisor([job("a", leaves, goes_on=False)]).run() == ["a (SIGKILL)"]
+    await_(lambda: not is_running(int(pid.read_text())))
+    assert said(capsys) == ["a: ended with SIGKILL"]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is more than one that nobody has taken leave of."""
+    return is_alive(pid) and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_all_are_asked_to_end_and_waited_for(capfd: pytest.CaptureFixture[str], code: int) -> None:
+    supervisor, heard = Supervisor([job("a", WAITS.format(0)), job("b", WAITS.format(code))]), ""
+    failed: list[list[str]] = []
+    thread = threading.Thread(target=lambda: failed.append(supervisor.run()))
+    thread.start()
+
+    def both_work() -> bool:
+        nonlocal heard
+        heard += capfd.readouterr().err
+        return heard.count("at work") == 2
+
+    await_(both_work)
+    supervisor.stop()
+    thread.join()
+    assert failed == [[f"b (exit code {code})"] if code else []]
+
+
+def test_none_is_started_once_it_was_asked_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    supervisor = Supervisor([job("a", "print('never')")])
+    supervisor.stop()
+    assert (supervisor.run(), said(capsys)) == ([], [])
+
+
+SETTINGS = """
+tables = "{folder}/tables"
+[run]
+checkpoint = "{folder}/checkpoints"
+[clusters.a]
+bootstrap-server = "127.0.0.1:1"
+[clusters.b]
+{b}
+"""
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[RunningProcess]:
+    """The command, over two clusters whose jobs begin to wait for a broker that never answers."""
+    file = tmp_path / "settings.toml"
+    file.write_text(SETTINGS.format(folder=tmp_path, b='bootstrap-server = "127.0.0.1:2"'))
+    with RunningProcess([*OFFSETSTREAM, "run", "--all-clusters", "--config", str(file)], tmp_path / "said") as running:
+        running.await_(lambda: len(descendants(running.pid)) == 2)
+        yield running
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_all_jobs_well(supervised: RunningProcess, number: signal.Signals) -> None:
+    supervised.process.send_signal(number)
+    assert supervised.ended() == 0, supervised.said()
+
+
+def test_a_supervisor_that_is_killed_leaves_no_job_behind(supervised: RunningProcess) -> None:
+    jobs = descendants(supervised.pid)
+    assert len(jobs) == 2
+    os.kill(supervised.pid, signal.SIGKILL)
+    supervised.process.wait()
+    await_(lambda: not any(map(is_alive, jobs)))
+
+
+WRONG = [
+    ((), "", "cluster b: Missing option '--bootstrap-server'"),
+    (("--trigger", "often"), "", "cluster a: Invalid value for '--trigger'"),
+    ((), "run.trigger = 'often'", "run.trigger: 'often' is no time"),
+    (("--checkpoint", "x"), "", "--all-clusters takes --checkpoint of each cluster from the file: leave out --ch"),
+    (("--cluster", "a"), "", "--all-clusters is of all, --cluster of one: give one of them"),
+    (("--nonsense",), "", "No such option '--nonsense'"),
+]
+
+
+@pytest.mark.parametrize(("more", "b", "words"), WRONG)
+def test_what_is_wrong_is_told_before_anything_starts(
+    tmp_path: Path, more: tuple[str, ...], b: str, words: str
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(SETTINGS.format(folder=tmp_path, b=b))
+    refused = offsetstream("run", "--all-clusters", "--config", str(file), *more)
+    assert (refused.returncode, refused.stdout, words in refused.stderr) == (2, "", True), refused.stderr
+
+
+def test_the_supervisor_imports_no_spark() -> None:
+    code = "import sys, offsetstream.cli.run; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pyspark", "duckdb", "confluent_kafka", "pydantic"} & set(shown.stdout.split())
