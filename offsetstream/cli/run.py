@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
 from offsetstream.cli.signals import end_when_asked
+from offsetstream.errors import OffsetstreamError
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from offsetstream.progress import Progress
 
 # Of a Spark that is started here: spark-submit has its own ways to say them.
 OF_OWN_SPARK = ("master", "conf")
@@ -26,9 +29,21 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     from offsetstream.stream.job import Job  # noqa: PLC0415
 
     settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
-    job = Job(settings, lambda: session(settings), Progress())
+    progress = Progress(as_json=settings.log_format == "json")
+    job = Job(settings, lambda: session(settings), progress)
     end_when_asked(job.stop)
-    job.run()
+    with _told_as_json(progress) if progress.as_json else nullcontext():
+        job.run()
+
+
+@contextmanager
+def _told_as_json(progress: Progress) -> Iterator[None]:
+    """End an error in a line of JSON, where it would be one of text, and the same exit code."""
+    try:
+        yield
+    except OffsetstreamError as error:
+        progress.error(" ".join(str(error).splitlines()))
+        raise click.exceptions.Exit(error.exit_code) from error
 
 
 @click.command(
