@@ -37,6 +37,6 @@ def _refuse_one_in_use(bootstrap_server: str) -> None:
     existing = {topic.name for topic in Cluster(bootstrap_server).topics() if not topic.is_internal}
     if existing and not existing >= {*PARTITIONS, LEDGER}:
         raise UsageError(
-            f"{bootstrap_server} has topics that are not the demo's ({', '.join(sorted(existing)[:_NAMED])}): the demo's "
-            "clients delete groups, so they take a cluster that nobody else uses"
+            f"{bootstrap_server} has topics that are not the demo's ({', '.join(sorted(existing)[:_NAMED])}): "
+            "the demo's clients delete groups, so they take a cluster that nobody else uses"
         )
