@@ -30,9 +30,9 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
 
     settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
     progress = Progress(as_json=settings.log_format == "json")
-    job = Job(settings, lambda: session(settings), progress)
-    end_when_asked(job.stop)
     with _told_as_json(progress) if progress.as_json else nullcontext():
+        job = Job(settings, lambda: session(settings), progress)
+        end_when_asked(job.stop)
         job.run()
 
 
