@@ -5,15 +5,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
+from offsetstream.cli.options import BROKERS
+from offsetstream.cli.signals import end_when_asked
 from offsetstream.cluster.client import Cluster
+from offsetstream.demo.busy import keep_busy
 from offsetstream.demo.workload import run_workload
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import OffsetstreamError, UsageError
@@ -35,6 +40,7 @@ _OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 Examples:
   offsetstream demo
   offsetstream demo --kafka-version 3.9.2 --tables /tmp/demo
+  offsetstream demo --bootstrap-server localhost:9092 --pause 5
 """
 )
 @click.option("--kafka-version", default=DEFAULT_VERSION, show_default=True, help="Kafka to start.")
@@ -42,17 +48,62 @@ Examples:
 @click.option("--port", type=click.IntRange(1, 65_535), help="Port of the first broker [default: a free one].")
 @click.option("--tables", default="demo-tables", show_default=True, metavar="DIR", help="Folder for the tables.")
 @click.option("--groups", default=_GROUPS, show_default=True, help="Number of consumer groups.")
-def demo(kafka_version: str, brokers: str, port: int | None, tables: str, groups: int) -> None:
+@click.option(
+    "--bootstrap-server",
+    type=BROKERS,
+    metavar="HOST:PORT",
+    allow_from_autoenv=False,  # it deletes groups there: nobody's variable is to send it to a cluster in use
+    help="Run the clients alone, until stopped, on this cluster, which nobody else may use.",
+)
+@click.option(
+    "--pause",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Then: time between two changes of the groups.",
+)
+@click.pass_context
+def demo(
+    ctx: click.Context,
+    kafka_version: str,
+    brokers: str,
+    port: int | None,
+    tables: str,
+    groups: int,
+    bootstrap_server: str | None,
+    pause: float,
+) -> None:
     """Run the job on an embedded, real Kafka broker with real clients, and look at its tables.
 
     Starts a broker, gives it classic, KIP-848, transactional, deleted and lagging groups, runs the streaming job
     against it while they change, shows the tables, and stops everything it started.
     """
+    _refuse_what_does_not_go_together(ctx, bootstrap_server)
     say = Console(highlight=False, soft_wrap=True).print
-    folder, begun = _fresh_folder(Path(tables)), time.monotonic()
+    if bootstrap_server is None:
+        _whole_demo(kafka_version, int(brokers), port, Path(tables), groups, say)
+    else:
+        stopped = threading.Event()
+        end_when_asked(stopped.set)
+        keep_busy(
+            bootstrap_server, groups=groups, pause=pause, stopped=stopped, say=lambda line: say(line, markup=False)
+        )
+
+
+def _refuse_what_does_not_go_together(ctx: click.Context, bootstrap_server: str | None) -> None:
+    of_the_other = ("kafka_version", "brokers", "port", "tables") if bootstrap_server else ("pause",)
+    given = [name for name in of_the_other if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"{option} does not go {'with' if bootstrap_server else 'without'} --bootstrap-server")
+
+
+def _whole_demo(kafka_version: str, brokers: int, port: int | None, tables: Path, groups: int, say: Say) -> None:
+    folder, begun = _fresh_folder(tables), time.monotonic()
     with ExitStack() as running:
         say(f"[bold]1. A real Kafka {kafka_version} broker[/] (downloaded once, then cached)")
-        kafka = running.enter_context(EmbeddedKafka(kafka_version, int(brokers), port=port))
+        kafka = running.enter_context(EmbeddedKafka(kafka_version, brokers, port=port))
         say(f"   listens at {kafka.bootstrap_server}\n[bold]2. Real clients[/]")
         workload = running.enter_context(
             run_workload(

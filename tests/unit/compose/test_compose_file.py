@@ -1,0 +1,192 @@
+"""What docker-compose.yml says beyond its grammar: versions, ports, health, mounts, passwords, and our own commands."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from offsetstream.cli.main import main
+from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.stream.settings import JobSettings
+from testkit.compose_file import COMPOSE, DOCKERFILE, ROOT, Service, compose, services, unescaped
+from testkit.dockerfile import stages_of
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXACT = re.compile(r"[a-z0-9./-]+:(v?\d+\.\d+\.\d+|RELEASE\.\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)")
+SECRET = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|_KEY")
+OURS = {name: service for name, service in services().items() if service.is_ours}
+COMMANDS = {name: service.command[1:] for name, service in OURS.items() if service.command[0] == "offsetstream"}
+
+
+def once(service: Service) -> bool:
+    """Whether it ends by itself."""
+    return service.spec.get("restart") == "no"
+
+
+def awaited(condition: str) -> set[str]:
+    """The services on which another one waits in this way."""
+    conditions = (service.spec.get("depends_on", {}) for service in services().values())
+    return {name for each in conditions for name, how in each.items() if how["condition"] == condition}
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for each in value:
+            yield from texts(each)
+    else:
+        yield str(value)
+
+
+def parsed(words: list[str]) -> click.Context:
+    """Read a command line of ours as `main` does, down to the command's own options; nothing is run."""
+    name, *arguments = words
+    whole = click.Context(main, info_name="offsetstream")
+    command = main.get_command(whole, name)
+    assert command is not None, words
+    return command.make_context(name, arguments, parent=whole)
+
+
+def test_images_are_of_exact_versions() -> None:
+    images = {name: service.image for name, service in services().items()}
+    assert {name: image for name, image in images.items() if not EXACT.fullmatch(image)} == {}
+    assert images["kafka"].endswith(f":{DEFAULT_VERSION}")
+    assert {OURS[name].image.partition(":")[2] for name in OURS} == {PROJECT["version"]}
+    assert all("build" in service.spec for service in OURS.values())  # else it would be looked for in a registry
+
+
+def test_the_dockerfiles_image_is_of_an_exact_version_and_its_stages_are_named() -> None:
+    stages = stages_of(DOCKERFILE)
+    names = {stage.name for stage in stages}
+    (image,) = {stage.base for stage in stages} - names
+    version = re.fullmatch(r"python:(\d+\.\d+)\.\d+-slim-bookworm", image)
+    assert version and version[1] == PROJECT["requires-python"].removeprefix(">=")
+    built = [service.spec["build"] for service in OURS.values()]
+    assert {each["target"] for each in built if isinstance(each, dict)} <= names
+    assert stages[-1].base == "job"
+    assert stages[-2].base == "job"  # which the S3 variant is, with more jars
+
+
+def test_the_image_is_no_roots() -> None:
+    (job,) = (stage for stage in stages_of(DOCKERFILE) if stage.name == "job")
+    assert job.last("USER") == "offsetstream"
+    for service in services().values():
+        assert "user" not in service.spec
+        assert not service.spec.get("privileged")
+        assert service.spec["cap_drop"] == ["ALL"]
+        assert service.spec["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_ports_are_this_machines_own() -> None:
+    published = [port for service in services().values() for port in service.ports.values()]
+    assert {address for address, _ in published} == {"127.0.0.1"}
+    assert len({port for _, port in published}) == len(published) >= 5
+    assert not any(service.spec.get("network_mode") == "host" for service in services().values())
+
+
+def test_every_service_tells_whether_it_is_well_or_ends_and_is_awaited() -> None:
+    for name, service in services().items():
+        assert bool(service.health) != once(service), name
+        assert not once(service) or name in awaited("service_completed_successfully"), name
+    assert awaited("service_healthy") <= {name for name, service in services().items() if service.health}
+    assert awaited("service_started") == set()
+
+
+def test_nothing_waits_for_what_a_profile_leaves_out() -> None:
+    for name, service in services().items():
+        for other in service.spec.get("depends_on", {}):
+            assert set(services()[other].spec.get("profiles", [])) <= set(service.spec.get("profiles", [])), name
+
+
+def test_every_service_has_a_limit_of_memory() -> None:
+    assert all(service.spec["deploy"]["resources"]["limits"]["memory"] for service in services().values())
+
+
+def test_what_is_mounted_is_there() -> None:
+    sources = {source for service in services().values() for source in service.mounts.values()}
+    files = {source for source in sources if source.startswith(".")}
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert sources - files == set(compose()["volumes"])
+
+
+def test_what_must_last_is_in_a_volume() -> None:
+    kept = {("kafka", "KAFKA_LOG_DIRS"): services()["kafka"].environment["KAFKA_LOG_DIRS"]}
+    kept |= {
+        ("job", option): str(parsed(COMMANDS["job"]).params[option]).rpartition("/")[0]
+        for option in ("tables", "checkpoint")
+    }
+    for (name, _), place in kept.items():
+        assert place in services()[name].mounts
+
+
+def test_no_password_is_in_the_file() -> None:
+    for service in services().values():
+        for name, value in service.environment.items():
+            assert not SECRET.search(name) or (name.endswith("_FILE") and value.startswith("/secrets/")), name
+    # No default of a variable either: there are no variables.
+    assert [text for text in texts(compose()) if unescaped(text) is None] == []
+    assert not re.search("admin:|minioadmin|changeme", COMPOSE.read_text("utf-8"))
+
+
+def test_whose_password_there_is_gets_it_from_the_secrets() -> None:
+    """MinIO and Grafana have defaults that everybody knows, unless they are told another one."""
+    assert "MINIO_ROOT_PASSWORD_FILE" in services()["s3"].environment
+    assert "GF_SECURITY_ADMIN_PASSWORD__FILE" in services()["grafana"].environment
+    for name in ("s3", "grafana"):
+        assert "secrets" in services()[name].spec["depends_on"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_our_commands_are_ours(name: str) -> None:
+    context = parsed(COMMANDS[name])
+    if context.command.name == "run":
+        settings = JobSettings(**context.params, properties={})
+        assert settings.metrics_address == "0.0.0.0"  # noqa: S104 - of the container: published on the loopback alone
+        asked = re.search(r":(\d+)/", " ".join(services()[name].health))
+        assert asked
+        assert [settings.metrics_port] == list(services()[name].ports) == [int(asked[1])]
+
+
+def test_a_command_that_is_not_ours_is_seen() -> None:
+    with pytest.raises(click.NoSuchOption):
+        parsed([*COMMANDS["job"], "--no-such-option"])
+    with pytest.raises(click.BadParameter):
+        parsed([*COMMANDS["workload"], "--pause", "often"])
+
+
+def test_our_environment_is_known() -> None:
+    """Variables of delta-rs that docs/stores.md tells of."""
+    told = (ROOT / "docs" / "stores.md").read_text("utf-8")
+    for service in OURS.values():
+        assert [name for name in service.environment if name not in told] == []
+
+
+def test_containers_reach_each_other_at_ports_that_are_there() -> None:
+    """Names with ports in commands, environments and the files that are mounted: of services, which listen there."""
+    listens = {name: set(service.ports) for name, service in services().items()}
+    listens["kafka"] |= {
+        int(port) for port in re.findall(r":(\d+)", services()["kafka"].environment["KAFKA_LISTENERS"])
+    }
+    mounted = [yaml.safe_load(file.read_text("utf-8")) for file in (ROOT / "monitoring").rglob("*.yml")]
+    spoken = re.compile(rf"(?<![\w.-])(?<!\w/)({'|'.join(services())}):(\d+)")
+    found = {(name, int(port)) for text in texts([compose(), *mounted]) for name, port in spoken.findall(text)}
+    assert {("kafka", 19092), ("job", 9464), ("prometheus", 9090), ("s3", 9000)} <= found
+    assert {(name, port) for name, port in found if port not in listens[name]} == set()
+
+
+def test_prometheus_and_grafana_find_their_files() -> None:
+    monitoring = ROOT / "monitoring"
+    prometheus = yaml.safe_load((monitoring / "prometheus" / "prometheus.yml").read_text("utf-8"))
+    assert [rule for rule in prometheus["rule_files"] if not (monitoring / "prometheus" / rule).is_file()] == []
+    (provider,) = yaml.safe_load(
+        (monitoring / "grafana" / "provisioning" / "dashboards" / "offsetstream.yml").read_text("utf-8")
+    )["providers"]
+    here = services()["grafana"].mounts[provider["options"]["path"]]
+    assert list((ROOT / here).glob("*.json"))
