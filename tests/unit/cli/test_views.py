@@ -7,6 +7,7 @@ from pathlib import Path
 
 from offsetstream.tables.schema import all_schemas
 from offsetstream.views.files import all_views
+from testkit.tables import new_tables
 from tests.unit.cli.conftest import Run
 
 
@@ -35,10 +36,11 @@ def test_where_they_go_must_be_said(run: Run) -> None:
     assert (wrong.exit_code, "a.b.c is no schema of a catalog" in wrong.output) == (2, True)
 
 
-def test_the_script_registers_every_table(run: Run, cluster: Path) -> None:
-    shown = run("views", "script", "--database", "kafka").output
+def test_the_script_registers_every_table(run: Run, tmp_path: Path) -> None:
+    new_tables(tmp_path)
+    shown = run("views", "script", "--database", "kafka", tables=tmp_path).output
     for name in all_schemas():
-        place = f"CREATE TABLE IF NOT EXISTS `kafka`.`{name}` USING delta LOCATION 'file:{cluster}/{name}';"
+        place = f"CREATE TABLE IF NOT EXISTS `kafka`.`{name}` USING delta LOCATION 'file:{tmp_path}/{name}';"
         assert shown.count(place) == 1
     assert "CREATE TABLE IF NOT EXISTS `kafka`.`thresholds` (`group_id` STRING COMMENT 'Group id; " in shown
     assert shown.count("CREATE OR REPLACE VIEW") == sum(not view.is_at for view in all_views().values())
