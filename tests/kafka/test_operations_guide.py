@@ -36,13 +36,13 @@ SAYS = {
     "curl -s 127.0.0.1:9464/readyz": '{"ready": true, "partitions": 50, "owned": 50}',
     "curl -s 127.0.0.1:9464/metrics": "offsetstream_behind_seconds",
     "offsetstream partitions --tables": "NEXT-OFFSET",
-    "offsetstream partitions --held-back": "No offsets partition",
+    "offsetstream partitions --held-back": "0 of 50 partitions held back",
     "offsetstream sql": "",
     "offsetstream reload": "12",
     "offsetstream maintain": "offset_commits",
     "offsetstream verify": "0 unexplained differences",
     "cp -a": "",
-    STOP: "stopped",
+    STOP: "Stopped",
 }
 
 
@@ -61,6 +61,7 @@ class Operator:
 
     def start(self) -> None:
         """Start the job as the guide does, until it is ready."""
+        assert self.job is None or self.job.ended() == 0
         words = [sys.executable, "-m", *self.own(RUN)]
         self.job = RunningProcess(words, self.folder / "said.txt", cwd=self.folder)
         self.job.await_(self._is_ready)
