@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long test-nightly check unit lock format docs bench crash-matrix chaos trino clean
+.PHONY: help install demo test test-long test-nightly check unit lock audit format docs site bench crash-matrix chaos trino clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -45,10 +45,17 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file requirements.lock
 
-docs: install ## Write the views for DuckDB, docs/tables.md and docs/views.md anew
+audit: install ## Ask whether a locked version is known to be vulnerable (1: yes, 3: nobody could be asked)
+	@$(BIN)/python scripts/audit.py
+
+docs: install ## Write the views for DuckDB, and what the documents have of tables, views and metrics, anew
 	@$(BIN)/python scripts/views_duckdb.py
 	@$(BIN)/python scripts/tables_doc.py
 	@$(BIN)/python scripts/views_doc.py
+	@$(BIN)/python scripts/metrics_doc.py
+
+site: install ## Build the documents as a site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: install ## Measure everything beside its peers, and write docs/benchmarks.md
 	@$(BIN)/python -m benchmarks --save

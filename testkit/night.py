@@ -1,6 +1,6 @@
 """The night that README tells of: its tables (tests/fixtures/night/), and what commands print of them.
 
-`python -m testkit.night` writes this into README anew, below the commands that stand there.
+`python -m testkit.night` writes this into README and docs/operations.md anew, below the commands that stand there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from testkit.view_tables import table_schemas
 
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
 README = Path(__file__).parents[1] / "README.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "operations.md"
 TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # which the job alone reads
 SECTION = re.compile(r"^## The night of .*?(?=^## )", re.DOTALL | re.MULTILINE)
 SHOWN = re.compile(r"(?<=^```text\n)\$ offsetstream (.*?)\n(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
@@ -39,13 +40,15 @@ def answer(tables: Path, command: str) -> str:
 def main() -> None:
     with TemporaryDirectory(prefix="offsetstream-") as made:
         night_tables(Path(made))
-        told = SECTION.sub(
-            lambda section: SHOWN.sub(
-                lambda shown: f"$ offsetstream {shown[1]}\n{answer(Path(made), shown[1])}", section[0]
-            ),
-            README.read_text("utf-8"),
-        )
+        tables = Path(made)
+        told = SECTION.sub(lambda section: _answered(tables, section[0]), README.read_text("utf-8"))
+        guide = _answered(tables, GUIDE.read_text("utf-8"))
     README.write_text(told, "utf-8")
+    GUIDE.write_text(guide, "utf-8")
+
+
+def _answered(tables: Path, text: str) -> str:
+    return SHOWN.sub(lambda shown: f"$ offsetstream {shown[1]}\n{answer(tables, shown[1])}", text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""README's night: each of its commands, as it stands there, prints what is below it."""
+"""README's night, and docs/operations.md: each of their commands, as it stands there, prints what is below it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from testkit.night import README, SECTION, SHOWN, answer, night_tables
+from testkit.night import GUIDE, README, SECTION, SHOWN, answer, night_tables
 
 (TOLD,) = SECTION.findall(README.read_text("utf-8"))
 COMMANDS = SHOWN.findall(TOLD)
+OF_THE_GUIDE = SHOWN.findall(GUIDE.read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +20,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("command", "shown"), COMMANDS, ids=[command for command, _ in COMMANDS])
-def test_a_command_prints_what_readme_shows(night: Path, command: str, shown: str) -> None:
+@pytest.mark.parametrize(("command", "shown"), COMMANDS + OF_THE_GUIDE)
+def test_a_command_prints_what_the_documents_show(night: Path, command: str, shown: str) -> None:
     assert answer(night, command) == shown, "if that is meant, run 'python -m testkit.night'"
 
 
@@ -28,3 +29,4 @@ def test_the_night_is_short_and_whole() -> None:
     assert 6 <= len(COMMANDS) <= 8
     assert TOLD.count("```text\n") == TOLD.count("offsetstream ") == len(COMMANDS)
     assert max(len(shown.splitlines()) for _, shown in COMMANDS) <= 12
+    assert len(OF_THE_GUIDE) == GUIDE.read_text("utf-8").count("```text\n") > 3

@@ -1,0 +1,123 @@
+"""The commands of docs/operations.md, in its order, by whoever is called: beside a job, and while there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.ports import free_ports
+from testkit.command import offsetstream, printed
+from testkit.garbage import garbage, produce
+from testkit.job_process import RunningProcess
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
+RUN, STOP = (next(line for line in COMMANDS if line.startswith(f"offsetstream {name} ")) for name in ("run", "stop"))
+# What each says, besides succeeding.
+SAYS = {
+    "offsetstream --version": "offsetstream",
+    "curl -s 127.0.0.1:9464/healthz": "ok",
+    "curl -s 127.0.0.1:9464/readyz": '{"ready": true, "partitions": 50, "owned": 50}',
+    "curl -s 127.0.0.1:9464/metrics": "offsetstream_behind_seconds",
+    "offsetstream partitions --tables": "NEXT-OFFSET",
+    "offsetstream partitions --held-back": "0 of 50 partitions held back",
+    "offsetstream sql": "",
+    "offsetstream reload": "12",
+    "offsetstream maintain": "offset_commits",
+    "offsetstream verify": "0 unexplained differences",
+    "cp -a": "",
+    STOP: "Stopped",
+}
+
+
+class Operator:
+    """A folder with tables and checkpoints, the guide's addresses replaced by real ones, and the job while it runs."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        (self.port,) = free_ports(1)
+        self.server, self.folder = server, folder
+        self.job: RunningProcess | None = None
+        self.environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def own(self, command: str) -> list[str]:
+        replaced = command.replace("localhost:9092", self.server).replace("127.0.0.1:9464", f"127.0.0.1:{self.port}")
+        return shlex.split(replaced.replace("--metrics-port 9464", f"--metrics-port {self.port}"))
+
+    def start(self) -> None:
+        """Start the job as the guide does, until it is ready."""
+        assert self.job is None or self.job.ended() == 0
+        words = [sys.executable, "-m", *self.own(RUN)]
+        self.job = RunningProcess(words, self.folder / "said.txt", cwd=self.folder)
+        self.job.await_(self._is_ready)
+
+    def does(self, command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **self.environment}
+        return subprocess.run(
+            self.own(command), cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def kill(self) -> None:
+        if self.job:
+            self.job.kill()
+
+    def _is_ready(self) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=10) as answer:
+                return bool(json.load(answer)["ready"])
+        except URLError:  # it does not listen yet, or answers by 503
+            return False
+
+
+@pytest.fixture
+def operator(own_kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Operator]:
+    server = own_kafka.bootstrap_server
+    create_topics(admin_client(server))
+    commit_plainly(server, {"billing": [TopicPartition("orders", 0, 41)]})
+    produce(server, ((3, key, value) for key, value in garbage(6, 100, 200)), 200)
+    operator = Operator(server, tmp_path)
+    yield operator
+    operator.kill()
+
+
+def loads(operator: Operator) -> list[dict[str, object]]:
+    sql = "SELECT offsets_partition, load_id FROM offsets_partitions ORDER BY ALL"
+    found: list[dict[str, object]] = json.loads(
+        printed("sql", sql, "--tables", str(operator.folder / "tables"), "--output", "json")
+    )
+    return found
+
+
+def test_every_command_of_the_guide_works(operator: Operator) -> None:
+    assert len(COMMANDS) > 15
+    for command in COMMANDS:
+        if command == RUN:
+            operator.start()
+            continue
+        done = operator.does(command)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        (says,) = (words for start, words in SAYS.items() if command.startswith(start))
+        assert says in done.stdout + done.stderr, command
+        if "undecodable_records" in command:
+            assert {row["offsets_partition"] for row in json.loads(done.stdout)} == {3}
+        if command.startswith("cp "):  # the job goes on, without its checkpoints
+            before = loads(operator)
+            shutil.rmtree(operator.folder / "checkpoints")
+            operator.start()
+            assert loads(operator) == before
+    assert offsetstream("stop", "--tables", str(operator.folder / "tables")).returncode == 1  # the guide ended it
