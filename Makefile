@@ -22,7 +22,7 @@ test-long: install ## Run the tests that are long by nature (half an hour)
 	@$(BIN)/pytest -m "long and not nightly" --numprocesses 2 --no-loadscope-reorder --durations 25
 
 test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of PySpark
-	@$(BIN)/pytest -m nightly
+	@$(BIN)/pytest -m nightly -o faulthandler_timeout=3600
 	@$(BIN)/python -m tests.reliability.s3_commits
 	@$(BIN)/python -m tests.reliability.pyspark_versions 4.1.1 4.2.0
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30

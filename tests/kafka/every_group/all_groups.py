@@ -44,6 +44,8 @@ _STREAMS_GROUPS_OF_4_1 = {
 class AllGroups:
     """The workload: its broker, Kafka's Admin client, and what is there as (type, state, members) by group."""
 
+    jmx_port: int
+
     def __init__(self, kafka: EmbeddedKafka, stage: Stage, stack: ExitStack) -> None:
         self.kafka, self.admin = kafka, stage.admin
         self.expected, self.deleted = stage.expected, stage.deleted

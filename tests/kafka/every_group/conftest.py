@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.ports import free_ports
 from tests.kafka.every_group.all_groups import AllGroups, all_groups, broker_properties
+from tests.kafka.jmx import jmx_options
 
 RELEASES = ("3.9.2", "4.1.2", "4.3.1")
 
@@ -17,5 +19,11 @@ def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
     They end with this folder: a hundred clients that go on take half a core.
     """
     release: str = request.param
-    with EmbeddedKafka(release, properties=broker_properties(release)) as kafka, all_groups(kafka) as groups:
+    (port,) = free_ports(1)
+    options = jmx_options(port)
+    with (
+        EmbeddedKafka(release, properties=broker_properties(release), jvm_options=options) as kafka,
+        all_groups(kafka) as groups,
+    ):
+        groups.jmx_port = port
         yield groups

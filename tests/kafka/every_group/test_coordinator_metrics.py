@@ -1,0 +1,74 @@
+"""The gauges of coordinators against those that the broker has under these names (JMX)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offsetstream.embedded.clients import admin_client
+from offsetstream.metrics.families import COORDINATORS, queried_families
+from offsetstream.metrics.group_metrics import GroupMetrics, Shown
+from testkit.waiting import await_
+from tests.kafka.admin_answers import list_groups
+from tests.kafka.every_group.all_groups import AllGroups
+from tests.kafka.jmx import mbeans
+from tests.kafka.jobs import JobRunner
+
+_PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
+_OF_EMPTY, _COUNT = (
+    (f"{_PREFIX}numgroups", f"{_PREFIX}numgroupsempty"),
+    "kafka_server_group_coordinator_metrics_group_count",
+)
+_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
+_SERVER = "kafka.server:type=group-coordinator-metrics,"
+
+
+def of_the_broker(found: dict[str, float]) -> dict[tuple[str, ...], float]:
+    """The attributes under the names of JMX' exporter; those that are 0 there need not be here."""
+    server = "kafka_server_group_coordinator_metrics_"
+    named: dict[tuple[str, ...], float] = {}
+    for name in ("NumGroups", "NumOffsets", "NumGroupsStable", "NumGroupsEmpty"):
+        named[_PREFIX + name.lower(),] = found[f"{_GROUPS}{name}:Value"]
+    for attribute, value in found.items():
+        label, _, metric = attribute.removeprefix(_SERVER).partition(":")
+        if attribute.startswith(_SERVER) and metric in ("group-count", "consumer-group-count"):
+            named[server + metric.replace("-", "_"), label.partition("=")[2]] = value
+    return {series: value for series, value in named.items() if value}
+
+
+@pytest.mark.parametrize("every_group", ["3.9.2", "4.3.1"], indirect=True)
+def test_every_gauge(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
+    server = every_group.kafka.bootstrap_server
+    runner = JobRunner(spark, server, tmp_path)
+    runner.run_once()
+    metrics = GroupMetrics(Shown(None), 15.0, print)
+    metrics.read(runner.tables)
+    declared = {family.name for each in queried_families(COORDINATORS) for family in each.families}
+    samples = [each for family in metrics.collect() if family.name in declared for each in family.samples]
+    assert {each.labels["coordinator"] for each in samples} == {"1"}
+    ours = {
+        (each.name, *(value for label, value in each.labels.items() if label != "coordinator")): each.value
+        for each in samples
+        if each.value
+    }
+    # A broker knows groups that no record tells of, as after a transaction that was aborted: they are in its list too.
+    written = {row[0] for row in runner.rows("groups", "group_id")}
+    unwritten = [each for each in list_groups(admin_client(server)) if each.group_id not in written]
+    assert {(each.group_type, each.state) for each in unwritten} <= {("Classic", "Empty")}
+    for series in ours:
+        if series[0] in _OF_EMPTY or series == (_COUNT, "classic"):
+            ours[series] += len(unwritten)
+    theirs: dict[tuple[str, ...], float] = {}
+
+    def are_equal() -> bool:  # the broker counts its groups once a minute
+        theirs.clear()
+        theirs.update(of_the_broker(mbeans(every_group.jmx_port, f"{_GROUPS}*", f"{_SERVER}*")))
+        return theirs == ours
+
+    await_(
+        are_equal,
+        lambda: f"of ours {sorted(ours.items() - theirs.items())}, theirs {sorted(theirs.items() - ours.items())}",
+        pause=5,
+    )
