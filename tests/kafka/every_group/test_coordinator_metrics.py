@@ -26,7 +26,7 @@ _SERVER = "kafka.server:type=group-coordinator-metrics,"
 
 
 def of_the_broker(found: dict[str, float]) -> dict[tuple[str, ...], float]:
-    """The attributes under the names of JMX' exporter; those that are 0 there need not be here."""
+    """The attributes under the names of JMX' exporter."""
     server = "kafka_server_group_coordinator_metrics_"
     named: dict[tuple[str, ...], float] = {}
     for name in ("NumGroups", "NumOffsets", "NumGroupsStable", "NumGroupsEmpty"):
@@ -35,7 +35,7 @@ def of_the_broker(found: dict[str, float]) -> dict[tuple[str, ...], float]:
         label, _, metric = attribute.removeprefix(_SERVER).partition(":")
         if attribute.startswith(_SERVER) and metric in ("group-count", "consumer-group-count"):
             named[server + metric.replace("-", "_"), label.partition("=")[2]] = value
-    return {series: value for series, value in named.items() if value}
+    return named
 
 
 @pytest.mark.parametrize("every_group", ["3.9.2", "4.3.1"], indirect=True)
@@ -65,7 +65,10 @@ def test_every_gauge(every_group: AllGroups, spark: SparkSession, tmp_path: Path
     def are_equal() -> bool:  # the broker counts its groups once a minute
         theirs.clear()
         theirs.update(of_the_broker(mbeans(every_group.jmx_port, f"{_GROUPS}*", f"{_SERVER}*")))
-        return theirs == ours
+        known = {series[0] for series in theirs}  # a broker of 3.9 has no counts by protocol
+        return {series: value for series, value in theirs.items() if value} == {
+            series: value for series, value in ours.items() if series[0] in known
+        }
 
     await_(
         are_equal,
