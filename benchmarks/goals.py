@@ -71,6 +71,12 @@ _GOALS = (
         1.5,
     ),
     Goal(
+        "steady-metered",
+        "steady state with the metrics of 20,000 partitions' groups",
+        "seconds of a batch against none asked for",
+        1.1,
+    ),
+    Goal(
         "growth",
         "growth: a steady batch with 1 million cells in the table",
         "seconds of a batch against 32,000 cells",

@@ -21,13 +21,16 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, Records, write
 from benchmarks.freshness import delays
+from benchmarks.goals import TIMES
 from benchmarks.job import Job
 from benchmarks.load import loaded
 from benchmarks.results import Result, Samples
+from benchmarks.scraping import scraping
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.ports import free_ports
 
-ROWS = ("steady", "near-empty", "freshness", "growth", "steady-sampled")
+ROWS = ("steady", "near-empty", "freshness", "growth", "steady-sampled", "steady-metered")
 _CELLS, _MANY_CELLS = 32_000, 1_000_000
 _COMMITS, _GROUP_RECORDS, _FEW = 10_000, 20, 10  # of a batch
 _WARM_UP, _BATCHES = 3, 12
@@ -59,22 +62,24 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     with _tables(Groups(round(_CELLS * scale))) as tables:
         cells = f"{tables.groups.cells:,} cells"
         if wanted & {"steady", "growth"}:
-            steady, by_itself = _batches(tables, cells, _COMMITS + _GROUP_RECORDS, _steady(tables.groups))
-            note = f"Each also has {_GROUP_RECORDS} rebalances; without Spark's part {by_itself.text}"
+            ran = _batches(tables, cells, _COMMITS + _GROUP_RECORDS, _steady(tables.groups))
+            steady = ran.seconds
+            note = f"Each also has {_GROUP_RECORDS} rebalances; without Spark's part {ran.told.text}"
             yield Result.of("steady", steady, note)
         if "near-empty" in wanted:
             few = tables.groups.one_per_partition(_FEW)
-            seconds, by_itself = _batches(tables, "batch", len(few), _near_empty(tables.groups, few))
-            yield Result.of("near-empty", seconds, f"Without Spark's part {by_itself.text}")
+            ran = _batches(tables, "batch", len(few), _near_empty(tables.groups, few))
+            yield Result.of("near-empty", ran.seconds, f"Without Spark's part {ran.told.text}")
         if "freshness" in wanted:
             yield _freshness(tables)
-    if "steady-sampled" in wanted:
+    if wanted & {"steady-sampled", "steady-metered"}:
         with _tables(Groups(round(_CELLS * scale)), brokers=3) as tables:
-            yield _sampled(tables, max(1, round(_SAMPLED_TOPICS * scale)))
+            yield from _beside(tables, max(1, round(_SAMPLED_TOPICS * scale)), wanted)
     if steady is not None and "growth" in wanted:
         with _tables(Groups(round(_MANY_CELLS * scale))) as tables:
             size, log = _COMMITS + _GROUP_RECORDS, _steady(tables.groups)
-            yield Result.ratio("growth", _batches(tables, f"{tables.groups.cells:,} cells", size, log)[0], steady)
+            many = _batches(tables, f"{tables.groups.cells:,} cells", size, log).seconds
+            yield Result.ratio("growth", many, steady)
 
 
 @contextmanager
@@ -97,8 +102,10 @@ def _near_empty(groups: Groups, cells: Sequence[int]) -> Records:
             yield from groups.commits(cell, 1)
 
 
-def _sampled(tables: _Tables, topics: int) -> Result:
-    """Measure beside the sampler, and without it, once a group has committed offsets of that many topics."""
+def _beside(tables: _Tables, topics: int, wanted: set[str]) -> Iterator[Result]:
+    """Measure beside the sampler, and without it, once a group has committed offsets of that many topics; then beside
+    the metrics of all these cells, which somebody scrapes.
+    """
     admin, names = admin_client(tables.server), [f"sampled-{number}" for number in range(topics)]
     for topic in names:
         admin.create_topics([NewTopic(topic, _PARTITIONS_EACH, 1)])[topic].result(60)
@@ -106,13 +113,34 @@ def _sampled(tables: _Tables, topics: int) -> Result:
     for first in range(0, len(parts), _COMMITTED_AT_ONCE):
         _commit_once_there(tables.server, {"sampled": parts[first : first + _COMMITTED_AT_ONCE]})
     size = _COMMITS + _GROUP_RECORDS
-    without, _ = _batches(tables, "without sampler", size, _steady(tables.groups), "--sample-interval", "0")
-    beside, _ = _batches(tables, "every ten seconds", size, _steady(tables.groups), "--sample-interval", "10")
-    return Result.ratio("steady-sampled", beside, without, f"{len(parts):,} partitions of topics are sampled")
+    sampled = _batches(tables, "every ten seconds", size, _steady(tables.groups), "--sample-interval", "10")
+    if "steady-sampled" in wanted:
+        never = _batches(tables, "without sampler", size, _steady(tables.groups), "--sample-interval", "0")
+        note = f"{len(parts):,} partitions of topics are sampled"
+        yield Result.ratio("steady-sampled", sampled.seconds, never.seconds, note)
+    if "steady-metered" in wanted:
+        (port,) = free_ports(1)
+        options = ("--metrics-port", str(port), "--group-metrics", "kafka-exporter")
+        with scraping(port) as series:
+            metered = _batches(
+                tables, "with metrics", size, _steady(tables.groups), "--sample-interval", "10", *options
+            )
+        memory = metered.peak_bytes / sampled.peak_bytes
+        note = f"{max(series):,} series, scraped every five seconds; peak of memory {memory:.2f} {TIMES}"
+        yield Result.ratio("steady-metered", metered.seconds, sampled.seconds, note)
 
 
-def _batches(tables: _Tables, what: str, size: int, log: Records, *options: str) -> tuple[Samples, Samples]:
-    """Have the job take the log in batches of that size; return the seconds from end to end, and as it told them."""
+@dataclass(frozen=True)
+class _Ran:
+    """The seconds of batches from end to end, and as the job told them; and the peak of its memory."""
+
+    seconds: Samples
+    told: Samples
+    peak_bytes: int
+
+
+def _batches(tables: _Tables, what: str, size: int, log: Records, *options: str) -> _Ran:
+    """Have the job take the log in batches of that size."""
     write(tables.server, log)
     with Job(tables.server, tables.folder, "--once", "--max-offsets-per-trigger", str(size), *options) as job:
         job.finish()
@@ -123,7 +151,7 @@ def _batches(tables: _Tables, what: str, size: int, log: Records, *options: str)
     if not whole:
         raise RuntimeError(f"the job had no batches of {size} records:\n" + "\n".join(line for _, line in job.lines))
     seconds, by_itself = zip(*whole, strict=True)
-    return Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself)
+    return _Ran(Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself), job.peak_bytes)
 
 
 def _records(found: re.Match[str]) -> int:

@@ -1,9 +1,12 @@
-"""What the job says while it works: a progress bar for a load, a line for a batch."""
+"""What the job says while it works: a progress bar for a load, a line for a batch; or all as lines of JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -16,21 +19,36 @@ _WRITERS = {StateWrites.DRIVER: "the driver", StateWrites.SPARK: "Spark"}
 
 
 class Progress:
-    """Speaks to a person on standard error; on something that is no terminal it writes plain lines."""
+    """Speaks to a person on standard error; on something that is no terminal it writes plain lines.
 
-    def __init__(self, console: Console | None = None) -> None:
+    `as_json`: each line is an object with `time` (UTC), `level` (info or error), `message`, and the figures in it.
+    """
+
+    def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self.as_json = as_json
 
-    def say(self, line: str) -> None:
-        """Write one line."""
-        self._console.print(line, markup=False)
+    def say(self, line: str, **figures: Any) -> None:
+        """Write one line; the figures are in the words of it already."""
+        self._write("info", line, figures)
+
+    def error(self, line: str) -> None:
+        """Write one line of what went wrong."""
+        self._write("error", line, {})
+
+    def _write(self, level: str, line: str, figures: Mapping[str, Any]) -> None:
+        if self.as_json:
+            self._console.out(json_line(level, line, figures), highlight=False)
+        else:
+            self._console.print(line, markup=False)
 
     def batch(
         self, batch_id: int, records: Mapping[str, int], seconds: float, merged_by: Mapping[str, StateWrites]
     ) -> None:
         """Write what a micro-batch did: its records by kind, and who merged into the state tables."""
         counts = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in records.items())
-        self.say(f"Batch {batch_id}: {counts}, {seconds:.1f} s{_state_by(merged_by)}")
+        said = f"Batch {batch_id}: {counts}, {seconds:.1f} s{_state_by(merged_by)}"
+        self.say(said, batch_id=batch_id, records=dict(records), seconds=round(seconds, 3))
 
     @contextmanager
     def load(self, partitions: int, offsets: int) -> Iterator[Loaded]:
@@ -38,11 +56,15 @@ class Progress:
 
         That is the number of partitions, that of offsets, and who merged into the state tables.
         """
-        self.say(f"Loading {partitions} offsets partitions: {offsets:,} offsets to read")
+        self.say(f"Loading {partitions} offsets partitions: {offsets:,} offsets to read", offsets=offsets)
         done = 0
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Bar(
-            SpinnerColumn(), *columns, console=self._console, transient=True, disable=not self._console.is_terminal
+            SpinnerColumn(),
+            *columns,
+            console=self._console,
+            transient=True,
+            disable=self.as_json or not self._console.is_terminal,
         ) as bar:
             task = bar.add_task("offsets partitions loaded", total=partitions)
 
@@ -51,9 +73,16 @@ class Progress:
                 done += partitions_now
                 bar.advance(task, partitions_now)
                 now = f"+{offsets_now:,} offsets{_state_by(merged_by)}"
-                self.say(f"  {done} of {partitions} offsets partitions loaded ({now})")
+                said = f"  {done} of {partitions} offsets partitions loaded ({now})"
+                self.say(said, loaded=done, partitions=partitions)
 
             yield loaded
+
+
+def json_line(level: str, line: str, figures: Mapping[str, Any]) -> str:
+    """Return the object of JSON that a line is, of now."""
+    time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"time": time, "level": level, "message": line.strip(), **figures}, ensure_ascii=False)
 
 
 def _state_by(merged_by: Mapping[str, StateWrites]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +22,8 @@ from offsetstream.stream.settings import JobSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from offsetstream.progress import Progress
+
 # Of a Spark that is started here: spark-submit has its own ways to say them.
 OF_OWN_SPARK = ("master", "conf")
 _JOBS = f"{__name__}.jobs"  # where a context keeps those of all clusters
@@ -34,11 +36,23 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     from offsetstream.stream.job import Job  # noqa: PLC0415
 
     settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
-    job = Job(settings, lambda: session(settings), Progress())
-    end_when_asked(job.stop)
-    if os.environ.get(SUPERVISED):
-        end_with_input(job.stop)
-    job.run()
+    progress = Progress(as_json=settings.log_format == "json")
+    with _told_as_json(progress) if progress.as_json else nullcontext():
+        job = Job(settings, lambda: session(settings), progress)
+        end_when_asked(job.stop)
+        if os.environ.get(SUPERVISED):
+            end_with_input(job.stop)
+        job.run()
+
+
+@contextmanager
+def _told_as_json(progress: Progress) -> Iterator[None]:
+    """End an error in a line of JSON, where it would be one of text, and the same exit code."""
+    try:
+        yield
+    except OffsetstreamError as error:
+        progress.error(" ".join(str(error).splitlines()))
+        raise click.exceptions.Exit(error.exit_code) from error
 
 
 class RunCommand(click.Command):
@@ -73,7 +87,8 @@ class RunCommand(click.Command):
             raise UsageError(f"cluster {name}: {error.format_message()}") from error
         require_of_file(own)
         command = [sys.executable, "-m", "offsetstream", "run", *options]
-        return ClusterJob(name, command, goes_on=not own.params["once"])
+        as_json = own.params["log_format"] == "json"
+        return ClusterJob(name, command, goes_on=not own.params["once"], as_json=as_json)
 
 
 @click.command(

@@ -5,6 +5,7 @@ A job that ends with an error is started again after a pause; one that was calle
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -26,11 +27,15 @@ _LEFT_SECONDS = 10.0  # that a Java may take to see that its driver was killed
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """The job of a cluster: its name, what starts its process, and whether it goes on until it is stopped."""
+    """The job of a cluster: its name, what starts its process, whether it goes on until it is stopped.
+
+    `as_json`: what it says are objects of JSON, and stay such.
+    """
 
     name: str
     command: Sequence[str]
     goes_on: bool
+    as_json: bool = False
 
 
 class Supervisor:
@@ -113,11 +118,22 @@ def _pass_on(job: ClusterJob, process: subprocess.Popen[str]) -> None:
     """Write what a job says, each line after its name, also where nobody reads any more: the job must not wait."""
     for line in process.stdout or ():
         with suppress(OSError):
-            _say(job, line.rstrip("\n"))
+            _say(job, line.rstrip("\n"), "info")
 
 
-def _say(job: ClusterJob, line: str) -> None:
-    tell(f"{job.name}: {line}")
+def _say(job: ClusterJob, line: str, level: str = "error") -> None:
+    """Write a line after the job's name, or as JSON with that among what it has: also what no object is, as of Java."""
+    if not job.as_json:
+        tell(f"{job.name}: {line}")
+        return
+    from offsetstream.progress import json_line  # noqa: PLC0415 - only for this
+
+    with suppress(ValueError):
+        told = json.loads(line)
+        if isinstance(told, dict):
+            tell(json.dumps({**told, "cluster": job.name}, ensure_ascii=False))
+            return
+    tell(json_line(level, line, {"cluster": job.name}))
 
 
 def _close(process: subprocess.Popen[str]) -> None:

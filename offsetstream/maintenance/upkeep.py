@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 
@@ -14,7 +15,7 @@ from offsetstream.tables.files import Crowd
 from offsetstream.tables.ledger_days import sum_up
 from offsetstream.tables.names import END_OFFSETS, LEDGER
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.thinning import due_days, thin_day
 
 # Versions after which dead files and old log files are looked for: an hour of batches every ten seconds.
@@ -24,11 +25,18 @@ CROWDED = {"history": 192, "state": 64}
 
 
 class Upkeep:
-    """Compacts, vacuums and cleans the logs of the tables when enough was written; nothing that fails is fatal."""
+    """Compacts, vacuums and cleans the logs of the tables when enough was written; nothing that fails is fatal.
 
-    def __init__(self, tables: Store) -> None:
+    `measured` is called with a table's name, its data files, and their bytes, when these may be others than before.
+    """
+
+    def __init__(self, tables: Store, measured: Callable[[str, int, int], None] | None = None) -> None:
         self._tables = tables
-        self._seen = {name: self._tables.open(name).version for name in all_schemas()}
+        self._measured = measured
+        opened = {name: self._tables.open(name) for name in all_schemas()}
+        self._seen = {name: table.version for name, table in opened.items()}
+        for table in opened.values():
+            self._measure(table)
         self._compacted: set[tuple[str, date | None]] = set()
         self._failed: set[str] = set()
         self._summed_up: date | None = None
@@ -64,6 +72,12 @@ class Upkeep:
             table.refresh()
             table.files.clear()
         self._seen[schema.name] = table.version
+        self._measure(table)
+
+    def _measure(self, table: Snapshot) -> None:
+        if self._measured is not None:
+            present = table.files.present()
+            self._measured(table.name, present.files, present.bytes)
 
     def _sum_up(self, between_batches: AbstractContextManager[object]) -> None:
         """Sum up the ledger once a day, of the days that are over."""

@@ -33,6 +33,7 @@ from offsetstream.spark.settings import (
     IDLE_CONSUMERS,
     JAVA_OPTIONS,
     LOCAL,
+    LOG_FORMAT,
     PREFERRED,
     REQUIRED,
     STATIC,
@@ -55,19 +56,23 @@ CONNECTORS = {
 
 
 def local_session(
-    master: str | None = None, conf: Mapping[str, str] | None = None, plugins: Sequence[str] = ()
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    plugins: Sequence[str] = (),
+    log_format: str = "text",
 ) -> SparkSession:
     """Start the session of `offsetstream run`: Spark in this process's own JVM, its connectors resolved and cached.
 
     `conf` are the user's settings, which win over spark-defaults.conf, and this over ours; `plugins` are Maven
-    coordinates that Kafka's client needs besides. Temporary files are in a folder that goes with whichever of the two
-    processes ends last. Raises EnvironmentNotReadyError where Java or a connector is missing.
+    coordinates that Kafka's client needs besides; `log_format` is that of Spark's errors, text or json. Temporary files
+    are in a folder that goes with whichever of the two processes ends last. Raises EnvironmentNotReadyError where Java
+    or a connector is missing.
     """
     folder = _temporary_folder()
     places = {
         "spark.jars": ",".join(str(path) for path in resolve((*connectors(), *plugins))),
         "spark.local.dir": folder,
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={folder}",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -D{LOG_FORMAT}={log_format} -Djava.io.tmpdir={folder}",
     }
     defaults = spark_defaults()
     given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})

@@ -68,6 +68,7 @@ LOCAL = {
 }
 # Where a user names more than ours, both are needed.
 _LISTS = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.redaction.regex": "|"}
+LOG_FORMAT = "offsetstream.log.format"  # a property of Java's, which log4j2.properties reads
 JAVA_OPTIONS = (
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
 from offsetstream.tables.lease import Lease
 
@@ -19,13 +20,14 @@ class Signals:
 
 @dataclass(frozen=True)
 class Controls:
-    """The lease, in which other processes leave requests; the signals of this one's threads; and lines for whoever
-    watches the job.
+    """The lease, in which other processes leave requests; the signals of this one's threads; and lines and metrics for
+    whoever watches the job.
     """
 
     lease: Lease
     signals: Signals
     progress: Progress
+    metrics: JobMetrics
 
     def is_stopping(self) -> bool:
         """Tell whether the job is to stop."""

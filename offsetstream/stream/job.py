@@ -29,6 +29,7 @@ from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, in_words
 from offsetstream.stream.lifecycle.patience import Patience
+from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
@@ -51,7 +52,7 @@ def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
     which the next run mends.
     """
     session = partial(own_session, settings) if spark is None else partial(prepared, spark)
-    Job(settings, session, Progress()).run()
+    Job(settings, session, Progress(as_json=settings.log_format == "json")).run()
 
 
 def own_session(settings: JobSettings) -> AbstractContextManager[SparkSession]:
@@ -61,7 +62,8 @@ def own_session(settings: JobSettings) -> AbstractContextManager[SparkSession]:
     """
     if SparkContext._active_spark_context is not None:
         raise EnvironmentNotReadyError("Spark runs in this process already: give its session, by run(settings, spark)")
-    return ending(local_session(settings.master, settings.conf, java_plugins(settings.properties)))
+    plugins = java_plugins(settings.properties)
+    return ending(local_session(settings.master, settings.conf, plugins, settings.log_format))
 
 
 class Job:
@@ -77,6 +79,7 @@ class Job:
         self._cluster = Cluster(settings.bootstrap_server, settings.properties)
         self._leaders = Leadership(self._cluster, self._signals.stop.wait)
         self._patience = Patience(settings.max_silence, self._signals.stop, progress.say)
+        self._metrics = Metrics(settings, progress.say)
 
     def stop(self) -> None:
         """Ask the job to end after its present batch; may be called from a signal handler."""
@@ -93,7 +96,8 @@ class Job:
         A cluster that does not answer is waited for, at the start and later; UnreachableError if it takes too long.
         """
         try:
-            self._run()
+            with self._metrics.served():
+                self._run()
         except UnreachableError:
             if not self._signals.stop.is_set():
                 raise
@@ -112,6 +116,7 @@ class Job:
         self._progress.say(
             f"Cluster {cluster_id}: {len(partitions)} offsets partitions, {coordinator} group coordinator"
         )
+        self._metrics.job.belongs_to(cluster_id)
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         topic, store = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator), self._settings.store
@@ -136,7 +141,8 @@ class Job:
             with session as spark:
                 tables.in_spark(spark).require_reachable()
                 writer = TableWriter(spark, tables, StateWrites(self._settings.state_writes))
-                self._work(writer, topic, Controls(lease, self._signals, self._progress))
+                with self._metrics.of_groups(tables):
+                    self._work(writer, topic, Controls(lease, self._signals, self._progress, self._metrics.job))
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
@@ -154,6 +160,7 @@ class Job:
             try:
                 return attempt.run(goes_on=goes_on)
             except UnreachableError as error:
+                self._metrics.job.answered(does_answer=False)
                 # A cluster that answers questions but gives no records must not be tried for ever.
                 went_well = timedelta(seconds=time.monotonic() - began) > self._patience.limit
                 if silent_since is None or went_well or attempt.positions != before:

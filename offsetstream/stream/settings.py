@@ -78,6 +78,26 @@ class JobSettings(Settings):
             "Wait so long for a cluster that does not answer, at the start and later; then give up.", "MINUTES", MINUTES
         ),
     ] = timedelta(minutes=10)
+    metrics_port: Annotated[
+        int, Option("Port of /metrics (Prometheus), /healthz and /readyz; 0 for none.", metavar="PORT", minimum=0)
+    ] = 0
+    metrics_address: Annotated[
+        str, Option("Address to listen at for these; of another than this machine's own anybody may ask.", "ADDRESS")
+    ] = "127.0.0.1"
+    group_metrics: Annotated[
+        Literal["kafka-exporter", "kminion"] | None,
+        Option("Metrics of the groups too, under the names that this exporter gives them [default: none]."),
+    ] = None
+    metrics_groups: Annotated[
+        str, Option("Of the groups with such names: a regular expression (RE2) of the whole name.", "REGEX")
+    ] = ".*"
+    metrics_topics: Annotated[str, Option("Of the topics with such names, likewise.", "REGEX")] = ".*"
+    metrics_max_series: Annotated[
+        int, Option("At most so many series of groups: single partitions are left out first.", metavar="N", minimum=0)
+    ] = 100_000
+    log_format: Annotated[
+        Literal["text", "json"], Option("What the job says: lines for people, or an object of JSON a line.")
+    ] = "text"
     force: Annotated[
         bool,
         Option(

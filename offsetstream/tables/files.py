@@ -45,6 +45,14 @@ def in_turn(crowds: Iterable[Crowd], today: date) -> list[Crowd]:
 
 
 @dataclass(frozen=True)
+class Present:
+    """The data files of a table's present version, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Stored:
     """What lies there for a table: data files, those of its log, and all their bytes; dead files too."""
 
@@ -71,6 +79,10 @@ class TableFiles(ABC):
     @abstractmethod
     def removable(self) -> set[str]:
         """Return the names of the data files that `clear` would delete."""
+
+    @abstractmethod
+    def present(self) -> Present:
+        """Return what the table is made of."""
 
     @abstractmethod
     def stored(self, without: Collection[str] = ()) -> Stored:

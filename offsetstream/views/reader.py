@@ -109,6 +109,11 @@ class ViewReader:
                 relation = relation.filter(is_one_of(column, values))
         return relation
 
+    def fetch(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query over what is defined by then."""
+        with _told("read what a query asks for"):
+            return self.connection.execute(query).fetchall()
+
     def define_view(self, view: View, at: datetime | None) -> None:
         """Have a view stand for its query over the tables that it reads; the views among these must be defined."""
         if view.name in self._defined and not view.is_at:

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from offsetstream.cluster.msk import java_plugins
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.spark.session import connectors
@@ -83,3 +85,27 @@ def test_in_the_session_of_spark_submit(tmp_path: Path) -> None:
     jars = ["--jars", ",".join(str(jar) for jar in resolve(connectors()))]
     conf = ["--conf", "spark.databricks.delta.snapshotPartitions=5"]
     won(shown(["spark-submit", "--master", "local[1]", *jars, *conf, str(script)], tmp_path))
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_spark_says_of_errors(tmp_path: Path, log_format: str) -> None:
+    script = (
+        "from offsetstream.spark import session\n"
+        f"jvm = session.local_session('local[1]', log_format={log_format!r}).sparkContext._jvm\n"
+        "log = jvm.org.slf4j.LoggerFactory.getLogger('org.apache.spark.Some')\n"
+        "log.error('it says \"no\"\\n\\tand why', jvm.java.io.IOException('a \"disk\"'))\n"
+        "log.error('alone')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, cwd=tmp_path)
+    said = [line for line in done.stderr.splitlines() if "incubator" not in line]  # which Java itself says
+    if log_format == "text":
+        assert [line.partition(" ")[2] for line in said[:1]] == ['ERROR Some: it says "no"']
+        assert said[1:3] == ["\tand why", 'java.io.IOException: a "disk"']
+    else:
+        first, second = (json.loads(line) for line in said)
+        assert first["time"] <= second["time"]
+        told = {"level": "error", "logger": "Some"}
+        for each in (first, second):
+            del each["time"]
+        assert first == told | {"message": 'it says "no"\n\tand why: java.io.IOException: a "disk"'}
+        assert second == told | {"message": "alone"}

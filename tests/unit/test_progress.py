@@ -1,4 +1,6 @@
 import io
+import json
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
@@ -39,4 +41,30 @@ def test_a_batch_is_told_with_who_wrote_the_state() -> None:
         f"Batch 7: {said}, state by the driver (groups, group_members) and Spark (committed_offsets)",
         f"Batch 8: {said}, state by Spark",
         f"Batch 9: {said}",
+    ]
+
+
+def test_lines_of_json_have_the_figures_that_their_words_have() -> None:
+    out = io.StringIO()
+    progress = Progress(Console(file=out, soft_wrap=True, highlight=False, force_terminal=True), as_json=True)
+    progress.say("a [bold]group[/bold] :smile: \x1b[31m\n" + "x" * 300)
+    progress.batch(7, {"offset_commits": 12_000}, 1.25, {"groups": StateWrites.DRIVER})
+    with progress.load(2, 50) as loaded:
+        loaded(2, 50, {})
+    progress.error("it ends")
+    said = [json.loads(line) for line in out.getvalue().splitlines()]
+    at = [datetime.fromisoformat(line.pop("time")) for line in said]
+    assert all(datetime.now(UTC) - each < timedelta(minutes=1) for each in at)
+    assert [line.pop("level") for line in said] == ["info"] * 4 + ["error"]
+    assert said == [
+        {"message": "a [bold]group[/bold] :smile: \x1b[31m\n" + "x" * 300},
+        {
+            "message": "Batch 7: 12,000 offset commits, 1.2 s, state by the driver",
+            "batch_id": 7,
+            "records": {"offset_commits": 12_000},
+            "seconds": 1.25,
+        },
+        {"message": "Loading 2 offsets partitions: 50 offsets to read", "offsets": 50},
+        {"message": "2 of 2 offsets partitions loaded (+50 offsets)", "loaded": 2, "partitions": 2},
+        {"message": "it ends"},
     ]

@@ -40,6 +40,7 @@ from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
+from offsetstream.stream.partitions.standing import standing_of
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.stream.sampling.sampler import Sampler
 from offsetstream.stream.settings import JobSettings
@@ -74,11 +75,12 @@ class Attempt:
         self._say = controls.progress.say
         self._writer, self._tables = writer, writer.tables
         self._book = self._opened_book()
+        controls.metrics.watch(lambda: standing_of(self._book.rows.values(), settings.max_transaction_timeout))
         self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(topic.partitions))
         channels = Leaders(writer.spark, topic.cluster, settings.properties)
         self._watch = self._watched(channels)
         hanging = HangingTransactions(settings.max_transaction_timeout, self._say)
-        self._observer = Observer(self._watch, self._book, hanging, controls.progress)
+        self._observer = Observer(self._watch, self._book, hanging, controls.progress, controls.metrics)
         raw_log = RawLog(channels, lambda: self._book.coordinators.known_epochs)
         self._gaps = Gaps(self._book, self._watch.settings, raw_log.lost_offsets)
         names = self._watch.topics.names
@@ -88,7 +90,7 @@ class Attempt:
         self._loader = Loader(
             self._writer, self._state, self._decoded_history, self._source, self._book, self._watch, controls
         )
-        self._upkeep = Upkeep(self._tables)
+        self._upkeep = Upkeep(self._tables, controls.metrics.table if settings.metrics_port else None)
         self._sampler = self._new_sampler()
 
     def _new_sampler(self) -> Sampler:
@@ -98,7 +100,7 @@ class Attempt:
         seconds = self._settings.sample_interval
         is_dear = self._tables.needs_spark or self._tables.look_seconds > 0
         at_least = DEAR_SECONDS if seconds and is_dear else 0.0
-        return Sampler(rounds, max(seconds, at_least), self._say)
+        return Sampler(rounds, max(seconds, at_least), self._say, self._controls.metrics.sampled)
 
     def _opened_book(self) -> PartitionBook:
         book = PartitionBook(self._tables, self._topic.partitions, keeps_history=self._settings.history)

@@ -107,6 +107,7 @@ class LiveStream:
             self._turns.give_back()
         self._is_untidy = True
         self._controls.progress.batch(report.batch_id, report.records, report.seconds, report.merged_by)
+        self._controls.metrics.batch(report.records, report.seconds)
 
     def _stop_if_ending(self) -> None:
         if self._controls.is_stopping() or self._ending.is_set():

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import ClusterError, UnreachableError
+from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions
 from offsetstream.stream.monitor.watch import ClusterWatch
@@ -27,12 +28,18 @@ class Observer:
     """
 
     def __init__(
-        self, watch: ClusterWatch, book: PartitionBook, hanging: HangingTransactions, progress: Progress
+        self,
+        watch: ClusterWatch,
+        book: PartitionBook,
+        hanging: HangingTransactions,
+        progress: Progress,
+        metrics: JobMetrics,
     ) -> None:
         self.watch = watch
         self._book = book
         self._hanging = hanging
         self._progress = progress
+        self._metrics = metrics
         self._is_silent = False
         self.moving: set[int] = set()
 
@@ -75,10 +82,12 @@ class Observer:
         try:
             answer = question()
         except ClusterError as error:
+            self._metrics.answered(does_answer=False)
             if not self._is_silent:
                 self._progress.say(f"The coordinators cannot be observed for now: {error}")
             self._is_silent = True
             return None
+        self._metrics.answered(does_answer=True)
         if self._is_silent:
             self._progress.say("The coordinators can be observed again")
         self._is_silent = False

@@ -17,13 +17,15 @@ _END_SECONDS = 5.0  # for which a round that a silent cluster holds up is waited
 class Sampler:
     """Samples every `seconds` (0: never) from `start` on.
 
-    What fails is said once, and tried again in the next round: nothing of it ends the job.
+    `sampled` is called after each round that is written. What fails is said once, and tried again in the next round:
+    nothing of it ends the job.
     """
 
-    def __init__(self, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> None:
+    def __init__(self, rounds: Rounds, seconds: float, say: Callable[[str], None], sampled: Callable[[], None]) -> None:
         self._rounds = rounds
         self._seconds = seconds
         self._say = say
+        self._sampled = sampled
         self._batch = BatchId(0, -1)
         self._failing: set[str] = set()
         self._ended = threading.Event()
@@ -60,8 +62,8 @@ class Sampler:
             self._ended.wait(max(0.0, began + self._seconds - time.monotonic()))
 
     def _round(self) -> None:
-        if self._try("sampled", self._rounds.ask):
-            self._try("recorded", self._record)
+        if self._try("sampled", self._rounds.ask) and self._try("recorded", self._record):
+            self._sampled()
 
     def _record(self) -> None:
         with self._writing:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from offsetstream.tables.catalog_store.errors import told
 from offsetstream.tables.catalog_store.sessions import alike
-from offsetstream.tables.files import Crowd, Stored, TableFiles, crowd_of, in_turn
+from offsetstream.tables.files import Crowd, Present, Stored, TableFiles, crowd_of, in_turn
 from offsetstream.tables.schema import HISTORY_DAY
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class CatalogFiles(TableFiles):
     def removable(self) -> set[str]:
         """Return the names of the data files that a VACUUM would delete, of which SQL shows a thousand at most."""
         return {path.rsplit("/", 1)[-1] for path in self._vacuum("DRY RUN")}
+
+    def present(self) -> Present:
+        """Return what DESCRIBE DETAIL tells."""
+        return Present(*self._table.files_and_bytes)
 
     def stored(self, without: Collection[str] = ()) -> Stored:  # noqa: ARG002 - dead files are not in it anyway
         """Return the data files of the present version: of dead ones and of the log SQL does not tell."""

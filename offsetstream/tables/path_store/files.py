@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from offsetstream.tables.files import Crowd, Stored, TableFiles, crowd_of, in_turn
+from offsetstream.tables.files import Crowd, Present, Stored, TableFiles, crowd_of, in_turn
 from offsetstream.tables.path_store.compaction import compact
 from offsetstream.tables.path_store.errors import told
 from offsetstream.tables.path_store.folder import file_system
@@ -57,6 +57,11 @@ class PathFiles(TableFiles):
         """Return the names of the data files that a VACUUM would delete."""
         with told(self._where):
             return {path.rsplit("/", 1)[-1] for path in self._table.vacuum(dry_run=True, full=True)}
+
+    def present(self) -> Present:
+        """Return what the log names."""
+        sizes = [size for _, size in self._sizes()]
+        return Present(len(sizes), sum(sizes))
 
     def stored(self, without: Collection[str] = ()) -> Stored:
         """Return what lies in the folder, but for data files of the given names."""

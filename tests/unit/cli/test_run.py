@@ -1,4 +1,6 @@
+import json
 import runpy
+import socket
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 
 from offsetstream.cli.main import main
 from offsetstream.cli.run import run
+from offsetstream.embedded.ports import LOOPBACK
 
 JOB = Path(__file__).parents[3] / "streaming_jobs" / "materialize_offsets.py"
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
@@ -67,3 +70,35 @@ def test_the_entry_point_for_spark_submit_takes_options_from_the_environment(mon
     job: click.Command = runpy.run_path(str(JOB))["materialize_offsets"]
     given = job.make_context("materialize_offsets", [], **job.context_settings).params
     assert (given["bootstrap_server"], given["tables"]) == ("broker:9092", "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is no regular expression: "),
+        (("--max-silence", "0"), 3, "127.0.0.1:1 "),
+    ],
+)
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_why_it_ends_is_one_line_of_either_format(
+    tmp_path: Path, options: tuple[str, ...], code: int, message: str, log_format: str
+) -> None:
+    place = ("--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints"))
+    result = CliRunner().invoke(main, ["run", *SERVER, *place, "--log-format", log_format, *options])
+    assert (result.exit_code, result.stdout) == (code, "")
+    last = result.stderr.splitlines()[-1]
+    if log_format == "json":
+        told = json.loads(last)
+        assert (told["level"], message in told["message"]) == ("error", True)
+    else:
+        assert last.startswith("Error: ")
+        assert message in last
+
+
+def test_a_port_that_is_taken_ends_it_before_it_begins(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        port = taken.getsockname()[1]
+        place = ("--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints"))
+        result = CliRunner().invoke(main, ["run", *SERVER, *place, "--metrics-port", str(port)])
+    assert (result.exit_code, result.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert f"cannot listen on {LOOPBACK}:{port} for metrics: Address already in use" in result.stderr

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
+from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions
 from offsetstream.stream.monitor.observer import Observer
@@ -27,7 +28,7 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tables: PathStore, monke
     hanging = HangingTransactions(timedelta(0), progress.say)
     truncation = TruncationDetector(book, None, nobody.topic_id, lambda _: {})
     settings = TopicSettings(nobody, progress.say)
-    observer = Observer(ClusterWatch(nobody, topics, settings, truncation), book, hanging, progress)
+    observer = Observer(ClusterWatch(nobody, topics, settings, truncation), book, hanging, progress, JobMetrics())
     for _ in range(2):
         assert observer.look() is None
     observer.look_at_topics(BatchId(1, -1))

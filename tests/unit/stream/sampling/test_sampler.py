@@ -35,7 +35,7 @@ class Rounds:
 
 @contextmanager
 def sampling(rounds: Any, said: list[str], seconds: float = 0.01) -> Iterator[Sampler]:
-    made = Sampler(rounds, seconds, said.append)
+    made = Sampler(rounds, seconds, said.append, lambda: None)
     made.start(1)
     try:
         yield made

@@ -1,0 +1,54 @@
+"""What metrics there are, as data (`families/`): the job's by name, those of groups with their queries."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+JOB, COORDINATORS = "job", "coordinators"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric: its name, its type in Prometheus' words, the names of its labels, and what it means."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    help: str
+
+
+@dataclass(frozen=True)
+class Queried:
+    """Gauges of the same labels and what they are read from: a query of DuckDB's with a column for each of both."""
+
+    sql: str
+    families: tuple[Family, ...]
+
+
+@cache
+def job_families() -> dict[str, Family]:
+    """Return the metrics of the job itself, by name."""
+    found = (Family(each["name"], each["type"], tuple(each["labels"]), each["help"]) for each in _read(JOB))
+    return {each.name: each for each in found}
+
+
+@cache
+def queried_families(file: str) -> tuple[Queried, ...]:
+    """Return those of a file: of the coordinators, or of groups under the names of another exporter."""
+    return tuple(
+        Queried(
+            " ".join(each["sql"]),
+            tuple(Family(name, "gauge", tuple(each["labels"]), told) for name, told in each["metrics"].items()),
+        )
+        for each in _read(file)
+    )
+
+
+def _read(file: str) -> list[dict[str, Any]]:
+    text = resources.files(__package__).joinpath("families", f"{file}.json").read_text("utf-8")
+    found: list[dict[str, Any]] = json.loads(text)
+    return found

@@ -1,0 +1,154 @@
+"""The metrics of coordinators and groups: queries (`families/`) of the tables, asked now and then, not by a scrape."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import duckdb
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from offsetstream.errors import TablesError, UsageError, first_line
+from offsetstream.metrics.families import COORDINATORS, Queried, queried_families
+from offsetstream.metrics.job_metrics import gauge
+from offsetstream.tables.store import Store
+from offsetstream.views.reader import ViewReader
+
+_UNASKED_SECONDS = 300.0  # after the last scrape: nobody wants to know any more
+# What the queries of groups read. The dot is also a line's end, which a group's name may have.
+_SHOWN = {
+    "shown_groups": """
+      SELECT g.*, p.coordinator_id FROM groups AS g JOIN offsets_partitions AS p USING (offsets_partition)
+      WHERE g.in_coordinator_partition AND regexp_full_match(g.group_id, getvariable('groups'), 's')""",
+    "shown_lag": """
+      FROM lag WHERE regexp_full_match(group_id, getvariable('groups'), 's')
+        AND regexp_full_match(topic, getvariable('topics'), 's')""",
+    "shown_ends": """
+      FROM partition_ends SEMI JOIN shown_lag USING (topic, partition)
+      WHERE error IS NULL AND high_watermark IS NOT NULL""",
+}
+_TABLES = ("groups", "committed_offsets", "offsets_partitions")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Whose metrics there are: under whose names (a file of `families/`; None: no groups'), and of which groups and
+    topics, by regular expressions of the whole name (RE2); of groups `max_series` at most.
+    """
+
+    names: str | None
+    groups: str = ".*"
+    topics: str = ".*"
+    max_series: int = 100_000
+
+    def require_patterns(self) -> None:
+        """Raise UsageError for an expression that DuckDB does not read."""
+        for option, pattern in (("metrics-groups", self.groups), ("metrics-topics", self.topics)):
+            try:
+                duckdb.execute("SELECT regexp_full_match('', ?)", [pattern]).fetchall()
+            except duckdb.Error as error:
+                raise UsageError(
+                    f"the setting {option}: {pattern!r} is no regular expression: {first_line(error)}"
+                ) from error
+
+
+class GroupMetrics(Collector):
+    """What the tables held when they were read last: each `seconds`, by a thread of its own, while somebody scrapes."""
+
+    def __init__(self, shown: Shown, seconds: float, say: Callable[[str], None]) -> None:
+        self._shown, self._seconds, self._say = shown, seconds, say
+        self._families: list[GaugeMetricFamily] = []
+        self._asked_at = time.monotonic()
+        self._ended = threading.Event()
+        self._is_failing = False
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Return nothing: there is nothing before the tables are read."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield what was read last."""
+        self._asked_at = time.monotonic()
+        yield from self._families
+
+    def start(self, tables: Store) -> None:
+        """Begin to read the tables."""
+        threading.Thread(target=self._run, args=(tables,), name="group metrics", daemon=True).start()
+
+    def end(self) -> None:
+        """Read no more."""
+        self._ended.set()
+
+    def read(self, tables: Store) -> None:
+        """Read the tables now; raises TablesError."""
+        began, at = time.monotonic(), time.time()
+        found, left_out = _families(ViewReader(tables), self._shown)
+        for name, value in {
+            "offsetstream_group_metrics_timestamp_seconds": at,
+            "offsetstream_group_metrics_seconds": time.monotonic() - began,
+            "offsetstream_group_series_left_out": left_out,
+        }.items():
+            family = gauge(name)
+            family.add_metric([], value)
+            found.append(family)
+        self._families = found
+
+    def _run(self, tables: Store) -> None:
+        while True:
+            if time.monotonic() - self._asked_at < _UNASKED_SECONDS:
+                self.try_to_read(tables)
+            if self._ended.wait(self._seconds):
+                return
+
+    def try_to_read(self, tables: Store) -> None:
+        """Read the tables now; what fails is said once, and the last metrics stay."""
+        try:
+            self.read(tables)
+        except TablesError as error:
+            if not self._is_failing:
+                self._say(f"The metrics of groups stay as they were for now: {first_line(error)}")
+            self._is_failing = True
+            return
+        if self._is_failing:
+            self._say("The metrics of groups are of now again")
+        self._is_failing = False
+
+
+def _families(reader: ViewReader, shown: Shown) -> tuple[list[GaugeMetricFamily], int]:
+    """Return the families with their values, and how many series have no room; sums come before single partitions."""
+    for table in _TABLES:
+        reader.define_table(table)
+    found = [family for each in queried_families(COORDINATORS) for family in _gauges(each, reader.fetch(each.sql))]
+    if shown.names is None:
+        return found, 0
+    for view in ("lag", "partition_ends"):
+        reader.relation(view)
+    reader.connection.execute("SET VARIABLE groups = $1", [shown.groups])
+    reader.connection.execute("SET VARIABLE topics = $1", [shown.topics])
+    for name, query in _SHOWN.items():
+        reader.define(name, query, kept=True)
+    room, left_out = shown.max_series, 0
+    for each in queried_families(shown.names):
+        gauges = _gauges(each, reader.fetch(each.sql))
+        series = sum(len(family.samples) for family in gauges)
+        if series > room:  # all or none: of some of them a sum would be wrong
+            left_out += series
+            continue
+        room -= series
+        found += gauges
+    return found, left_out
+
+
+def _gauges(queried: Queried, rows: list[tuple[object, ...]]) -> list[GaugeMetricFamily]:
+    """Return the query's metrics with their values; a series whose value is null is not there."""
+    labels = len(queried.families[0].labels)
+    found = [GaugeMetricFamily(each.name, each.help, labels=each.labels) for each in queried.families]
+    for row in rows:
+        named = [str(each) for each in row[:labels]]
+        for family, value in zip(found, row[labels:], strict=True):
+            if value is not None:
+                family.add_metric(named, float(value))  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,116 @@
+"""The metrics of the running job: what it tells of its work, and how its book stands at each scrape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from offsetstream.metrics.families import job_families
+from offsetstream.metrics.standing import Standing
+from offsetstream.tables.names import RECORD_TABLES, UNDECODABLE, LoadState
+
+_BATCH_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class JobMetrics:
+    """Metrics in a registry of their own; any thread may tell, and ask."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._standing: Callable[[], Standing] = Standing
+        self._info = self._gauge("offsetstream_info")
+        self._records = self._counter("offsetstream_records_total")
+        for table in RECORD_TABLES:
+            self._records.labels(table)
+        self._undecodable = self._counter("offsetstream_undecodable_records_total")
+        told = job_families()["offsetstream_batch_seconds"]
+        self._seconds = Histogram(told.name, told.help, registry=self.registry, buckets=_BATCH_SECONDS)
+        self._last_batch = self._gauge("offsetstream_last_batch_timestamp_seconds")
+        self._files = self._gauge("offsetstream_table_files")
+        self._bytes = self._gauge("offsetstream_table_bytes")
+        self._answers = self._gauge("offsetstream_cluster_answers")
+        self._sampled = self._gauge("offsetstream_sampled_timestamp_seconds")
+        self.registry.register(_OfStanding(self.standing))
+        ProcessCollector(registry=self.registry)
+
+    def belongs_to(self, cluster_id: str) -> None:
+        """Note which cluster it is."""
+        self._info.labels(version("offsetstream"), cluster_id).set(1)
+
+    def watch(self, standing: Callable[[], Standing]) -> None:
+        """Ask this how the replay stands, from now on."""
+        self._standing = standing
+
+    def standing(self) -> Standing:
+        """Return how the replay stands now."""
+        return self._standing()
+
+    def batch(self, records: Mapping[str, int], seconds: float) -> None:
+        """Count a batch that was applied: its records by the table of their kind."""
+        for table, count in records.items():
+            self._records.labels(table).inc(count)
+        self._undecodable.inc(records.get(UNDECODABLE, 0))
+        self._seconds.observe(seconds)
+        self._last_batch.set_to_current_time()
+
+    def table(self, name: str, files: int, size: int) -> None:
+        """Note the data files of a table's present version, and their bytes."""
+        self._files.labels(name).set(files)
+        self._bytes.labels(name).set(size)
+
+    def answered(self, *, does_answer: bool) -> None:
+        """Note whether the cluster answered."""
+        self._answers.set(does_answer)
+
+    def sampled(self) -> None:
+        """Note that the ends of the logs were sampled."""
+        self._sampled.set(time.time())
+
+    def _gauge(self, name: str) -> Gauge:
+        told = job_families()[name]
+        return Gauge(told.name, told.help, told.labels, registry=self.registry)
+
+    def _counter(self, name: str) -> Counter:
+        told = job_families()[name]
+        return Counter(told.name, told.help, told.labels, registry=self.registry)
+
+
+class _OfStanding(Collector):
+    """Reads how the book stands when it is asked, once a scrape."""
+
+    def __init__(self, standing: Callable[[], Standing]) -> None:
+        self._standing = standing
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Return nothing, so that registering does not read the book."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        now = self._standing()
+        states = gauge("offsetstream_offsets_partitions")
+        for state in get_args(LoadState):
+            states.add_metric([state.lower()], now.by_state.get(state.lower(), 0))
+        yield states
+        for name, value in {
+            "offsetstream_behind_records": now.behind_records,
+            "offsetstream_behind_seconds": now.behind_seconds,
+            "offsetstream_leaderless_partitions": now.leaderless,
+            "offsetstream_held_back_partitions": now.held_back,
+            "offsetstream_held_back_records": now.held_back_records,
+            "offsetstream_hanging_transactions": now.hanging,
+        }.items():
+            family = gauge(name)
+            family.add_metric([], value)
+            yield family
+
+
+def gauge(name: str) -> GaugeMetricFamily:
+    """Return a gauge of the job's without values."""
+    told = job_families()[name]
+    return GaugeMetricFamily(told.name, told.help, labels=told.labels)

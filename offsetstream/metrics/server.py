@@ -1,0 +1,94 @@
+"""What listens for Prometheus, and for whoever asks whether the job is well: /metrics, /healthz and /readyz alone."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+
+from offsetstream.errors import UsageError
+from offsetstream.metrics.standing import Standing
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+_TEXT, _JSON = ("Content-Type", "text/plain; charset=utf-8"), ("Content-Type", "application/json")
+_METHODS = ("GET", "HEAD")
+
+
+class _Server(ThreadingWSGIServer):
+    def server_bind(self) -> None:
+        """Listen, without the look-up of a name that wsgiref would wait for."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of who hangs up in the middle."""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 30  # seconds, for who connects and says nothing
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing of a scrape."""
+
+
+@contextmanager
+def serving(address: str, port: int, registry: CollectorRegistry, standing: Callable[[], Standing]) -> Iterator[str]:
+    """Listen while the context lasts; gives the address that it listens at. Port 0 is any that is free.
+
+    Raises UsageError where it cannot.
+    """
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        kind = type("_ServerOfFamily", (_Server,), {"address_family": family})
+        server: WSGIServer = make_server(address, port, _application(registry, standing), kind, _Handler)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"cannot listen on {address}:{port} for metrics: {reason}; give another metrics-port or metrics-address"
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    host = f"[{address}]" if ":" in address else address
+    try:
+        yield f"http://{host}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _application(registry: CollectorRegistry, standing: Callable[[], Standing]) -> WSGIApplication:
+    metrics = make_wsgi_app(registry)
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            return metrics(environ, start)  # type: ignore[no-any-return]  # prometheus_client's own types
+        if path not in ("/healthz", "/readyz"):
+            start("404 Not Found", [_TEXT])
+            return [b"There are /metrics, /healthz and /readyz.\n"]
+        if environ["REQUEST_METHOD"] not in _METHODS:
+            start("405 Method Not Allowed", [_TEXT, ("Allow", ", ".join(_METHODS))])
+            return [b"Ask by GET.\n"]
+        if path == "/healthz":
+            start("200 OK", [_TEXT])
+            body = b"ok\n"
+        else:
+            now = standing()
+            start("200 OK" if now.is_ready else "503 Service Unavailable", [_JSON])
+            body = json.dumps({"ready": now.is_ready, "partitions": now.partitions, **now.by_state}).encode() + b"\n"
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    return answer

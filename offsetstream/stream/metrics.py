@@ -1,0 +1,53 @@
+"""The metrics of one run of the job, as its settings have them: of itself, of groups, and who may ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from offsetstream.metrics.group_metrics import GroupMetrics, Shown
+from offsetstream.metrics.job_metrics import JobMetrics
+from offsetstream.metrics.server import serving
+from offsetstream.stream.settings import JobSettings
+from offsetstream.tables.store import Store
+
+_SECONDS, _DEAR_SECONDS = 15.0, 60.0  # between two looks at the tables; where each is jobs of Spark's, or requests
+
+
+class Metrics:
+    """Kept in any case, served where there is a port. UsageError for an expression that is none."""
+
+    def __init__(self, settings: JobSettings, say: Callable[[str], None]) -> None:
+        self.job = JobMetrics()
+        self._settings, self._say = settings, say
+        self._shown = Shown(
+            settings.group_metrics, settings.metrics_groups, settings.metrics_topics, settings.metrics_max_series
+        )
+        self._shown.require_patterns()
+
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """Serve them while the context lasts; UsageError where nobody can listen there."""
+        port, address = self._settings.metrics_port, self._settings.metrics_address
+        if not port:
+            yield
+            return
+        with serving(address, port, self.job.registry, self.job.standing) as url:
+            self._say(f"Metrics are at {url}/metrics")
+            yield
+
+    @contextmanager
+    def of_groups(self, tables: Store) -> Iterator[None]:
+        """Read those of coordinators and groups from the tables, now and then, while the context lasts."""
+        if not self._settings.metrics_port:
+            yield
+            return
+        is_dear = tables.needs_spark or tables.look_seconds > 0
+        groups = GroupMetrics(self._shown, _DEAR_SECONDS if is_dear else _SECONDS, self._say)
+        self.job.registry.register(groups)
+        groups.start(tables)
+        try:
+            yield
+        finally:
+            groups.end()
+            self.job.registry.unregister(groups)

@@ -1,0 +1,42 @@
+"""How the offsets partitions stand, for metrics and health: figures of the book's rows, for whichever thread asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from offsetstream.metrics.standing import Standing
+from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.tables.names import UNLOADED
+
+
+def standing_of(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta) -> Standing:
+    """Return the figures of now; records are counted up to the last stable offsets, as these were seen last."""
+    now, found = datetime.now(UTC), list(rows)
+    behind = {row.offsets_partition: _behind(row) for row in found}
+    open_since = [row.last_stable_offset_since for row in found if row.last_stable_offset_since is not None]
+    return Standing(
+        by_state=Counter((row.load_state or UNLOADED).lower() for row in found),
+        leaderless=sum(row.coordinator_available is False for row in found),
+        behind_records=sum(behind.values()),
+        behind_seconds=max((_since(row, now) for row in found if behind[row.offsets_partition]), default=0.0),
+        held_back=len(open_since),
+        held_back_records=sum(_held_back(row) for row in found),
+        hanging=sum(now - since >= max_transaction_timeout for since in open_since),
+    )
+
+
+def _behind(row: PartitionRow) -> int:
+    applied = max(row.applied, row.log_start_offset or 0)
+    return max(0, (row.last_stable_offset or 0) - applied)
+
+
+def _held_back(row: PartitionRow) -> int:
+    return 0 if row.high_watermark is None else row.high_watermark - (row.last_stable_offset or 0)
+
+
+def _since(row: PartitionRow, now: datetime) -> float:
+    """Return for how many seconds the partition has not been caught up; never loaded, since its load began."""
+    since = row.caught_up_at or row.load_started_at or now
+    return max(0.0, (now - since).total_seconds())

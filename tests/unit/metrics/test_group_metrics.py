@@ -1,0 +1,164 @@
+"""The metrics of groups and coordinators, of tables on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from offsetstream.errors import UsageError
+from offsetstream.metrics.families import COORDINATORS, queried_families
+from offsetstream.metrics.group_metrics import GroupMetrics, Shown
+from offsetstream.tables.path_store import PathStore
+from testkit.tables import append_rows, new_tables
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+HOSTILE = 'a\n"b"\\{c="d"}'
+NAMES = ("kafka-exporter", "kminion")
+Series = dict[tuple[str, ...], float]
+
+
+def committed(group: str, topic: str, offset: int) -> dict[str, Any]:
+    place = {"offsets_partition": 1, "log_id": 0, "group_id": group, "topic": topic, "partition": 0}
+    at = {"commit_timestamp": NOW, "commit_timestamp_ms": int(NOW.timestamp() * 1000), "record_timestamp": NOW}
+    return {**place, **at, "record_offset": offset, "committed_offset": offset, "in_coordinator_partition": True}
+
+
+def group(name: str, kind: str, state: str, members: int) -> dict[str, Any]:
+    told = {"offsets_partition": 1, "log_id": 0, "group_id": name, "group_type": kind, "state": state}
+    return told | {"member_count": members, "in_coordinator_partition": True, "record_offset": 1}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> PathStore:
+    new_tables(tmp_path)
+    append_rows(tmp_path, "offsets_partitions", [{"offsets_partition": 1, "log_id": 0, "coordinator_id": 3}])
+    groups = [group("billing", "Consumer", "Stable", 2), group("search", "Classic", "Empty", 0)]
+    append_rows(tmp_path, "groups", [*groups, group(HOSTILE, "Classic", "Stable", 1)])
+    append_rows(
+        tmp_path,
+        "committed_offsets",
+        [
+            committed("billing", "orders", 41),
+            committed("billing", "invoices", 5),
+            committed("search", "orders", 50),
+            committed(HOSTILE, "orders", 49),
+            committed("search", "no-samples", 3),
+        ],
+    )
+    ends = {"partition": 0, "log_start_offset": 2, "last_stable_offset": 1, "sampled_at": NOW, "changed_at": NOW}
+    append_rows(
+        tmp_path,
+        "topic_partitions",
+        [ends | {"topic": "orders", "high_watermark": 50}, ends | {"topic": "invoices", "high_watermark": 6}],
+    )
+    return PathStore(str(tmp_path))
+
+
+def scraped(tables: PathStore, shown: Shown) -> Series:
+    """Return what a scrape gives, by name and values of the labels in the order of their names."""
+    registry, metrics = CollectorRegistry(), GroupMetrics(shown, 15.0, print)
+    registry.register(metrics)
+    metrics.read(tables)
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+
+
+def of(name: str, found: Series) -> Series:
+    return {labels[1:]: value for labels, value in found.items() if labels[0] == name}
+
+
+def test_under_the_names_of_kafka_exporter(tables: PathStore) -> None:
+    found = scraped(tables, Shown("kafka-exporter"))
+    lag = {("billing", "0", "orders"): 9, ("billing", "0", "invoices"): 1, ("search", "0", "orders"): 0}
+    assert of("kafka_consumergroup_lag", found) == lag | {(HOSTILE, "0", "orders"): 1}
+    assert of("kafka_consumergroup_current_offset", found)["search", "0", "no-samples"] == 3
+    assert of("kafka_consumergroup_lag_sum", found)["billing", "orders"] == 9
+    assert ("search", "no-samples") not in of("kafka_consumergroup_lag_sum", found)
+    assert of("kafka_consumergroup_members", found) == {("billing",): 2, ("search",): 0, (HOSTILE,): 1}
+    assert of("kafka_topic_partition_current_offset", found) == {("0", "orders"): 50, ("0", "invoices"): 6}
+    assert of("kafka_topic_partition_oldest_offset", found) == {("0", "orders"): 2, ("0", "invoices"): 2}
+
+
+def test_under_the_names_of_kminion(tables: PathStore) -> None:
+    found = scraped(tables, Shown("kminion"))
+    assert of("kminion_kafka_consumer_group_topic_partition_lag", found)["billing", "0", "orders"] == 9
+    assert of("kminion_kafka_consumer_group_topic_lag", found)["billing", "invoices"] == 1
+    info = of("kminion_kafka_consumer_group_info", found)
+    assert info == {
+        ("3", "billing", "", "", "Stable"): 1,
+        ("3", "search", "", "", "Empty"): 0,
+        ("3", HOSTILE, "", "", "Stable"): 1,
+    }
+
+
+def test_coordinators_have_their_gauges_whatever_is_shown_of_groups(tables: PathStore) -> None:
+    found = scraped(tables, Shown(None))
+    kafka = "kafka_coordinator_group_groupmetadatamanager_"
+    assert of(f"{kafka}numgroups", found) == {("3",): 3}
+    assert of(f"{kafka}numgroupsstable", found) == {("3",): 1}
+    assert of(f"{kafka}numgroupsempty", found) == {("3",): 1}
+    assert of(f"{kafka}numoffsets", found) == {("3",): 5}
+    by_protocol = of("kafka_server_group_coordinator_metrics_group_count", found)
+    assert by_protocol == {("3", "consumer"): 1, ("3", "classic"): 2}
+    assert of("kafka_server_group_coordinator_metrics_consumer_group_count", found) == {("3", "Stable"): 1}
+    assert not any(name.startswith("kafka_consumergroup") for name, *_ in found)
+
+
+def test_patterns_are_of_whole_names(tables: PathStore) -> None:
+    found = scraped(tables, Shown("kafka-exporter", groups="bill.*|a.*", topics="order."))
+    assert set(of("kafka_consumergroup_lag", found)) == {("billing", "0", "orders"), (HOSTILE, "0", "orders")}
+    assert set(of("kafka_consumergroup_members", found)) == {("billing",), (HOSTILE,)}
+    assert set(of("kafka_topic_partitions", found)) == {("orders",)}
+    assert of("kafka_consumergroup_lag", scraped(tables, Shown("kafka-exporter", groups="bill"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("groups", "topics", "named"), [("(", ".*", "metrics-groups"), (".*", "(?=x)", "metrics-topics")]
+)
+def test_a_pattern_that_is_none_is_one_line(groups: str, topics: str, named: str) -> None:
+    with pytest.raises(UsageError, match=rf"^the setting {named}: .+ is no regular expression: .+$"):
+        Shown("kminion", groups, topics).require_patterns()
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_single_partitions_are_left_out_first_and_never_some_of_them(tables: PathStore, names: str) -> None:
+    whole = scraped(tables, Shown(names))
+    own = {
+        series for series in whole if not series[0].startswith("offsetstream_") and series not in _coordinators(whole)
+    }
+    seen: set[tuple[str, ...]] = set()
+    for most in range(len(own) + 1):
+        found = scraped(tables, Shown(names, max_series=most))
+        shown = set(found) & own
+        assert len(shown) <= most
+        assert found["offsetstream_group_series_left_out",] == len(own) - len(shown)
+        for name in {series[0] for series in shown}:
+            assert of(name, found) == of(name, whole)
+        seen |= shown
+    assert seen == own
+    finest = queried_families(names)[-1].families[0].name
+    assert of(finest, scraped(tables, Shown(names, max_series=len(own) - 1))) == {}
+
+
+def _coordinators(whole: Series) -> Sequence[tuple[str, ...]]:
+    names = {family.name for each in queried_families(COORDINATORS) for family in each.families}
+    return [series for series in whole if series[0] in names]
+
+
+def test_tables_that_cannot_be_read_are_told_once_and_the_last_metrics_stay(tables: PathStore, tmp_path: Path) -> None:
+    said: list[str] = []
+    metrics = GroupMetrics(Shown("kminion"), 0.01, said.append)
+    metrics.read(tables)
+    before = {family.name for family in metrics.collect()}
+    metrics.try_to_read(PathStore(str(tmp_path / "none")))
+    metrics.try_to_read(PathStore(str(tmp_path / "none")))
+    assert [line.partition(":")[0] for line in said] == ["The metrics of groups stay as they were for now"]
+    assert {family.name for family in metrics.collect()} == before
+    metrics.try_to_read(tables)
+    assert said[1:] == ["The metrics of groups are of now again"]

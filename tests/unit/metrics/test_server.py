@@ -1,0 +1,101 @@
+"""What the job answers over HTTP, asked as Prometheus and an orchestrator ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
+
+import pytest
+
+from offsetstream.embedded.ports import LOOPBACK, free_ports
+from offsetstream.errors import UsageError
+from offsetstream.metrics.job_metrics import JobMetrics
+from offsetstream.metrics.server import serving
+from offsetstream.metrics.standing import Standing
+
+LOADING = Standing(by_state={"owned": 49, "loading": 1})
+READY = Standing(by_state={"owned": 50})
+
+
+@pytest.fixture
+def metrics() -> JobMetrics:
+    return JobMetrics()
+
+
+@pytest.fixture(params=[LOOPBACK, "::1"])
+def url(request: pytest.FixtureRequest, metrics: JobMetrics) -> Iterator[str]:
+    with serving(request.param, 0, metrics.registry, metrics.standing) as found:
+        yield found
+
+
+def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:
+    where = urlsplit(url)
+    connection = HTTPConnection(str(where.hostname), where.port, timeout=10)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("standing", "status"), [(Standing(), 503), (LOADING, 503), (READY, 200), (Standing(by_state={"failed": 2}), 503)]
+)
+def test_a_job_is_ready_once_it_owns_all_partitions(
+    url: str, metrics: JobMetrics, standing: Standing, status: int
+) -> None:
+    metrics.watch(lambda: standing)
+    found, body = ask(url, "/readyz")
+    told = {"ready": status == 200, "partitions": standing.partitions, **standing.by_state}
+    assert (found, json.loads(body)) == (status, told)
+    assert ask(url, "/healthz") == (200, "ok\n")
+
+
+def test_metrics_are_as_they_are_at_the_scrape(url: str, metrics: JobMetrics) -> None:
+    metrics.watch(lambda: Standing(behind_records=7))
+    assert "\noffsetstream_behind_records 7.0\n" in ask(url, "/metrics")[1]
+    metrics.watch(lambda: Standing(behind_records=8))
+    assert "\noffsetstream_behind_records 8.0\n" in ask(url, "/metrics")[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/metrics/../etc", 404),
+        ("POST", "/readyz", 405),
+        ("DELETE", "/metrics", 405),
+        ("HEAD", "/healthz", 200),
+    ],
+)
+def test_nothing_else_is_there(url: str, method: str, path: str, status: int) -> None:
+    assert ask(url, path, method)[0] == status
+
+
+def test_an_address_that_is_taken_is_one_line(url: str, metrics: JobMetrics) -> None:
+    where = urlsplit(url)
+    with (
+        pytest.raises(UsageError, match=r"^cannot listen on \S+ for metrics: .+; give another metrics-port or") as told,
+        serving(str(where.hostname), int(where.port or 0), metrics.registry, metrics.standing),
+    ):
+        pass
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("address", "port"), [("no.such.host.invalid", 0), (LOOPBACK, 70_000), ("192.0.2.1", 0)])
+def test_an_address_that_is_none_is_one_line(metrics: JobMetrics, address: str, port: int) -> None:
+    with (
+        pytest.raises(UsageError, match=f"^cannot listen on {address}:{port} for metrics: "),
+        serving(address, port, metrics.registry, metrics.standing),
+    ):
+        pass
+
+
+def test_a_port_is_free_again_at_once(metrics: JobMetrics) -> None:
+    (port,) = free_ports(1)
+    for _ in range(2):
+        with serving(LOOPBACK, port, metrics.registry, metrics.standing) as url:
+            assert ask(url, "/healthz") == (200, "ok\n")

@@ -1,0 +1,44 @@
+from datetime import UTC, datetime, timedelta
+
+from offsetstream.metrics.standing import Standing
+from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.stream.partitions.standing import standing_of
+
+MINUTE = timedelta(minutes=1)
+
+
+def standing(*rows: PartitionRow) -> Standing:
+    return standing_of(rows, 15 * MINUTE)
+
+
+def test_a_topic_that_was_never_loaded_is_not_ready() -> None:
+    found = standing(PartitionRow(0), PartitionRow(1, load_state="OWNED"))
+    assert (found.by_state, found.is_ready) == ({"unloaded": 1, "owned": 1}, False)
+
+
+def test_a_partition_is_behind_what_its_log_still_has() -> None:
+    now = datetime.now(UTC)
+    behind = PartitionRow(
+        0, load_state="OWNED", next_offset=40, last_stable_offset=100, high_watermark=100, caught_up_at=now - 5 * MINUTE
+    )
+    never = PartitionRow(
+        1, load_state="LOADING", log_start_offset=900, last_stable_offset=910, load_started_at=now - MINUTE
+    )
+    done = PartitionRow(2, load_state="OWNED", next_offset=7, last_stable_offset=7, caught_up_at=now - 50 * MINUTE)
+    assert standing(behind, never, done).behind_records == 60 + 10
+    assert 300 <= standing(behind, never, done).behind_seconds < 310
+    assert standing(done).behind_seconds == 0
+
+
+def test_an_open_transaction_is_told_and_hangs_once_it_is_too_old() -> None:
+    def held(since: datetime) -> PartitionRow:
+        return PartitionRow(0, last_stable_offset=10, high_watermark=25, last_stable_offset_since=since)
+
+    now = datetime.now(UTC)
+    found = standing(held(now - MINUTE), held(now - 16 * MINUTE))
+    assert (found.held_back, found.held_back_records, found.hanging) == (2, 30, 1)
+
+
+def test_a_partition_without_a_leader_is_told() -> None:
+    rows = [PartitionRow(0, coordinator_available=False), PartitionRow(1, coordinator_available=True), PartitionRow(2)]
+    assert standing(*rows).leaderless == 1
