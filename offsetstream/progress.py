@@ -38,9 +38,7 @@ class Progress:
 
     def _write(self, level: str, line: str, figures: Mapping[str, Any]) -> None:
         if self.as_json:
-            time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            told = {"time": time, "level": level, "message": line.strip(), **figures}
-            self._console.out(json.dumps(told, ensure_ascii=False), highlight=False)
+            self._console.out(json_line(level, line, figures), highlight=False)
         else:
             self._console.print(line, markup=False)
 
@@ -79,6 +77,12 @@ class Progress:
                 self.say(said, loaded=done, partitions=partitions)
 
             yield loaded
+
+
+def json_line(level: str, line: str, figures: Mapping[str, Any]) -> str:
+    """Return the object of JSON that a line is, of now."""
+    time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"time": time, "level": level, "message": line.strip(), **figures}, ensure_ascii=False)
 
 
 def _state_by(merged_by: Mapping[str, StateWrites]) -> str:

@@ -24,7 +24,7 @@ LOOKUPS = frozenset(
         *("partitions", "coordinator"),
     }
 )
-_EACH_ONES = ("tables", "checkpoint", "bootstrap_server")
+_EACH_ONES = ("tables", "checkpoint", "bootstrap_server", "metrics_port")
 _SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
@@ -68,7 +68,7 @@ def is_said(ctx: click.Context, name: str) -> bool:
 def require_of_file(ctx: click.Context) -> None:
     """Raise UsageError where a flag or a variable says for all clusters what is each one's own."""
     for name in _EACH_ONES:
-        if name in ctx.params and is_said(ctx, name):
+        if ctx.params.get(name) and is_said(ctx, name):
             flag = f"--{name.replace('_', '-')}"
             by_flag = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
             left_out = flag if by_flag else f"{PREFIX}{name.upper()}"

@@ -87,7 +87,8 @@ class RunCommand(click.Command):
             raise UsageError(f"cluster {name}: {error.format_message()}") from error
         require_of_file(own)
         command = [sys.executable, "-m", "offsetstream", "run", *options]
-        return ClusterJob(name, command, goes_on=not own.params["once"], as_json=own.params["log_format"] == "json")
+        as_json = own.params["log_format"] == "json"
+        return ClusterJob(name, command, goes_on=not own.params["once"], as_json=as_json)
 
 
 @click.command(

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from offsetstream.cli.output import tell
 from offsetstream.errors import UsageError
@@ -28,8 +27,9 @@ _LEFT_SECONDS = 10.0  # that a Java may take to see that its driver was killed
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """The job of a cluster: its name, what starts its process, whether it goes on until it is stopped, and whether its
-    lines are JSON.
+    """The job of a cluster: its name, what starts its process, whether it goes on until it is stopped.
+
+    `as_json`: what it says are objects of JSON, and stay such.
     """
 
     name: str
@@ -118,23 +118,22 @@ def _pass_on(job: ClusterJob, process: subprocess.Popen[str]) -> None:
     """Write what a job says, each line after its name, also where nobody reads any more: the job must not wait."""
     for line in process.stdout or ():
         with suppress(OSError):
-            _say(job, line.rstrip("\n"))
+            _say(job, line.rstrip("\n"), "info")
 
 
-def _say(job: ClusterJob, line: str) -> None:
-    tell(_as_json(job.name, line) if job.as_json else f"{job.name}: {line}")
+def _say(job: ClusterJob, line: str, level: str = "error") -> None:
+    """Write a line after the job's name, or as JSON with that among what it has: also what no object is, as of Java."""
+    if not job.as_json:
+        tell(f"{job.name}: {line}")
+        return
+    from offsetstream.progress import json_line  # noqa: PLC0415 - only for this
 
-
-def _as_json(cluster: str, line: str) -> str:
-    """Return an object with the cluster's name first; what is none, as a line of Java's, is the message of one."""
-    try:
+    with suppress(ValueError):
         told = json.loads(line)
-    except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told = {"time": now, "level": "info", "message": line}
-    return json.dumps({"cluster": cluster, **told}, ensure_ascii=False)
+        if isinstance(told, dict):
+            tell(json.dumps({**told, "cluster": job.name}, ensure_ascii=False))
+            return
+    tell(json_line(level, line, {"cluster": job.name}))
 
 
 def _close(process: subprocess.Popen[str]) -> None:

@@ -28,7 +28,7 @@ from testkit.waiting import await_
 
 RELEASES = ("3.9.2", "4.1.2", "4.3.1")
 KILLED_JOB, DOWN, UNTOUCHED = RELEASES
-STEADY, COMMITS = "steady", 5
+STEADY, COMMITS = "steady", 3
 SETTINGS = """
 tables = "{folder}/tables"
 [run]
@@ -93,10 +93,10 @@ class Supervised:
         return None
 
     def await_commits(self, *clusters: Cluster) -> None:
-        """Wait until the tables have commits that were made from now on, one after the other."""
-        for cluster in clusters:
-            for _ in range(COMMITS):
-                self.running.await_(partial(cluster.is_beyond, cluster.committed))
+        """Wait until the tables of all have commits that were made from now on, some times one after the other."""
+        for _ in range(COMMITS):
+            waits = [partial(cluster.is_beyond, cluster.committed) for cluster in clusters]
+            self.running.await_(lambda waits=waits: all(wait() for wait in waits))  # type: ignore[misc]
 
     def ask(self, *arguments: str) -> Any:
         return offsetstream(*arguments, "--config", str(self._settings))

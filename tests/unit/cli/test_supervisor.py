@@ -43,19 +43,6 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().err.splitlines()
 
 
-def test_lines_of_json_have_the_cluster_in_them(capsys: pytest.CaptureFixture[str]) -> None:
-    program = 'import sys; print(\'{"level": "info", "message": "m"}\'); print(\'["of Java"]\'); sys.exit(2)'
-    speaking = ClusterJob("eu", [sys.executable, "-c", program], goes_on=True, as_json=True)
-    assert Supervisor([speaking]).run() == ["eu (exit code 2)"]
-    first, *others = (json.loads(line) for line in said(capsys))
-    assert first == {"cluster": "eu", "level": "info", "message": "m"}
-    assert [(each["cluster"], each["level"], each["message"]) for each in others] == [
-        ("eu", "info", '["of Java"]'),
-        ("eu", "info", "ended with exit code 2"),
-    ]
-    assert all("time" in each for each in others)
-
-
 def test_one_that_fails_is_started_again_after_growing_pauses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +66,18 @@ def test_wrong_usage_and_a_job_that_runs_once_are_left_ended(
     jobs = [job("a", f"raise SystemExit({code})", goes_on=goes_on), job("b", "print('done')", goes_on=goes_on)]
     assert Supervisor(jobs).run() == [f"a (exit code {code})"]
     assert sorted(said(capsys)) == [f"a: ended with exit code {code}", "b: done"]
+
+
+def test_lines_of_json_stay_such(capsys: pytest.CaptureFixture[str]) -> None:
+    says = """print('{"level": "info", "message": "by the job"}'); print("by Java"); raise SystemExit(2)"""
+    failing = ClusterJob("a", [sys.executable, "-c", says], goes_on=True, as_json=True)
+    assert Supervisor([failing]).run() == ["a (exit code 2)"]
+    lines = [json.loads(line) for line in said(capsys)]
+    assert [(line["cluster"], line["level"], line["message"]) for line in lines] == [
+        ("a", "info", "by the job"),
+        ("a", "info", "by Java"),
+        ("a", "error", "ended with exit code 2"),
+    ]
 
 
 def test_one_that_is_killed_is_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +170,7 @@ WRONG = [
     (("--trigger", "often"), "", "cluster a: Invalid value for '--trigger'"),
     ((), "run.trigger = 'often'", "run.trigger: 'often' is no time"),
     (("--checkpoint", "x"), "", "--all-clusters takes --checkpoint of each cluster from the file: leave out --ch"),
+    (("--metrics-port", "9400"), "", "--all-clusters takes --metrics-port of each cluster from the file"),
     (("--cluster", "a"), "", "--all-clusters is of all, --cluster of one: give one of them"),
     (("--nonsense",), "", "No such option '--nonsense'"),
 ]
