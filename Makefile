@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long test-nightly check unit lock format docs bench crash-matrix chaos clean
+.PHONY: help install demo test test-long test-nightly check unit lock format docs bench crash-matrix chaos trino clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ crash-matrix: install ## Kill the job at every file that it makes, and start it 
 
 chaos: install ## Kill brokers and the job at random for MINUTES (30; COMPACTION=1: another weather), and compare
 	@$(BIN)/python -m tests.reliability.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COMPACTION),--compaction)
+
+trino: install ## Read every table by Trino (a gigabyte the first time; TRINO_JAVA_HOME names a Java 24 or later)
+	@$(BIN)/python -m tests.doors.trino_tables
 
 clean: ## Remove the environment and what tests and checks left
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from offsetstream.tables.joins import all_joins
 from offsetstream.tables.schema import TableSchema, all_schemas
 
 PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
@@ -19,7 +20,10 @@ partitioned by `written_day`.
 def tables_page() -> str:
     """Return the page: the tables in one list, then the columns of each."""
     schemas = sorted(all_schemas().values(), key=lambda schema: (schema.kind != "state", schema.internal, schema.name))
-    return "\n".join([_HEAD, *_overview(schemas), *(line for schema in schemas for line in _table(schema))]) + "\n"
+    return (
+        "\n".join([_HEAD, *_overview(schemas), *_joins(), *(line for schema in schemas for line in _table(schema))])
+        + "\n"
+    )
 
 
 def _overview(schemas: list[TableSchema]) -> Iterator[str]:
@@ -27,6 +31,19 @@ def _overview(schemas: list[TableSchema]) -> Iterator[str]:
     for schema in schemas:
         kind = f"{schema.kind}, internal" if schema.internal else schema.kind
         yield f"| [`{schema.name}`](#{schema.name}) | {kind} | {_cell(schema.comment)} |"
+
+
+def _joins() -> Iterator[str]:
+    yield from (
+        "",
+        "## What joins what",
+        "",
+        "By columns of the same names; of a join that is `one` every row has its other one, and one only.",
+    )
+    yield from ("", "| rows of | have in | by | how many | what |", "|---|---|---|---|---|")
+    for join in all_joins():
+        rows, columns = (", ".join(f"`{name}`" for name in names) for names in (join.rows, join.by))
+        yield f"| {rows} | `{join.of}` | {columns} | {'one' if join.always else 'any'} | {_cell(join.what)} |"
 
 
 def _table(schema: TableSchema) -> Iterator[str]:

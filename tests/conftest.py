@@ -20,7 +20,7 @@ from testkit.tables import new_tables
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
-TIERS = ("benchmarks", "unit", "browser", "oracle", "kafka", "spark", "stores", "release")
+TIERS = ("benchmarks", "unit", "browser", "oracle", "kafka", "spark", "doors", "stores", "release")
 # Folders whose tests share what takes long to come about.
 IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/", "tests/kafka/incident/")
 

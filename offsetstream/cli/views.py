@@ -1,8 +1,7 @@
-"""`offsetstream views`: answers in SQL, for a catalog of Spark's."""
+"""`offsetstream views`: answers in SQL, for catalogs of Spark's; `cli/serving.py` has those for tools of BI."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
@@ -11,17 +10,21 @@ from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, tell
 from offsetstream.cli.own_spark import own_spark, spark_options
-from offsetstream.errors import OffsetstreamError, UsageError, first_line
+from offsetstream.cli.serving import database_of, script, serve
+from offsetstream.errors import OffsetstreamError, first_line
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
 
 _LIST = (Column("view", "VIEW", 24), Column("at", "AT"), Column("what", "WHAT"))
-_DATABASE = re.compile(r"[\w-]+(\.[\w-]+)?")
 
 
 @click.group()
 def views() -> None:
-    """List the views, or create them in a catalog."""
+    """List the views, create them in a catalog, or serve tables and views to tools of BI."""
+
+
+views.add_command(script)
+views.add_command(serve)
 
 
 @views.command(
@@ -71,20 +74,11 @@ def create(tables: str, database: str | None, dry_run: bool, master: str | None,
     from offsetstream.views.spark import statements  # noqa: PLC0415 - of Arrow, which --help does not need
 
     store = store_at(tables)
-    place = _place(store, database)
+    place = database_of(store, database)
     if dry_run:
         click.echo("".join(f"{statement};\n\n" for statement in statements(store, place)), nl=False)
         return
     _create(store, place, master, conf)
-
-
-def _place(store: Store, database: str | None) -> str:
-    place = database or (store.name if store.needs_spark else None)
-    if place is None:
-        raise UsageError("the tables are in a folder: say by --database in which schema of the catalog the views go")
-    if not _DATABASE.fullmatch(place):
-        raise UsageError(f"--database {place} is no schema of a catalog: name it as kafka, or as lake.kafka")
-    return place
 
 
 def _create(store: Store, database: str, master: str | None, conf: dict[str, str]) -> None:

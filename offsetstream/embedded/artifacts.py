@@ -112,7 +112,7 @@ def _resolve_with_ivy(modules: Sequence[tuple[str, str, str]], transitive: bool,
 
 
 def _ivy_command(ivy_file: Path, found: Path, cache: Path) -> list[str]:
-    command = [str(java_executable()), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"]
+    command = [str(java_executable()), "-cp", str(ivy_jar()), "org.apache.ivy.Main"]
     settings = os.environ.get("OFFSETSTREAM_IVY_SETTINGS")
     if settings:
         command += ["-settings", settings]
@@ -121,7 +121,8 @@ def _ivy_command(ivy_file: Path, found: Path, cache: Path) -> list[str]:
     return [*command, "-types", "jar", "bundle", "-cachepath", str(found)]
 
 
-def _ivy_jar() -> Path:
+def ivy_jar() -> Path:
+    """Return the Ivy inside PySpark; EnvironmentNotReadyError where it is missing."""
     spec = importlib.util.find_spec("pyspark")
     jars = [] if spec is None or spec.origin is None else sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar"))
     if not jars:

@@ -45,6 +45,8 @@ COMMANDS = (
     "dump",
     "sql",
     "views.create",
+    "views.script",
+    "views.serve",
 )
 _KAFKA = "kafka"
 _NAMES: dict[type, str] = {

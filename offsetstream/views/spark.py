@@ -20,7 +20,7 @@ _OF_SPARK = "spark_catalog"
 def statements(store: Store, database: str) -> Iterator[str]:
     """Yield what makes the views in a `schema` or `catalog.schema`; a view at an instant is none of a catalog."""
     for view in _lasting_views():
-        yield _statement(view, store, _place(database))
+        yield _statement(view, store, place_of(database))
 
 
 def create_views(store: Store, database: str, spark: SparkSession) -> list[str]:
@@ -29,7 +29,7 @@ def create_views(store: Store, database: str, spark: SparkSession) -> list[str]:
     Returns their names. Raises UsageError where the session's catalog ends with it, and whatever Spark raises.
     """
     _require_lasting(database, spark)
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_place(database)}")
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {place_of(database)}")
     if store.opened(THRESHOLDS.name) is None:
         store.create(THRESHOLDS, {})
     for statement in statements(store, database):
@@ -41,7 +41,8 @@ def _lasting_views() -> list[View]:
     return [view for view in all_views().values() if not view.is_at]
 
 
-def _place(database: str) -> str:
+def place_of(database: str) -> str:
+    """Return a `schema` or `catalog.schema` as Spark's SQL has it."""
     return ".".join(map(quoted, database.split(".")))
 
 

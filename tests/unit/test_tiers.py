@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_line_of_the_long_tests_means_some() -> None:
-    folders = [f"tests/{name}" for name in ("browser", "kafka", "release", "spark", "stores", "unit")]
+    folders = [f"tests/{name}" for name in ("browser", "doors", "kafka", "release", "spark", "stores", "unit")]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--disable-warnings", *folders]
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

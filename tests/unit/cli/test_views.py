@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from offsetstream.tables.schema import all_schemas
 from offsetstream.views.files import all_views
 from tests.unit.cli.conftest import Run
 
@@ -32,3 +33,19 @@ def test_where_they_go_must_be_said(run: Run) -> None:
     assert (without.exit_code, "say by --database" in without.output) == (2, True)
     wrong = run("views", "create", "--database", "a.b.c", "--dry-run")
     assert (wrong.exit_code, "a.b.c is no schema of a catalog" in wrong.output) == (2, True)
+
+
+def test_the_script_registers_every_table(run: Run, cluster: Path) -> None:
+    shown = run("views", "script", "--database", "kafka").output
+    for name in all_schemas():
+        place = f"CREATE TABLE IF NOT EXISTS `kafka`.`{name}` USING delta LOCATION 'file:{cluster}/{name}';"
+        assert shown.count(place) == 1
+    assert "CREATE TABLE IF NOT EXISTS `kafka`.`thresholds` (`group_id` STRING COMMENT 'Group id; " in shown
+    assert shown.count("CREATE OR REPLACE VIEW") == sum(not view.is_at for view in all_views().values())
+    own = run("views", "script", tables=Path("lake.kafka")).output  # whose tables are in the catalog as they are
+    assert ("CREATE TABLE" in own, own.count("CREATE OR REPLACE VIEW") > 1) == (False, True)
+
+
+def test_no_script_of_tables_that_are_not_there(run: Run, tmp_path: Path) -> None:
+    none = run("views", "script", "--database", "kafka", tables=tmp_path)
+    assert (none.exit_code, none.output.count("\n"), str(tmp_path) in none.output) == (1, 1, True)

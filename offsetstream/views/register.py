@@ -1,0 +1,42 @@
+"""The SQL by which any catalog of Spark's gets all tables, where they lie, and the views over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from offsetstream.tables.beside import BESIDE, THRESHOLDS
+from offsetstream.tables.location import in_hadoop
+from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.sql import literal, quoted
+from offsetstream.tables.store import Store
+from offsetstream.views.spark import place_of, statements
+
+
+def registration(store: Store, database: str) -> Iterator[str]:
+    """Yield what registers all tables of a store, and the views, in a `schema` or `catalog.schema`, made if missing.
+
+    Tables of a catalog are there already: only views are made. Raises TablesError where a table is not there.
+    """
+    place = place_of(database)
+    yield f"CREATE DATABASE IF NOT EXISTS {place}"
+    if not store.needs_spark:
+        for schema in all_schemas().values():
+            store.open(schema.name)
+            yield _registered(schema, store, place)
+        for schema in BESIDE.values():
+            if store.opened(schema.name) is not None:
+                yield _registered(schema, store, place)
+            elif schema is THRESHOLDS:  # which views read
+                yield _registered(schema, store, place, _columns(schema))
+    yield from statements(store, database)
+
+
+def _registered(schema: TableSchema, store: Store, place: str, columns: str = "") -> str:
+    """Return what names a table that lies in the store; Delta has its columns and their comments."""
+    where = literal(f"{in_hadoop(store.name)}/{schema.name}")
+    return f"CREATE TABLE IF NOT EXISTS {place}.{quoted(schema.name)}{columns} USING delta LOCATION {where}"
+
+
+def _columns(schema: TableSchema) -> str:
+    told = (f"{quoted(column.name)} {column.type} COMMENT {literal(column.comment)}" for column in schema.columns)
+    return f" ({', '.join(told)})"

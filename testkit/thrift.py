@@ -1,0 +1,63 @@
+"""`offsetstream views serve` as a process, and its two clients: beeline, of PySpark's, and PyHive."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyhive import hive
+
+from offsetstream.embedded.java import java_executable
+from offsetstream.embedded.ports import LOOPBACK, free_ports
+from testkit.command import OFFSETSTREAM
+from testkit.server_process import ServerProcess
+
+DATABASE = "kafka"
+_HOME = Path(pyspark.__file__).parent
+
+
+@contextmanager
+def thrift_server(tables: Path) -> Iterator[int]:
+    """Serve the tables while the context lasts; its port."""
+    (port,) = free_ports(1)
+    command = [*OFFSETSTREAM, "views", "serve", "--tables", str(tables), "--port", str(port), "--master", "local[2]"]
+    with ServerProcess() as servers:
+        servers.start(
+            "server", [*command, "--conf", "spark.driver.memory=1g"], lambda: "Serves" in servers.said("server")
+        )
+        yield port
+        servers.end("server", 30.0)
+
+
+def by_pyhive(port: int, *queries: str) -> list[list[tuple[Any, ...]]]:
+    """The rows of each query, in one session."""
+    with closing(hive.connect(LOOPBACK, port, database=DATABASE)) as connection:
+        found = []
+        for query in queries:
+            with closing(connection.cursor()) as cursor:
+                cursor.execute(query)
+                found.append(cursor.fetchall())
+        return found
+
+
+def by_beeline(port: int, *what: str) -> list[list[str]]:
+    """The rows of a query (-e), or of a file of them (-f), as texts."""
+    url = ["-u", f"jdbc:hive2://{LOOPBACK}:{port}/{DATABASE}"]
+    form = ["--silent=true", "--showHeader=false", "--outputformat=csv2"]
+    environment = os.environ | {"SPARK_HOME": str(_HOME), "JAVA_HOME": str(java_executable().resolve().parents[1])}
+    done = subprocess.run(
+        [str(_HOME / "bin" / "beeline"), *url, *form, *what],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [row for row in csv.reader(io.StringIO(done.stdout)) if row]

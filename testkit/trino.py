@@ -1,0 +1,143 @@
+"""Trino, as its archive of Maven's has it: one server on the loopback address, with Delta's connector alone.
+
+Releases up to 435 run on Java 17; not every registry has their archives. This one needs Java 24 or later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.request
+import xml.etree.ElementTree as ET  # only ever written here, never parsed
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from offsetstream.embedded.artifacts import cache_folder, ivy_jar
+from offsetstream.embedded.java import java_executable, java_version
+from offsetstream.embedded.ports import LOOPBACK, free_ports
+from offsetstream.errors import EnvironmentNotReadyError
+from testkit.server_process import ServerProcess
+
+VERSION = "476"
+_NEEDS_JAVA = 24
+_CONFIG = """coordinator=true
+node-scheduler.include-coordinator=true
+http-server.http.port={port}
+discovery.uri=http://{host}:{port}
+node.internal-address={host}
+node.bind-ip={host}
+"""
+_CATALOG = """connector.name=delta_lake
+hive.metastore=file
+hive.metastore.catalog.dir=local:///metastore
+fs.native-local.enabled=true
+local.location={root}
+delta.register-table-procedure.enabled=true
+"""
+
+
+def trino_home() -> Path:
+    """Return the folder of the release, downloaded (0.8 GB) and unpacked (1.5 GB) the first time."""
+    home = cache_folder() / "programs" / f"trino-server-{VERSION}"
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with (home.parent / "trino.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            with tempfile.TemporaryDirectory(dir=home.parent) as folder:
+                with tarfile.open(_archive(Path(folder))) as archive:
+                    archive.extractall(folder, filter="data")
+                (Path(folder) / home.name).rename(home)
+    return home
+
+
+def _archive(folder: Path) -> Path:
+    """Have the Ivy inside PySpark get the archive, which `resolve` cannot: it is no jar."""
+    root = ET.Element("ivy-module", version="2.0")
+    ET.SubElement(root, "info", organisation="offsetstream", module="wanted")
+    wanted = {"org": "io.trino", "name": "trino-server", "rev": VERSION, "transitive": "false"}
+    dependency = ET.SubElement(ET.SubElement(root, "dependencies"), "dependency", wanted)
+    ET.SubElement(dependency, "artifact", name="trino-server", type="tar.gz", ext="tar.gz")
+    ET.ElementTree(root).write(folder / "ivy.xml")
+    ivy = [str(java_executable()), "-cp", str(ivy_jar()), "org.apache.ivy.Main", "-ivy", str(folder / "ivy.xml")]
+    places = ["-cache", str(folder / "ivy"), "-types", "tar.gz", "-cachepath", str(folder / "found")]
+    done = subprocess.run([*ivy, *places], capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not (folder / "found").is_file():
+        raise EnvironmentNotReadyError(f"the Maven registry does not give io.trino:trino-server:{VERSION}: tar.gz")
+    return Path((folder / "found").read_text().strip())
+
+
+class Trino:
+    """A server that runs; its tables lie below one folder, and SQL goes through its HTTP API."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def rows(self, sql: str) -> list[list[Any]]:
+        """Run a statement to its end; AssertionError with Trino's own words where it fails."""
+        answer, found = self._asked(f"http://{LOOPBACK}:{self._port}/v1/statement", sql), []
+        while True:
+            assert "error" not in answer, answer["error"]["message"]
+            found += answer.get("data", [])
+            if "nextUri" not in answer:
+                return found
+            answer = self._asked(answer["nextUri"])
+
+    def answers(self) -> bool:
+        """Whether it takes queries yet."""
+        try:
+            return self._asked(f"http://{LOOPBACK}:{self._port}/v1/info")["starting"] is False
+        except OSError:
+            return False
+
+    def _asked(self, url: str, sql: str | None = None) -> dict[str, Any]:
+        data = None if sql is None else sql.encode()
+        request = urllib.request.Request(url, data, {"X-Trino-User": "test"})  # noqa: S310 - of loopback
+        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - likewise
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+
+@contextmanager
+def trino(java: Path, root: Path) -> Iterator[Trino]:
+    """A server while the context lasts; its catalog is `delta`, and local:/// there is the folder `root`."""
+    home, (port,) = trino_home(), free_ports(1)
+    with ServerProcess() as servers:
+        etc = servers.folder / "etc"
+        (etc / "catalog").mkdir(parents=True)
+        (etc / "config.properties").write_text(_CONFIG.format(port=port, host=LOOPBACK))
+        (etc / "catalog" / "delta.properties").write_text(_CATALOG.format(root=root))
+        (servers.folder / "plugin").mkdir()
+        (servers.folder / "plugin" / "delta-lake").symlink_to(home / "plugin" / "delta-lake")
+        settings = {
+            "config": etc / "config.properties",
+            "catalog.config-dir": etc / "catalog",
+            "plugin.dir": servers.folder / "plugin",
+            "node.data-dir": servers.folder / "data",
+            "node.environment": "test",
+            "node.id": "one",
+            "jdk.attach.allowAttachSelf": "true",
+        }
+        options = ["-Xmx1g", "--add-modules", "jdk.incubator.vector", *(f"-D{k}={v}" for k, v in settings.items())]
+        server = Trino(port)
+        servers.start(
+            "trino", [str(java), *options, "-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"], server.answers
+        )
+        yield server
+
+
+def java_for_trino() -> Path:
+    """Return the Java of TRINO_JAVA_HOME, else of PATH; EnvironmentNotReadyError where that is too old."""
+    home, found = os.environ.get("TRINO_JAVA_HOME"), shutil.which("java")
+    java = Path(home) / "bin" / "java" if home else Path(found or "java")
+    if java_version(java) < _NEEDS_JAVA:
+        raise EnvironmentNotReadyError(
+            f"Trino {VERSION} needs Java {_NEEDS_JAVA} or later: name one in TRINO_JAVA_HOME"
+        )
+    return java

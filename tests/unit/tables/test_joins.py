@@ -1,0 +1,52 @@
+"""The joins of docs/tables.md, on the tables of the recorded night and of a made-up cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from offsetstream.tables.joins import Join, all_joins
+from offsetstream.tables.schema import load_schema
+from testkit.group_world import GroupWorld
+from testkit.night import FIXTURE
+from testkit.view_tables import write_tables
+
+PAIRS = [(rows, join) for join in all_joins() for rows in join.rows]
+
+
+@pytest.fixture(scope="module", params=["night", "made up"])
+def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    if request.param == "night":
+        return write_tables(folder, {file.stem: pq.read_table(file).to_pylist() for file in FIXTURE.glob("*.parquet")})
+    return write_tables(folder, GroupWorld(1).rows)
+
+
+@pytest.mark.parametrize(("rows", "join"), PAIRS, ids=[f"{rows} of {join.of}" for rows, join in PAIRS])
+def test_rows_find_what_is_promised(tables: Path, rows: str, join: Join) -> None:
+    keyed, found = joined(tables, rows, join.of, join.by)
+    assert keyed > 0 or rows == "undecodable_records"  # of which neither has any
+    assert found == keyed if join.always else found > 0
+
+
+@pytest.mark.parametrize("join", [join for join in all_joins() if join.always], ids=lambda join: join.of)
+def test_what_is_promised_is_one_row(join: Join) -> None:
+    assert load_schema(join.of).key == join.by
+
+
+def joined(folder: Path, rows: str, of: str, by: tuple[str, ...]) -> tuple[int, int]:
+    """How many rows there are with all of the columns, and how many of them have their other one."""
+    keyed = " AND ".join(f'"{name}" IS NOT NULL' for name in by)
+    same = " AND ".join(f'ours."{name}" = theirs."{name}"' for name in by)
+    ours, theirs = (f"read_parquet('{folder}/{name}.parquet')" for name in (rows, of))
+    query = (
+        f"SELECT count(*), count(*) FILTER (EXISTS (FROM {theirs} AS theirs WHERE {same})) "  # noqa: S608
+        f"FROM (FROM {ours} WHERE {keyed}) AS ours"
+    )
+    with duckdb.connect() as connection:
+        found = connection.execute(query).fetchone()
+    assert found is not None
+    return int(found[0]), int(found[1])
