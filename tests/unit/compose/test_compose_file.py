@@ -47,11 +47,13 @@ def texts(value: Any) -> Iterator[str]:
 
 def parsed(words: list[str]) -> click.Context:
     """Read a command line of ours as `main` does, down to the command's own options; nothing is run."""
-    name, *arguments = words
-    whole = click.Context(main, info_name="offsetstream")
-    command = main.get_command(whole, name)
-    assert command is not None, words
-    return command.make_context(name, arguments, parent=whole)
+    context, command = click.Context(main, info_name="offsetstream"), main
+    while isinstance(command, click.Group):
+        name, *words = words
+        found = command.get_command(context, name)
+        assert found is not None, name
+        context, command = click.Context(found, info_name=name, parent=context), found
+    return command.make_context(command.name, words, parent=context.parent)
 
 
 def test_images_are_of_exact_versions() -> None:
@@ -152,6 +154,9 @@ def test_our_commands_are_ours(name: str) -> None:
         asked = re.search(r":(\d+)/", " ".join(services()[name].health))
         assert asked
         assert [settings.metrics_port] == list(services()[name].ports) == [int(asked[1])]
+    if context.command.name == "serve":
+        assert context.params["host"] == "0.0.0.0"  # noqa: S104 - likewise
+        assert [context.params["port"]] == list(services()[name].ports)
 
 
 def test_a_command_that_is_not_ours_is_seen() -> None:
