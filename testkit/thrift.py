@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,6 +22,7 @@ from testkit.server_process import ServerProcess
 
 DATABASE = "kafka"
 _HOME = Path(pyspark.__file__).parent
+_PROMPT = re.compile(r"^\d+: jdbc:hive2://\S*> ", re.MULTILINE)  # which even a silent beeline prints
 
 
 @contextmanager
@@ -56,8 +58,9 @@ def by_beeline(port: int, *what: str) -> list[list[str]]:
         [str(_HOME / "bin" / "beeline"), *url, *form, *what],
         capture_output=True,
         text=True,
+        stdin=subprocess.DEVNULL,
         env=environment,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [row for row in csv.reader(io.StringIO(done.stdout)) if row]
+    return [row for row in csv.reader(io.StringIO(_PROMPT.sub("", done.stdout))) if row]
