@@ -45,10 +45,11 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file requirements.lock
 
-docs: install ## Write the views for DuckDB, docs/tables.md and docs/views.md anew
+docs: install ## Write the views for DuckDB, docs/tables.md, docs/views.md and the dashboards anew
 	@$(BIN)/python scripts/views_duckdb.py
 	@$(BIN)/python scripts/tables_doc.py
 	@$(BIN)/python scripts/views_doc.py
+	@$(BIN)/python scripts/dashboards.py
 
 bench: install ## Measure everything beside its peers, and write docs/benchmarks.md
 	@$(BIN)/python -m benchmarks --save

@@ -126,7 +126,7 @@ def _last() -> common.ReduceDataOptions:
 
 
 def _with_columns(made: table.Panel, columns: list[str]) -> table.Panel:
-    """Put the queries side by side: a row for each of their series, without its time, the greatest of the last first."""
+    """Put the queries side by side: a row for each series, without its time, the greatest of the last first."""
     renamed = {f"Value #{chr(ord('A') + place)}": column for place, column in enumerate(columns)}
     made = made.with_transformation(parts.DataTransformerConfig(id_val="merge", options={}))
     shown = {"excludeByName": {"Time": True}, "renameByName": renamed}
