@@ -48,11 +48,12 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 audit: install ## Ask whether a locked version is known to be vulnerable (1: yes, 3: nobody could be asked)
 	@$(BIN)/python scripts/audit.py
 
-docs: install ## Write the views for DuckDB, and what the documents have of tables, views and metrics, anew
+docs: install ## Write the views for DuckDB, and the dashboards, and what documents have of tables, views and metrics, anew
 	@$(BIN)/python scripts/views_duckdb.py
 	@$(BIN)/python scripts/tables_doc.py
 	@$(BIN)/python scripts/views_doc.py
 	@$(BIN)/python scripts/metrics_doc.py
+	@$(BIN)/python scripts/dashboards.py
 
 site: install ## Build the documents as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyhive import hive  # type: ignore[import-untyped]  # it has no types
+from pyhive import hive
 
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.ports import LOOPBACK, free_ports

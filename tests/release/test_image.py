@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,12 +72,15 @@ def test_the_job_of_the_compose_file_runs_and_fetches_nothing(image: BuiltImage,
         command = image.command(places.words(service.command), **NO_REGISTRY)
         with RunningProcess(command, tmp_path / "said", cwd=image.folder) as job:
             for health in (image.health, service.health):
-                asked = image.command(places.words(health))
-                job.await_(lambda asked=asked: subprocess.run(asked, capture_output=True, check=False).returncode == 0)
+                job.await_(partial(_succeeds, image.command(places.words(health))))
             job.process.send_signal(signal.SIGTERM)
             assert job.ended() == 0, job.said()
             assert "Stopped between two batches" in job.said()
     assert downloads(image) == before != set()
+
+
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def downloads(image: BuiltImage) -> set[str]:

@@ -47,7 +47,8 @@ def texts(value: Any) -> Iterator[str]:
 
 def parsed(words: list[str]) -> click.Context:
     """Read a command line of ours as `main` does, down to the command's own options; nothing is run."""
-    context, command = click.Context(main, info_name="offsetstream"), main
+    command: click.Command = main
+    context = click.Context(main, info_name="offsetstream")
     while isinstance(command, click.Group):
         name, *words = words
         found = command.get_command(context, name)

@@ -1,0 +1,46 @@
+"""The alerts of Prometheus: what each must say, and that each has its tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testkit.promql import ALERTS, alerts
+
+ROOT = Path(__file__).parents[3]
+TESTS = ALERTS.with_name("alerts_test.yml")
+NAMES = [alert["alert"] for alert in alerts()]
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=NAMES)
+def test_an_alert_says_what_and_where(alert: dict[str, Any]) -> None:
+    assert alert["labels"]["severity"] in ("critical", "warning")
+    said = alert["annotations"]
+    assert said.keys() == {"summary", "description", "runbook_url"}
+    assert "absent" in alert["expr"] or "{{ $labels." in said["summary"] + said["description"]
+
+
+def test_every_runbook_is_there() -> None:
+    for alert in alerts():
+        page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+        assert anchor in anchors(ROOT / page), alert["alert"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_alert_is_tested_where_it_fires_and_where_it_does_not(name: str) -> None:
+    groups = yaml.safe_load(TESTS.read_text("utf-8"))["tests"]
+    tested = [each for group in groups for each in group["alert_rule_test"] if each["alertname"] == name]
+    assert {bool(each.get("exp_alerts")) for each in tested} == {True, False}
+
+
+def test_names_are_used_once() -> None:
+    assert len(set(NAMES)) == len(NAMES) > 8
