@@ -38,7 +38,7 @@ SAYS = {
     "offsetstream partitions --tables": "NEXT-OFFSET",
     "offsetstream partitions --held-back": "0 of 50 partitions held back",
     "offsetstream sql": "",
-    "offsetstream reload": "12",
+    "offsetstream reload": "Loaded",
     "offsetstream maintain": "offset_commits",
     "offsetstream verify": "0 unexplained differences",
     "cp -a": "",
