@@ -25,14 +25,15 @@ _WORDS = re.compile(
     re.VERBOSE,
 )
 _OPERATORS = {"and", "or", "unless", "offset", "bool", "inf", "nan", "atan2"}
+_OF_VARIABLE = re.compile(r"label_values\((.*), (\w+)\)")
 _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query of a panel's: where it is, and the labels that its legend shows."""
+    """A query of a panel's or of a variable's: where it is, and the labels that are shown of it."""
 
-    panel: str
+    place: str
     expression: str
     shows: tuple[str, ...]
 
@@ -49,7 +50,12 @@ def dashboard(path: Path) -> dict[str, Any]:
 
 
 def queries(path: Path) -> Iterator[Query]:
-    """Give the queries of a dashboard's panels, with its variables as they are."""
+    """Give the queries of a dashboard, with its variables as they are."""
+    for variable in dashboard(path)["templating"]["list"]:
+        if variable["type"] == "query":
+            asked = _OF_VARIABLE.fullmatch(variable["query"])
+            assert asked is not None, variable["query"]
+            yield Query(f"${variable['name']}", asked[1], (asked[2],))
     for panel in dashboard(path)["panels"]:
         for target in panel.get("targets", []):
             shows = tuple(_LEGEND.findall(target.get("legendFormat", "")))

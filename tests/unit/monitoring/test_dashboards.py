@@ -29,11 +29,7 @@ def panels(path: Path) -> list[dict[str, Any]]:
 def expressions() -> Iterator[tuple[str, str]]:
     """Every expression, with where it is: of panels, variables and alerts."""
     for path in DASHBOARDS:
-        yield from ((f"{path.name}: {query.panel}", query.expression) for query in queries(path))
-        for variable in dashboard(path)["templating"]["list"]:
-            asked = re.match(r"label_values\((.*), \w+\)$", variable["query"])
-            if asked is not None:
-                yield f"{path.name}: ${variable['name']}", asked[1]
+        yield from ((f"{path.name}: {query.place}", query.expression) for query in queries(path))
     yield from ((f"{ALERTS.name}: {alert['alert']}", alert["expr"]) for alert in alerts())
 
 
