@@ -342,7 +342,8 @@ def test_the_days_of_a_history(store: Store) -> None:
     old = append_rows(store, COMMITS, history(2), BatchId(1, 1))
     assert old is not None
     at = old.column_names.index("written_day")
-    store.open(COMMITS).append([old.set_column(at, "written_day", pa.array([date(2026, 1, 2)]))])
+    for other in (date(2026, 1, 2), None):
+        store.open(COMMITS).append([old.set_column(at, "written_day", pa.array([other], pa.date32()))])
     assert store.open(COMMITS).written_days() == {date(2026, 1, 2), day}
 
 

@@ -116,9 +116,9 @@ class CatalogSnapshot(Snapshot):
         return self.state.transactions.get(app_id)
 
     def written_days(self) -> set[date]:
-        """Return the days of which a history has rows."""
+        """Return the days of which a history has rows; rows of none, which a user may have written, have no age."""
         found = self.query(f"SELECT DISTINCT {HISTORY_DAY} AS day FROM rows").read_all()  # noqa: S608 - our own name
-        return set(found["day"].to_pylist())
+        return set(found["day"].drop_null().to_pylist())
 
     @property
     def files(self) -> CatalogFiles:

@@ -114,9 +114,10 @@ class PathSnapshot(Snapshot):
         return self.delta.transaction_version(app_id)
 
     def written_days(self) -> set[date]:
-        """Return the days of which a history has files."""
+        """Return the days of which a history has files; rows of none, which a user may have written, have no age."""
         with told(self.where):
-            return {date.fromisoformat(partition[HISTORY_DAY]) for partition in self.delta.partitions()}
+            days = {partition[HISTORY_DAY] for partition in self.delta.partitions()}
+        return {date.fromisoformat(day) for day in days if day is not None}
 
     @property
     def files(self) -> PathFiles:
