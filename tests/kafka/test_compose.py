@@ -119,7 +119,7 @@ def test_kafka_knows_every_setting(kafka_of_the_file: EmbeddedKafka, places: Pla
 
 
 def test_the_clients_work(workload: RunningProcess) -> None:
-    assert "billing rebalanced: another member joined" in workload.said()
+    workload.await_(lambda: "groups committed again" in workload.said())
 
 
 def test_the_job_is_well_and_is_scraped(job: RunningProcess, places: Places) -> None:
