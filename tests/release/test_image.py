@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,6 @@ def test_the_job_with_its_tables_on_the_s3_server(image: BuiltImage, builder: Bu
     (port,), server, keys, data = free_ports(1), services()["s3"], tmp_path / "secrets", tmp_path / "data"
     keys.mkdir()
     (keys / "s3").write_text("of-the-test-0123456789")
-    (keys / "aws").write_text(
-        "[default]\naws_access_key_id = offsetstream\naws_secret_access_key = of-the-test-0123456789\n"
-    )
     places = {"s3:9000": f"{LOOPBACK}:{port}", "9000": str(port), "/secrets": str(keys), "/data": str(data)}
     here = Places(places)
     environment = here.environment(server) | {"MINIO_ADDRESS": f"{LOOPBACK}:{port}"}
@@ -102,11 +100,14 @@ def runs(image: BuiltImage, service: Service, kafka: EmbeddedKafka, here: dict[s
     command = image.command(places.words(service.command), **NO_REGISTRY, **places.environment(service))
     with RunningProcess(command, said, cwd=image.folder) as job:
         for health in (image.health, service.health):
-            asked = image.command(places.words(health))
-            job.await_(lambda asked=asked: subprocess.run(asked, capture_output=True, check=False).returncode == 0)
+            job.await_(partial(succeeds, image.command(places.words(health))))
         job.process.send_signal(signal.SIGTERM)
         assert job.ended() == 0, job.said()
         assert "Stopped between two batches" in job.said()
+
+
+def succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def downloads(image: BuiltImage) -> set[str]:
