@@ -11,7 +11,6 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator
-from configparser import ConfigParser
 from contextlib import closing
 from pathlib import Path
 from urllib.request import urlopen
@@ -119,7 +118,7 @@ def test_kafka_knows_every_setting(kafka_of_the_file: EmbeddedKafka, places: Pla
 
 
 def test_the_clients_work(workload: RunningProcess) -> None:
-    assert "billing rebalanced: another member joined" in workload.said()
+    workload.await_(lambda: "groups committed again" in workload.said())
 
 
 def test_the_job_is_well_and_is_scraped(job: RunningProcess, places: Places) -> None:
@@ -151,10 +150,6 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     grafana, s3 = made[0]
     assert grafana != s3
     assert min(len(grafana), len(s3)) >= 32
-    keys = ConfigParser()
-    keys.read(tmp_path / "s3" / "aws")
-    assert keys["default"]["aws_access_key_id"] == services()["s3"].environment["MINIO_ROOT_USER"]
-    assert keys["default"]["aws_secret_access_key"] == s3
     # Other users' containers read them, whose volumes have nothing else.
     assert all(stat.S_IMODE((tmp_path / name).stat().st_mode) & stat.S_IROTH for name in ("grafana/grafana", "s3/s3"))
 

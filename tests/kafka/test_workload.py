@@ -8,6 +8,8 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UsageError
 from testkit.brokers import BrokerUnderTest
+from testkit.command import offsetstream
+from testkit.live_logs import create_topic
 from tests.kafka.admin_answers import DescribedGroup, committed_offsets, describe_groups, list_groups
 
 
@@ -83,3 +85,12 @@ def test_leaves_kip_848_out_where_the_broker_has_it_not() -> None:
 def test_refuses_fewer_groups_than_it_has_names_for() -> None:
     with pytest.raises(UsageError, match="at least 12 groups"):
         run_workload("", groups=3, seed=1, say=print)
+
+
+def test_they_keep_off_a_cluster_that_others_use(own_kafka: EmbeddedKafka) -> None:
+    create_topic(own_kafka.bootstrap_server, "somebodys", 1)
+    done = offsetstream("demo", "--bootstrap-server", own_kafka.bootstrap_server)
+    assert done.returncode == 2
+    assert "topics that are not the demo's (somebodys)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list_groups(admin_client(own_kafka.bootstrap_server)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -17,8 +18,10 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.built_image import Builder, BuiltImage
-from testkit.compose_file import DOCKERFILE, ROOT, Places, services
+from testkit.compose_file import DOCKERFILE, ROOT, Places, Service, services
 from testkit.job_process import RunningProcess
+from testkit.programs import debian_program, go_program
+from testkit.s3_server import MINIO
 
 ANY = "0.0.0.0"  # noqa: S104 - as a container listens; here it is the loopback address instead
 NO_REGISTRY = {"OFFSETSTREAM_IVY_SETTINGS": "no-such-settings.xml"}  # Ivy would end at once
@@ -61,25 +64,49 @@ def test_it_has_what_the_job_needs_of_the_lock_and_nothing_else(image: BuiltImag
 
 
 def test_the_job_of_the_compose_file_runs_and_fetches_nothing(image: BuiltImage, tmp_path: Path) -> None:
-    service, (port,) = services()["job"], free_ports(1)
     before = downloads(image)
     with EmbeddedKafka() as kafka:
-        create_topics(admin_client(kafka.bootstrap_server))
-        places = Places(
-            {"kafka:19092": kafka.bootstrap_server, ANY: LOOPBACK, "9464": str(port), "/data": str(tmp_path)}
-        )
-        commit_plainly(kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 1)]})
-        command = image.command(places.words(service.command), **NO_REGISTRY)
-        with RunningProcess(command, tmp_path / "said", cwd=image.folder) as job:
-            for health in (image.health, service.health):
-                job.await_(partial(_succeeds, image.command(places.words(health))))
-            job.process.send_signal(signal.SIGTERM)
-            assert job.ended() == 0, job.said()
-            assert "Stopped between two batches" in job.said()
+        runs(image, services()["job"], kafka, {"/data": str(tmp_path)}, tmp_path / "said")
     assert downloads(image) == before != set()
 
 
-def _succeeds(command: list[str]) -> bool:
+def test_the_job_with_its_tables_on_the_s3_server(image: BuiltImage, builder: Builder, tmp_path: Path) -> None:
+    """The server by its command of the file, with the program that the Go module proxy has."""
+    with_s3 = builder.build("s3")  # in the place of the other, which has been looked at
+    (port,), server, keys, data = free_ports(1), services()["s3"], tmp_path / "secrets", tmp_path / "data"
+    keys.mkdir()
+    (keys / "s3").write_text("of-the-test-0123456789")
+    places = {"s3:9000": f"{LOOPBACK}:{port}", "9000": str(port), "/secrets": str(keys), "/data": str(data)}
+    here = Places(places)
+    environment = here.environment(server) | {"MINIO_ADDRESS": f"{LOOPBACK}:{port}"}
+    environment["PATH"] = f"{go_program(*MINIO).parent}:{os.environ['PATH']}"
+    with (
+        RunningProcess(here.command(server.command), tmp_path / "s3-said", environment) as s3,
+        EmbeddedKafka() as kafka,
+    ):
+        debian_program(server.health[0])
+        s3.await_(lambda: here.is_well(server.health))
+        jars = {"/opt/offsetstream": with_s3.environment["VIRTUAL_ENV"]}
+        runs(with_s3, services()["job-s3"], kafka, places | jars, tmp_path / "said")
+    assert list((data / "lake" / "tables" / "committed_offsets").iterdir())
+
+
+def runs(image: BuiltImage, service: Service, kafka: EmbeddedKafka, here: dict[str, str], said: Path) -> None:
+    """Run a job of the file until both health checks say that it is well, and stop it as the engine does."""
+    (port,) = free_ports(1)
+    places = Places({"kafka:19092": kafka.bootstrap_server, ANY: LOOPBACK, "9464": str(port), **here})
+    create_topics(admin_client(kafka.bootstrap_server))
+    commit_plainly(kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 1)]})
+    command = image.command(places.words(service.command), **NO_REGISTRY, **places.environment(service))
+    with RunningProcess(command, said, cwd=image.folder) as job:
+        for health in (image.health, service.health):
+            job.await_(partial(succeeds, image.command(places.words(health))))
+        job.process.send_signal(signal.SIGTERM)
+        assert job.ended() == 0, job.said()
+        assert "Stopped between two batches" in job.said()
+
+
+def succeeds(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
