@@ -52,7 +52,7 @@ def by_pyhive(port: int, *queries: str) -> list[list[tuple[Any, ...]]]:
 def by_beeline(port: int, *what: str) -> list[list[str]]:
     """The rows of a query (-e), or of a file of them (-f), as texts."""
     url = ["-u", f"jdbc:hive2://{LOOPBACK}:{port}/{DATABASE}"]
-    form = ["--silent=true", "--showHeader=false", "--outputformat=csv2"]
+    form = ["--silent=true", "--showHeader=false", "--outputformat=tsv2"]  # its csv2 quotes by a NUL
     environment = os.environ | {"SPARK_HOME": str(_HOME), "JAVA_HOME": str(java_executable().resolve().parents[1])}
     done = subprocess.run(
         [str(_HOME / "bin" / "beeline"), *url, *form, *what],
@@ -63,4 +63,8 @@ def by_beeline(port: int, *what: str) -> list[list[str]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [row for row in csv.reader(io.StringIO(_PROMPT.sub("", done.stdout))) if row]
+    return [
+        row
+        for row in csv.reader(io.StringIO(_PROMPT.sub("", done.stdout)), delimiter="\t", quoting=csv.QUOTE_NONE)
+        if row
+    ]
