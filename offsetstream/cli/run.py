@@ -35,14 +35,13 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     from offsetstream.progress import Progress  # noqa: PLC0415
     from offsetstream.stream.job import Job  # noqa: PLC0415
 
-    settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
-    progress = Progress(as_json=settings.log_format == "json")
+    progress = Progress(as_json=options["log_format"] == "json")
     with _told_as_json(progress) if progress.as_json else nullcontext():
+        settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
         job = Job(settings, lambda: session(settings), progress)
         end_when_asked(job.stop)
-        if os.environ.get(SUPERVISED):
-            end_with_input(job.stop)
-        job.run()
+        with end_with_input(job.stop) if os.environ.get(SUPERVISED) else nullcontext():
+            job.run()
 
 
 @contextmanager

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 _STDIN = 0
 _ASK_TO_END = (signal.SIGINT, signal.SIGTERM)
 
 
-def end_with_input(ask: Callable[[], object]) -> None:
-    """Call `ask` once standard input ends, which the pipe of a process does that is gone."""
+@contextmanager
+def end_with_input(ask: Callable[[], object]) -> Iterator[None]:
+    """Call `ask` once standard input ends, which the pipe of a process does that is gone; while the context lasts."""
+    woken, wake = os.pipe()
 
     def read() -> None:
         with suppress(OSError):  # of an input that is closed
-            while os.read(_STDIN, 1):  # not by sys.stdin, whose lock Python would want when it ends
-                pass
+            while woken not in (ready := select.select([_STDIN, woken], [], [])[0]):
+                if ready and not os.read(_STDIN, 1):  # not by sys.stdin, whose lock Python would want when it ends
+                    break
+            else:
+                return
         ask()
 
-    threading.Thread(target=read, daemon=True).start()
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        os.close(wake)  # which wakes it
+        thread.join()
+        os.close(woken)
 
 
 def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Callable[[], None]:

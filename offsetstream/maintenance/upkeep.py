@@ -33,14 +33,17 @@ class Upkeep:
     def __init__(self, tables: Store, measured: Callable[[str, int, int], None] | None = None) -> None:
         self._tables = tables
         self._measured = measured
-        opened = {name: self._tables.open(name) for name in all_schemas()}
-        self._seen = {name: table.version for name, table in opened.items()}
-        for table in opened.values():
-            self._measure(table)
+        self._seen = {name: self._tables.open(name).version for name in all_schemas()}
         self._compacted: set[tuple[str, date | None]] = set()
         self._failed: set[str] = set()
         self._summed_up: date | None = None
         self._thinned: date | None = None
+
+    def measure(self) -> None:
+        """Tell of all tables, as after a load; raises TablesError."""
+        if self._measured is not None:
+            for name in all_schemas():
+                self._measure(self._tables.open(name))
 
     def tend(self, between_batches: AbstractContextManager[object], progress: Progress) -> None:
         """Do what is due; `between_batches` keeps batches off the tables while it is open, and may be used again."""

@@ -55,9 +55,13 @@ class JobMetrics:
         """Count a batch that was applied: its records by the table of their kind."""
         for table, count in records.items():
             self._records.labels(table).inc(count)
-        self._undecodable.inc(records.get(UNDECODABLE, 0))
+        self.undecodable(records.get(UNDECODABLE, 0))
         self._seconds.observe(seconds)
         self._last_batch.set_to_current_time()
+
+    def undecodable(self, count: int) -> None:
+        """Count records of a batch or a load that could not be decoded."""
+        self._undecodable.inc(count)
 
     def table(self, name: str, files: int, size: int) -> None:
         """Note the data files of a table's present version, and their bytes."""

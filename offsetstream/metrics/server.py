@@ -7,7 +7,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from io import StringIO
+from typing import TYPE_CHECKING, TextIO
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -24,6 +25,8 @@ _METHODS = ("GET", "HEAD")
 
 
 class _Server(ThreadingWSGIServer):
+    request_queue_size = 128
+
     def server_bind(self) -> None:
         """Listen, without the look-up of a name that wsgiref would wait for."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -42,6 +45,10 @@ class _Handler(WSGIRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing of a scrape."""
 
+    def get_stderr(self) -> TextIO:
+        """Return where wsgiref tells of who hangs up in the middle: nobody reads it."""
+        return StringIO()
+
 
 @contextmanager
 def serving(address: str, port: int, registry: CollectorRegistry, standing: Callable[[], Standing]) -> Iterator[str]:
@@ -53,7 +60,7 @@ def serving(address: str, port: int, registry: CollectorRegistry, standing: Call
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         kind = type("_ServerOfFamily", (_Server,), {"address_family": family})
         server: WSGIServer = make_server(address, port, _application(registry, standing), kind, _Handler)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"cannot listen on {address}:{port} for metrics: {reason}; give another metrics-port or metrics-address"
@@ -71,11 +78,24 @@ def serving(address: str, port: int, registry: CollectorRegistry, standing: Call
 
 def _application(registry: CollectorRegistry, standing: Callable[[], Standing]) -> WSGIApplication:
     metrics = make_wsgi_app(registry)
+    one_at_a_time = threading.Lock()  # each makes all of the text anew
+
+    def scrape(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        is_head = environ["REQUEST_METHOD"] == "HEAD"
+        if is_head:
+            environ["REQUEST_METHOD"] = "GET"
+        with one_at_a_time:
+            try:
+                body = list(metrics(environ, start))
+            except (TypeError, ValueError):  # of a format that its header names wrongly
+                environ["HTTP_ACCEPT"] = ""
+                body = list(metrics(environ, start))
+        return [b""] if is_head else body
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/metrics":
-            return metrics(environ, start)  # type: ignore[no-any-return]  # prometheus_client's own types
+            return scrape(environ, start)
         if path not in ("/healthz", "/readyz"):
             start("404 Not Found", [_TEXT])
             return [b"There are /metrics, /healthz and /readyz.\n"]

@@ -15,9 +15,9 @@ from offsetstream.settings.kinds import CATALOG
 TABLE = "clusters"
 # What no two clusters may share, with the general defaults: that of a cluster that does not name its own is below them.
 APART = {"tables": "tables", "checkpoint": "checkpoints"}
-_PORT = "metrics-port"
+_PORT, _ADDRESS = "metrics-port", "metrics-address"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also of folders: neither .. nor -x
-_LOCAL = "file://"
+_LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
 
 
 def check_name(path: str, name: str) -> None:
@@ -27,6 +27,13 @@ def check_name(path: str, name: str) -> None:
             f"{path}: {TABLE}.{name!r} cannot be a cluster's name: it has letters, digits, '-', '_' and '.', "
             "and begins with a letter or a digit"
         )
+
+
+def require_different(path: str, names: Sequence[str]) -> None:
+    """Raise UsageError for names that differ by case only: many disks, and DuckDB, take these for one."""
+    for one, other in combinations(names, 2):
+        if one.lower() == other.lower():
+            raise UsageError(f"{path}: the clusters {one} and {other} differ by case only: give one another name")
 
 
 def unknown(path: str, name: str, known: Sequence[str]) -> UsageError:
@@ -64,7 +71,8 @@ def require_apart(path: str, jobs: Mapping[str, Callable[[str], Any]]) -> None:
     for key in (*APART, _PORT):
         values = {name: given(key) for name, given in jobs.items()} if len(jobs) > 1 else {}
         for one, other in combinations(values, 2):
-            if values[one] and _place(values[one]) == _place(values[other]):
+            apart = key == _PORT and jobs[one](_ADDRESS) != jobs[other](_ADDRESS)
+            if values[one] and not apart and _place(values[one]) == _place(values[other]):
                 raise UsageError(
                     f"{path}: the clusters {one} and {other} have the same {key} {values[one]}: give each its own"
                 )
@@ -74,8 +82,8 @@ def _place(value: Any) -> Any:
     """Return what is the same for two names of one place."""
     if not isinstance(value, str) or CATALOG.fullmatch(value):
         return value
-    if value.startswith(f"{_LOCAL}/"):
-        value = unquote(value.removeprefix(_LOCAL))
+    if local := _LOCAL.match(value):
+        value = unquote(value[local.end() :])
     if "://" in value or value.startswith("dbfs:/"):
         return re.sub("^s3n?:", "s3a:", value.rstrip("/"))
     return os.path.realpath(os.path.expanduser(value))  # noqa: PTH111 - of a user that there is not, a Path raises

@@ -176,6 +176,7 @@ class ConfigFile:
         self.path = path
         self._general = Section(path, content)
         self._clusters = {name: self._section(name, each) for name, each in content.get(clusters.TABLE, {}).items()}
+        clusters.require_different(path, self.clusters)
         clusters.require_apart(path, {name: partial(self._of_job, name) for name in self._clusters})
         if cluster is not None and cluster not in self._clusters:
             raise clusters.unknown(path, cluster, self.clusters)

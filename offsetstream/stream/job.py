@@ -117,6 +117,7 @@ class Job:
             f"Cluster {cluster_id}: {len(partitions)} offsets partitions, {coordinator} group coordinator"
         )
         self._metrics.job.belongs_to(cluster_id)
+        self._metrics.job.answered(does_answer=True)
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         topic, store = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator), self._settings.store

@@ -19,11 +19,12 @@ from offsetstream.stream.controls import Controls
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
+from offsetstream.stream.state.columns import is_of
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import Held, StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.lease import requested_partitions
-from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES
+from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES, UNDECODABLE
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.sql import of_partitions
@@ -163,10 +164,20 @@ class Loader:
                 raise _TooSlowError
             records, cells = self._held(passed.others), self._held(passed.cells)
             history.append_passed(passed, records, batch)
+            self._tell_of_undecodable(records)
             if history.keeps_records:
                 self._decoded_history.append_load(records, cells, passed.shares, partitions, batch)
             self._state.apply(cells, batch, loaded=partitions)
             return passed.shares
+
+    def _tell_of_undecodable(self, records: Held) -> None:
+        if isinstance(records, DataFrame):
+            count = records.where(is_of(UNDECODABLE)).count()
+        else:
+            count = len(records) - records["error"].null_count
+        self._controls.metrics.undecodable(count)
+        if count:
+            self._controls.progress.say(f"{count:,} records cannot be decoded: {UNDECODABLE} has them, with the reason")
 
     def _held(self, part: Part) -> Held:
         """Return a part of a pass where it is to be written; nothing is no job of Spark's."""

@@ -100,7 +100,7 @@ class Attempt:
         seconds = self._settings.sample_interval
         is_dear = self._tables.needs_spark or self._tables.look_seconds > 0
         at_least = DEAR_SECONDS if seconds and is_dear else 0.0
-        return Sampler(rounds, max(seconds, at_least), self._say, self._controls.metrics.sampled)
+        return Sampler(rounds, max(seconds, at_least), self._say, self._controls.metrics)
 
     def _opened_book(self) -> PartitionBook:
         book = PartitionBook(self._tables, self._topic.partitions, keeps_history=self._settings.history)
@@ -132,6 +132,7 @@ class Attempt:
         keep_few_consumers(self._writer.spark, self._watch.settings.largest_batch)
         readable = self._topic.leaders.readable(self._book.partitions)
         ends = self._topic.cluster.answered_ends(readable)
+        self._controls.metrics.answered(does_answer=True)
         self._book.observe(ends)
         self._watch.truncation.begin()
         to_load = partitions_to_load(self._book.rows, ends, self._watch.settings.safe_retention)

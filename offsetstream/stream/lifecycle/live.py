@@ -65,6 +65,7 @@ class LiveStream:
         says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised, and
         LeadersChangedError if the query is to be over other partitions, LedAnewError if it is to be another one.
         """
+        self._upkeep.measure()
         query = writer.foreachBatch(self._apply).start()
         try:
             lost = self._watch(query)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from offsetstream.errors import LeaseError, first_line
+from offsetstream.errors import LeaseError, UnreachableError, first_line
+from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.tables.transaction import BatchId
 
@@ -17,15 +18,15 @@ _END_SECONDS = 5.0  # for which a round that a silent cluster holds up is waited
 class Sampler:
     """Samples every `seconds` (0: never) from `start` on.
 
-    `sampled` is called after each round that is written. What fails is said once, and tried again in the next round:
-    nothing of it ends the job.
+    `metrics` are told of rounds that are written, and of a cluster that does not answer. What fails is said once, and
+    tried again in the next round: nothing of it ends the job.
     """
 
-    def __init__(self, rounds: Rounds, seconds: float, say: Callable[[str], None], sampled: Callable[[], None]) -> None:
+    def __init__(self, rounds: Rounds, seconds: float, say: Callable[[str], None], metrics: JobMetrics) -> None:
         self._rounds = rounds
         self._seconds = seconds
         self._say = say
-        self._sampled = sampled
+        self._metrics = metrics
         self._batch = BatchId(0, -1)
         self._failing: set[str] = set()
         self._ended = threading.Event()
@@ -63,7 +64,7 @@ class Sampler:
 
     def _round(self) -> None:
         if self._try("sampled", self._rounds.ask) and self._try("recorded", self._record):
-            self._sampled()
+            self._metrics.sampled()
 
     def _record(self) -> None:
         with self._writing:
@@ -76,6 +77,8 @@ class Sampler:
             self._ended.set()  # the job is told by its lease
             return False
         except Exception as error:  # of whatever kind: the job can do without samples for a while
+            if isinstance(error, UnreachableError):
+                self._metrics.answered(does_answer=False)
             if what not in self._failing:
                 self._say(f"Where the logs end is not {what} for now: {first_line(error)}")
             self._failing.add(what)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
@@ -69,10 +72,32 @@ def test_metrics_are_as_they_are_at_the_scrape(url: str, metrics: JobMetrics) ->
         ("POST", "/readyz", 405),
         ("DELETE", "/metrics", 405),
         ("HEAD", "/healthz", 200),
+        ("HEAD", "/metrics", 200),
     ],
 )
 def test_nothing_else_is_there(url: str, method: str, path: str, status: int) -> None:
     assert ask(url, path, method)[0] == status
+
+
+@pytest.mark.parametrize("version", ["abc", "\xff", "1.0.0", "99"])
+def test_a_format_that_is_none_is_answered_in_text(url: str, version: str, capfd: pytest.CaptureFixture[str]) -> None:
+    where = urlsplit(url)
+    connection = HTTPConnection(str(where.hostname), where.port, timeout=10)
+    with closing(connection):
+        connection.request("GET", "/metrics", headers={"Accept": f"application/openmetrics-text; version={version}"})
+        answer = connection.getresponse()
+        assert (answer.status, b"offsetstream_behind_records 0.0" in answer.read()) == (200, True)
+    assert capfd.readouterr().err == ""
+
+
+def test_who_hangs_up_in_the_middle_is_not_told_of(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    where = urlsplit(url)
+    for asked in (b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /met", b"\x16\x03\x01"):
+        with socket.create_connection((str(where.hostname), int(where.port or 0))) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # by RST
+            connection.sendall(asked)
+    assert ask(url, "/healthz") == (200, "ok\n")
+    assert capfd.readouterr().err == ""
 
 
 def test_an_address_that_is_taken_is_one_line(url: str, metrics: JobMetrics) -> None:
@@ -85,7 +110,9 @@ def test_an_address_that_is_taken_is_one_line(url: str, metrics: JobMetrics) -> 
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(("address", "port"), [("no.such.host.invalid", 0), (LOOPBACK, 70_000), ("192.0.2.1", 0)])
+@pytest.mark.parametrize(
+    ("address", "port"), [("no.such.host.invalid", 0), ("a..b", 0), (LOOPBACK, 70_000), ("192.0.2.1", 0)]
+)
 def test_an_address_that_is_none_is_one_line(metrics: JobMetrics, address: str, port: int) -> None:
     with (
         pytest.raises(UsageError, match=f"^cannot listen on {address}:{port} for metrics: "),

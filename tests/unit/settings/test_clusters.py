@@ -110,6 +110,10 @@ SAME = [
     (TWO.format('tables = "/x"', "", "", 'tables = "/x"'), "have the same tables /x"),
     (TWO.format("", "", 'checkpoint = "/c"', 'checkpoint = "/c"'), "have the same checkpoint /c"),
     (TWO.format("", "", "metrics-port = 9400", "metrics-port = 9400"), "have the same metrics-port 9400"),
+    (
+        TWO.format('tables = "file://localhost/x"', 'tables = "FILE:///x"', "", ""),
+        "have the same tables file://localhost/x",
+    ),
     ("[run]\nmetrics-port = 9400\n" + TWO.format("", "", "", ""), "have the same metrics-port 9400"),
 ]
 
@@ -120,6 +124,18 @@ def test_two_clusters_never_share_a_place(tmp_path: Path, text: str, words: str)
     refused = invoke("stop", "--config", file)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr == f"Error: {file}: the clusters a and b {words}: give each its own\n"
+
+
+def test_names_that_differ_by_case_only_are_one_on_many_disks(tmp_path: Path) -> None:
+    file = write(tmp_path, "[clusters.EU]\n[clusters.eu]\n")
+    refused = invoke("stop", "--config", file)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == f"Error: {file}: the clusters EU and eu differ by case only: give one another name\n"
+
+
+def test_two_addresses_may_have_the_same_port(tmp_path: Path) -> None:
+    ports = ('metrics-port = 9400\nmetrics-address = "127.0.0.2"', 'metrics-port = 9400\nmetrics-address = "127.0.0.3"')
+    assert ConfigFile.read(write(tmp_path, TWO.format("", "", *ports))).clusters == ("a", "b")
 
 
 def test_what_only_looks_the_same_is_not(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from offsetstream.errors import LeaseError, TablesError, UnreachableError
+from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.stream.sampling.sampler import Sampler
 from offsetstream.tables.transaction import BatchId
 from testkit.waiting import await_
@@ -35,7 +36,7 @@ class Rounds:
 
 @contextmanager
 def sampling(rounds: Any, said: list[str], seconds: float = 0.01) -> Iterator[Sampler]:
-    made = Sampler(rounds, seconds, said.append, lambda: None)
+    made = Sampler(rounds, seconds, said.append, JobMetrics())
     made.start(1)
     try:
         yield made
