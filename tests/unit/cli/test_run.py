@@ -72,14 +72,13 @@ def test_the_entry_point_for_spark_submit_takes_options_from_the_environment(mon
     assert (given["bootstrap_server"], given["tables"]) == ("broker:9092", "elsewhere")
 
 
+PATTERN = (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is no regular expression: ")
+SILENT = (("--max-silence", "0"), 3, "127.0.0.1:1 ")  # half a minute, so of one format only
+
+
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is no regular expression: "),
-        (("--max-silence", "0"), 3, "127.0.0.1:1 "),
-    ],
+    ("options", "code", "message", "log_format"), [(*PATTERN, "text"), (*PATTERN, "json"), (*SILENT, "json")]
 )
-@pytest.mark.parametrize("log_format", ["text", "json"])
 def test_why_it_ends_is_one_line_of_either_format(
     tmp_path: Path, options: tuple[str, ...], code: int, message: str, log_format: str
 ) -> None:
