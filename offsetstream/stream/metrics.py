@@ -9,9 +9,9 @@ from offsetstream.metrics.group_metrics import GroupMetrics, Shown
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.metrics.server import serving
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import DEAR_SECONDS, Store
 
-_SECONDS, _DEAR_SECONDS = 15.0, 60.0  # between two looks at the tables; where each is jobs of Spark's, or requests
+_SECONDS = 15.0  # between two looks at the tables
 
 
 class Metrics:
@@ -42,8 +42,7 @@ class Metrics:
         if not self._settings.metrics_port:
             yield
             return
-        is_dear = tables.needs_spark or tables.look_seconds > 0
-        groups = GroupMetrics(self._shown, _DEAR_SECONDS if is_dear else _SECONDS, self._say)
+        groups = GroupMetrics(self._shown, DEAR_SECONDS if tables.is_dear else _SECONDS, self._say)
         self.job.registry.register(groups)
         groups.start(tables)
         try:

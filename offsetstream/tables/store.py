@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.transaction import BatchId
 
 EVERY_ROW = "true"
+DEAR_SECONDS = 60.0  # between two of what is done again and again, where the store `is_dear`
 
 
 class Transaction(NamedTuple):
@@ -89,6 +90,11 @@ class Store(ABC):
     def look_seconds(self) -> float:
         """How long to leave a table alone, at least, between two looks at whether it has changed: looks may cost."""
         return 0.0
+
+    @property
+    def is_dear(self) -> bool:
+        """Whether each look at a table, and each write, is jobs of Spark's or requests to an object store."""
+        return self.needs_spark or self.look_seconds > 0
 
     def opened(self, name: str) -> Snapshot | None:
         """Return the table as it is now, None if there is none."""

@@ -47,10 +47,9 @@ from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.names import STATE_TABLES
+from offsetstream.tables.store import DEAR_SECONDS
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
-
-DEAR_SECONDS = 60.0  # between two samples where each is jobs of Spark's, or requests to an object store
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,7 @@ class Attempt:
         own = LogEnds(self._settings.bootstrap_server, self._settings.properties)
         rounds = Rounds(self._tables, own, self._topic.coordinator, self._say)
         seconds = self._settings.sample_interval
-        is_dear = self._tables.needs_spark or self._tables.look_seconds > 0
-        at_least = DEAR_SECONDS if seconds and is_dear else 0.0
+        at_least = DEAR_SECONDS if seconds and self._tables.is_dear else 0.0
         return Sampler(rounds, max(seconds, at_least), self._say, self._controls.metrics)
 
     def _opened_book(self) -> PartitionBook:

@@ -58,8 +58,8 @@ class CatalogFiles(TableFiles):
 
     def stored(self, without: Collection[str] = ()) -> Stored:  # noqa: ARG002 - dead files are not in it anyway
         """Return the data files of the present version: of dead ones and of the log SQL does not tell."""
-        files, size = self._table.files_and_bytes
-        return Stored(files, 0, size)
+        present = self.present()
+        return Stored(present.files, 0, present.bytes)
 
     def lost(self) -> list[str]:
         """Return nothing: what is missing, Spark says when it reads it."""
