@@ -85,10 +85,10 @@ def demo(
         _whole_demo(kafka_version, int(brokers), port, Path(tables), groups, say)
     else:
         stopped = threading.Event()
-        end_when_asked(stopped.set)
-        keep_busy(
-            bootstrap_server, groups=groups, pause=pause, stopped=stopped, say=lambda line: say(line, markup=False)
-        )
+        with end_when_asked(stopped.set):
+            keep_busy(
+                bootstrap_server, groups=groups, pause=pause, stopped=stopped, say=lambda line: say(line, markup=False)
+            )
 
 
 def _refuse_what_does_not_go_together(ctx: click.Context, bootstrap_server: str | None) -> None:

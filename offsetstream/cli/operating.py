@@ -210,14 +210,12 @@ def stopped_between_groups() -> Iterator[Callable[[], bool]]:
         came.set()
         tell("Stopping after the group in hand; once more to stop at once")
 
-    restore = end_when_asked(stop, once=True)
-    try:
-        yield came.is_set
-    except KeyboardInterrupt:
-        tell("Stopped in the midst of a group: 'offsetstream offsets undo' takes back what was done.")
-        raise
-    finally:
-        restore()
+    with end_when_asked(stop, once=True):
+        try:
+            yield came.is_set
+        except KeyboardInterrupt:
+            tell("Stopped in the midst of a group: 'offsetstream offsets undo' takes back what was done.")
+            raise
 
 
 def _ticks(groups: int, is_stopped: Callable[[], bool]) -> Callable[[str], None]:

@@ -60,8 +60,6 @@ def report(
         raise UsageError(f"--until {instant_text(until)} is still to come: leave it out for now")
     length = _DAY if since is None else now - since
     store, ended = store_at(tables), threading.Event()
-    if watch is not None:
-        end_when_asked(ended.set)  # a page that is being written is written to its end
 
     def write() -> None:
         end = until or datetime.now(UTC)
@@ -72,12 +70,16 @@ def report(
         write_file(file, data)
         tell(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")
 
-    write()
-    while watch is not None and not ended.wait(watch):
-        try:
-            write()
-        except OffsetstreamError as error:  # the page before stays, and a store that is away for a while comes back
-            tell(f"Error: {error}")
+    if watch is None:
+        write()
+        return
+    with end_when_asked(ended.set):  # a page that is being written is written to its end
+        write()
+        while not ended.wait(watch):
+            try:
+                write()
+            except OffsetstreamError as error:  # the page before stays; a store that is away for a while comes back
+                tell(f"Error: {error}")
 
 
 def _place(file: str) -> str:

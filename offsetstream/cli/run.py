@@ -39,8 +39,7 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     with _told_as_json(progress) if progress.as_json else nullcontext():
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
         job = Job(settings, lambda: session(settings), progress)
-        end_when_asked(job.stop)
-        with end_with_input(job.stop) if os.environ.get(SUPERVISED) else nullcontext():
+        with end_when_asked(job.stop), end_with_input(job.stop) if os.environ.get(SUPERVISED) else nullcontext():
             job.run()
 
 
@@ -74,8 +73,9 @@ class RunCommand(click.Command):
         if jobs is None:
             return super().invoke(ctx)
         supervisor = Supervisor(jobs)
-        end_when_asked(supervisor.stop)
-        if failed := supervisor.run():
+        with end_when_asked(supervisor.stop):
+            failed = supervisor.run()
+        if failed:
             raise OffsetstreamError(f"not all ended well: {', '.join(failed)}")
         return None
 

@@ -81,11 +81,8 @@ def serve(tables: str, database: str, host: str, port: int, master: str | None, 
     statements = [] if store.needs_spark else list(registration(store, database_of(store, database)))
     check_port_is_free(port)
     ended = threading.Event()
-    restore = end_when_asked(ended.set)
-    try:
+    with end_when_asked(ended.set):
         _serve(statements, ended, f"jdbc:hive2://{host}:{port}/{database}", (host, port, master, conf))
-    finally:
-        restore()
 
 
 def _serve(

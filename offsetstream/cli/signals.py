@@ -37,14 +37,17 @@ def end_with_input(ask: Callable[[], object]) -> Iterator[None]:
         os.close(woken)
 
 
-def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Callable[[], None]:
-    """Call `ask` whenever SIGINT or SIGTERM comes; return what puts back what took them before.
+@contextmanager
+def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Iterator[None]:
+    """Call `ask` whenever SIGINT or SIGTERM comes; what took them before does so again when the context ends.
 
-    With `once` that is put back after the first of them. In another thread than the main one nothing is changed: the
-    program that called us there has its own way to end.
+    With `once` it does so after the first of them, and the second ends the process also where SIGINT was ignored, as
+    scripts have it for what they start with `&`. In another thread than the main one nothing is changed: the program
+    that called us there has its own way to end.
     """
     if threading.current_thread() is not threading.main_thread():
-        return lambda: None
+        yield
+        return
     before = {number: signal.getsignal(number) for number in _ASK_TO_END}
 
     def restore() -> None:
@@ -55,7 +58,12 @@ def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Callable
         ask()
         if once:
             restore()
+            if before[signal.SIGINT] is signal.SIG_IGN:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    for number in before:
-        signal.signal(number, came)
-    return restore
+    try:
+        for number in before:
+            signal.signal(number, came)
+        yield
+    finally:
+        restore()

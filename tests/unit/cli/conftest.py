@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,14 @@ from testkit.tables import append_rows
 PARTITIONS = 50
 T1, T2, T3 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"
 Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def signals_are_taken_as_before() -> Iterator[None]:
+    """A command that was called in a process, as a notebook does, leaves its signals to it."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def place(group_id: str, partition: int | None = None) -> dict[str, Any]:

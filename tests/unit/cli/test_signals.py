@@ -22,27 +22,30 @@ def handlers() -> list[object]:
 @pytest.mark.parametrize("number", NUMBERS)
 def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> None:
     before, asked = handlers(), list[int]()
-    restore = end_when_asked(lambda: asked.append(1))
-    try:
+    with end_when_asked(lambda: asked.append(1)):
         for count in (1, 2):
             os.kill(os.getpid(), number)
             while len(asked) < count:
                 time.sleep(0.01)
-    finally:
-        restore()
     assert asked == [1, 1]
     assert handlers() == before
 
 
-def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    before = handlers()
-    with pytest.raises(KeyboardInterrupt), stopped_between_groups() as is_stopped:
-        os.kill(os.getpid(), signal.SIGTERM)
-        while not is_stopped():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(10)
-    assert handlers() == before
+@pytest.mark.parametrize("at_first", [signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
+def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str], at_first: signal._HANDLER) -> None:
+    """Also where SIGINT is ignored, as what a script starts in the background inherits it: CI did."""
+    of_the_tests = signal.signal(signal.SIGINT, at_first)
+    try:
+        before = handlers()
+        with pytest.raises(KeyboardInterrupt), stopped_between_groups() as is_stopped:
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not is_stopped():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        assert handlers() == before
+    finally:
+        signal.signal(signal.SIGINT, of_the_tests)
     assert "Stopping after the group in hand" in capsys.readouterr().err
 
 
