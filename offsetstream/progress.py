@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,7 +14,16 @@ from rich.progress import Progress as Bar
 
 from offsetstream.tables.engines import StateWrites
 
-Loaded = Callable[[int, int, Mapping[str, StateWrites]], None]
+
+class Loaded(Protocol):
+    """Takes what was just loaded: partitions, offsets, who merged, records left out (None without filters)."""
+
+    def __call__(
+        self, partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], left_out: int | None = None
+    ) -> None:
+        """Tell it."""
+
+
 _WRITERS = {StateWrites.DRIVER: "the driver", StateWrites.SPARK: "Spark"}
 
 
@@ -43,21 +52,24 @@ class Progress:
             self._console.print(line, markup=False)
 
     def batch(
-        self, batch_id: int, records: Mapping[str, int], seconds: float, merged_by: Mapping[str, StateWrites]
+        self,
+        batch_id: int,
+        records: Mapping[str, int],
+        seconds: float,
+        merged_by: Mapping[str, StateWrites],
+        left_out: int | None = None,
     ) -> None:
-        """Write what a micro-batch did: its records by kind, and who merged into the state tables."""
+        """Write what a micro-batch did: its records by kind, how many were left out, and who merged into the state."""
         counts = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in records.items())
-        said = f"Batch {batch_id}: {counts}, {seconds:.1f} s{_state_by(merged_by)}"
-        self.say(said, batch_id=batch_id, records=dict(records), seconds=round(seconds, 3))
+        said = f"Batch {batch_id}: {counts}{_left_out(left_out)}, {seconds:.1f} s{_state_by(merged_by)}"
+        figures = {} if left_out is None else {"left_out": left_out}
+        self.say(said, batch_id=batch_id, records=dict(records), **figures, seconds=round(seconds, 3))
 
     @contextmanager
     def load(self, partitions: int, offsets: int) -> Iterator[Loaded]:
-        """Show a bar of loaded partitions; the function it gives takes what was just loaded.
-
-        That is the number of partitions, that of offsets, and who merged into the state tables.
-        """
+        """Show a bar of loaded partitions; the function it gives takes what was just loaded."""
         self.say(f"Loading {partitions} offsets partitions: {offsets:,} offsets to read", offsets=offsets)
-        done = 0
+        done, total = 0, partitions
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Bar(
             SpinnerColumn(),
@@ -68,13 +80,15 @@ class Progress:
         ) as bar:
             task = bar.add_task("offsets partitions loaded", total=partitions)
 
-            def loaded(partitions_now: int, offsets_now: int, merged_by: Mapping[str, StateWrites]) -> None:
+            def loaded(
+                partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], left_out: int | None = None
+            ) -> None:
                 nonlocal done
-                done += partitions_now
-                bar.advance(task, partitions_now)
-                now = f"+{offsets_now:,} offsets{_state_by(merged_by)}"
-                said = f"  {done} of {partitions} offsets partitions loaded ({now})"
-                self.say(said, loaded=done, partitions=partitions)
+                done += partitions
+                bar.advance(task, partitions)
+                now = f"+{offsets:,} offsets{_left_out(left_out)}{_state_by(merged_by)}"
+                said = f"  {done} of {total} offsets partitions loaded ({now})"
+                self.say(said, loaded=done, partitions=total)
 
             yield loaded
 
@@ -83,6 +97,10 @@ def json_line(level: str, line: str, figures: Mapping[str, Any]) -> str:
     """Return the object of JSON that a line is, of now."""
     time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return json.dumps({"time": time, "level": level, "message": line.strip(), **figures}, ensure_ascii=False)
+
+
+def _left_out(records: int | None) -> str:
+    return "" if records is None else f", {records:,} left out"
 
 
 def _state_by(merged_by: Mapping[str, StateWrites]) -> str:

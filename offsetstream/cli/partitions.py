@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import click
@@ -39,6 +40,8 @@ _PARTITIONS = (
     Column("next_decoded_offset"),
     Column("applied_leader_epoch"),
     Column("partition_count"),
+    Column("filters"),
+    Column("left_out_count"),
 )
 _EVENTS = (
     Column("event_at", "TIME", 24),
@@ -130,11 +133,24 @@ def partitions(
     else:
         found.sort(key=lambda row: row["offsets_partition"])
         output.table(_PARTITIONS, [_shown(row | _computed(row)) for row in found])
+        _tell_left_out(found)
     missing = sorted(set(wanted) - {row["offsets_partition"] for row in found})
     for number in missing:
         tell(f"Error: the tables have no offsets partition {number}.")
     if missing:
         click.get_current_context().exit(1)
+
+
+def _tell_left_out(rows: list[Row]) -> None:
+    by_filters = Counter[str]()
+    for row in rows:
+        if row["filters"] is not None:
+            by_filters[row["filters"]] += row["left_out_count"] or 0
+    if by_filters:
+        from offsetstream.tables.filters import Filters  # noqa: PLC0415 - of Arrow, and most tables have none
+
+        for filters, count in by_filters.items():
+            tell(f"{count:,} records are left out, of the last loads and since: {Filters.of(filters)}")
 
 
 def _rows(lookup: Lookup, table: str, columns: tuple[Column, ...], wanted: tuple[int, ...]) -> list[Row]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.answers import counted
 from offsetstream.cli.options import (
     SECONDS,
     client_properties,
@@ -189,6 +190,11 @@ def _print(result: Comparison, output: Output) -> None:
     explained = sum(found.explanation is not None for found in result.found)
     differences = f"{len(result.found) - explained} unexplained differences, {explained} explained"
     tell(f"{result.groups} groups compared: {differences}")
+    if result.left_out.groups or result.left_out.offsets:
+        tell(
+            f"The filters of the tables leave out {counted(len(result.left_out.groups), 'group')} of the cluster, and "
+            f"{counted(result.left_out.offsets, 'offset')} of other groups"
+        )
     for group_id in result.groups_not_compared:
         tell(f"Not compared: {group_id}")
     if not result.standing.has_job and (lags := result.standing.lags):

@@ -29,6 +29,7 @@ class JobMetrics:
         for table in RECORD_TABLES:
             self._records.labels(table)
         self._undecodable = self._counter("offsetstream_undecodable_records_total")
+        self._left_out = self._counter("offsetstream_filtered_records_total")
         told = job_families()["offsetstream_batch_seconds"]
         self._seconds = Histogram(told.name, told.help, registry=self.registry, buckets=_BATCH_SECONDS)
         self._last_batch = self._gauge("offsetstream_last_batch_timestamp_seconds")
@@ -51,11 +52,12 @@ class JobMetrics:
         """Return how the replay stands now."""
         return self._standing()
 
-    def batch(self, records: Mapping[str, int], seconds: float) -> None:
-        """Count a batch that was applied: its records by the table of their kind."""
+    def batch(self, records: Mapping[str, int], seconds: float, left_out: int = 0) -> None:
+        """Count a batch that was applied: its records by the table of their kind, and those that filters left out."""
         for table, count in records.items():
             self._records.labels(table).inc(count)
         self.undecodable(records.get(UNDECODABLE, 0))
+        self._left_out.inc(left_out)
         self._seconds.observe(seconds)
         self._last_batch.set_to_current_time()
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from offsetstream.settings.patterns import checked_pattern
+
 # A catalog's schema: a name, a dot, a name; ./a.b is a folder.
 CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")
 _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
@@ -105,4 +107,5 @@ MINUTES = Kind("a number of minutes", (int, float), _minutes, _in_minutes)
 SECONDS = Kind("a number of seconds", (int, float), _seconds)
 # 30d, 4w, or as Delta's properties have it, interval 30 days.
 DAYS = Kind("a text", (str,), _days, lambda value: f"{value.days}d")
+REGEX = Kind("a text", (str,), checked_pattern)  # of a whole name, as RE2 reads it
 PAIRS = Kind("a table", (dict,), _pairs)  # of names and values

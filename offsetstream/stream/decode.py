@@ -16,15 +16,19 @@ from pyspark.sql.types import StructType
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
+from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.spark_rows import is_held, timestamp_of
 
+LEFT_OUT = "is_left_out"
 
-def decode(raw: DataFrame, partitions: int) -> DataFrame:
+
+def decode(raw: DataFrame, partitions: int, filters: Filters = NO_FILTERS) -> DataFrame:
     """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
 
-    `partitions` is the partition count of the topic. The raw key and value stay, and whatever else was there.
+    `partitions` is the partition count of the topic. The raw key and value stay, and whatever else was there. With
+    filters there is a column that tells what these leave out, LEFT_OUT, for `without` to take it.
     """
-    udf = _udf(partitions)
+    udf = _udf(partitions, filters)
     decoded = as_few_tasks(raw).select("*", udf("offsets_partition", "key", "value").alias("decoded"))
     return (
         decoded.select("*", "decoded.*")
@@ -59,14 +63,20 @@ def is_commit() -> Column:
     return F.col("key_type").isin(*COMMIT_KEY_TYPES)
 
 
-def _udf(partitions: int) -> Callable[..., Column]:
+def _udf(partitions: int, filters: Filters) -> Callable[..., Column]:
     def decode_batch(offsets_partition: pd.Series, key: pd.Series, value: pd.Series) -> pd.DataFrame:
         frame = decode_series(key, value)
         places = pa.array(offsets_partition, pa.int32())
         inside = in_coordinator_partition(pa.array(frame["group_id"]), places, partitions)
-        return frame.assign(in_coordinator_partition=pd.arrays.ArrowExtensionArray(inside))
+        frame = frame.assign(in_coordinator_partition=pd.arrays.ArrowExtensionArray(inside))
+        if not filters:
+            return frame
+        names = pa.table({name: pa.array(frame[name]) for name in ("error", "group_id", "topic")})
+        return frame.assign(**{LEFT_OUT: pd.arrays.ArrowExtensionArray(filters.left_out(names))})
 
     decoded_type = StructType(list(DECODED_TYPE.fields)).add("in_coordinator_partition", "boolean")
+    if filters:
+        decoded_type = decoded_type.add(LEFT_OUT, "boolean")
     # Not deterministic, so that Spark neither repeats it nor pushes a filter on its result below it.
     udf: Any = pandas_udf(decode_batch, returnType=decoded_type)  # type: ignore[call-overload]  # as in codec.udf
     nondeterministic: Callable[..., Column] = udf.asNondeterministic()

@@ -116,6 +116,8 @@ class Job:
         self._progress.say(
             f"Cluster {cluster_id}: {len(partitions)} offsets partitions, {coordinator} group coordinator"
         )
+        if filters := self._settings.filters:
+            self._progress.say(f"Left out: {filters}")
         self._metrics.job.belongs_to(cluster_id)
         self._metrics.job.answered(does_answer=True)
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from offsetstream.settings.config_file import ConfigFile
-from offsetstream.settings.kinds import INTERVAL, MINUTES, SECONDS
+from offsetstream.settings.kinds import INTERVAL, MINUTES, REGEX, SECONDS
 from offsetstream.settings.schema import (
     BOOTSTRAP_SERVER,
     CLUSTER_VARIABLE,
@@ -24,6 +24,7 @@ from offsetstream.settings.schema import (
 )
 
 if TYPE_CHECKING:
+    from offsetstream.tables.filters import Filters
     from offsetstream.tables.store import Store
 
 MAX_OFFSETS_AT_ONCE = 5_000_000
@@ -60,6 +61,26 @@ class JobSettings(Settings):
     history: Annotated[
         bool,
         Option("Keep every record in offset_commits and group_records; switched on again, all is loaded anew."),
+    ] = True
+    group_filter: Annotated[
+        str | None,
+        Option(
+            "Keep groups only whose whole id matches (RE2); as of the other filters, where it is another than before, "
+            "all is loaded anew.",
+            "REGEX",
+            REGEX,
+        ),
+    ] = None
+    group_exclude: Annotated[str | None, Option("Leave out groups whose whole id matches.", "REGEX", REGEX)] = None
+    topic_filter: Annotated[
+        str | None, Option("Keep offsets of topics only whose whole name matches.", "REGEX", REGEX)
+    ] = None
+    topic_exclude: Annotated[
+        str | None, Option("Leave out offsets of topics whose whole name matches.", "REGEX", REGEX)
+    ] = None
+    short_lived_groups: Annotated[
+        bool,
+        Option("Keep groups too whose ids tools make up at each start, as console-consumer-12345."),
     ] = True
     state_writes: Annotated[
         Literal["auto", "driver", "spark"],
@@ -135,6 +156,14 @@ class JobSettings(Settings):
         values = file.values("run", {key: each.in_toml for key, each in settings.items()})
         found = {settings[key].name: value for key, value in values.items()}
         return cls(**filled(cls, given, found | {"properties": file.kafka}))
+
+    @property
+    def filters(self) -> Filters:
+        """What the tables leave out."""
+        from offsetstream.tables.filters import SHORT_LIVED, Filters  # noqa: PLC0415 - of Arrow, for those that use it
+
+        short_lived = None if self.short_lived_groups else SHORT_LIVED
+        return Filters(self.group_filter, self.group_exclude, self.topic_filter, self.topic_exclude, short_lived)
 
     @property
     def store(self) -> Store:

@@ -8,6 +8,18 @@ from typing import Any
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """What the tables leave out by their filters, and the answers no longer have.
+
+    `groups`, the number of offsets of other groups, and which of these groups have no other offsets (`bare`).
+    """
+
+    groups: set[str] = field(default_factory=set)
+    offsets: int = 0
+    bare: set[str] = field(default_factory=set)
+
+
 @dataclass
 class Answers:
     """Rows as of `groups`, `group_members`, `member_assignments` and `committed_offsets`.
@@ -25,3 +37,4 @@ class Answers:
     unseen_types: tuple[str, ...] = ()
     cuts_group_ids: bool = False
     gone: set[str] = field(default_factory=set)
+    left_out: LeftOut = field(default_factory=LeftOut)

@@ -21,6 +21,7 @@ class Explanations:
         self._live = {row["group_id"]: row for row in answers.groups}
         self._in_tables = {row["group_id"] for rows in tables.rows.values() for row in rows}
         self._offsets = {row["group_id"] for row in answers.offsets}
+        self._bare = answers.left_out.bare
 
     def of(self, difference: Difference) -> str | None:
         """Return why the difference is to be expected; None if nothing explains it."""
@@ -47,6 +48,8 @@ class Explanations:
         if live is not None and live["state"] in _NOT_IN_THE_LOG and not is_commit:
             return f"the group is {live['state']}, which is not in the log until it ends (reference 4.9)"
         if live is not None and difference.group_id not in self._in_tables and self._was_never_written(live):
+            if live["group_id"] in self._bare:
+                return "all its offsets are of topics that the filters leave out"
             return "a group without an offset is remembered by its coordinator only (reference 5.9 row 6, 5.10 item 5)"
         if difference.table == ASSIGNMENTS and difference.key[4] in self._tables.deleted_topics:
             return "the topic is deleted, and no broker answers for it (reference 5.10 item 1)"

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsetstream.verify.answers import Answers
+from offsetstream.verify.answers import Answers, LeftOut
 from offsetstream.verify.compare import differences, groups_not_compared
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 from offsetstream.verify.explain import Explanations
+from offsetstream.verify.left_out import kept_answers
 from offsetstream.verify.table_lag import Standing
 from offsetstream.verify.tables import TableRows
 
@@ -26,7 +27,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison came to; `groups_not_compared` are those that the client cannot see.
+    """What a comparison came to; `groups_not_compared` are those that the client cannot see. `left_out`:
+    what the cluster has and the filters of the tables leave out.
 
     `stood_still`: the partitions of differences of which a job that runs applied nothing in all that time.
     """
@@ -36,6 +38,7 @@ class Comparison:
     groups_not_compared: list[str]
     standing: Standing
     stood_still: list[int]
+    left_out: LeftOut
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def compare_until_settled(
     deadline, rounds = None, list[_Round]()
     while True:
         tables, answers = read_tables(), ask_cluster()
+        answers = kept_answers(answers, tables.partitions)
         standing = ask_standing(tables)
         explanations = Explanations(tables, answers, standing)
         present = [*differences(tables, answers), *check_records()]
@@ -77,7 +81,9 @@ def compare_until_settled(
     if len(rounds) > 1:
         found = [Found(each.difference, each.explanation or _in_flight(each.difference, first, last)) for each in found]
     not_compared = sorted(groups_not_compared(tables, answers))
-    return Comparison(found, len(answers.groups), not_compared, standing, _stood_still(found, first, last))
+    return Comparison(
+        found, len(answers.groups), not_compared, standing, _stood_still(found, first, last), answers.left_out
+    )
 
 
 def _stood_still(found: list[Found], first: _Round, last: _Round) -> list[int]:

@@ -17,7 +17,7 @@ _COLUMNS = {
     "member_assignments": "group_id member_id kind subtopology_id topic_id topic partition",
     "committed_offsets": "group_id topic partition committed_offset leader_epoch metadata",
 }
-_PARTITIONS = ["offsets_partition", "load_state", "coordinator_id", "next_offset"]
+_PARTITIONS = ["offsets_partition", "load_state", "coordinator_id", "next_offset", "filters"]
 
 
 @dataclass(frozen=True)

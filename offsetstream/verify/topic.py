@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import LogRecord, read_log
 from offsetstream.tables.arrow_rows import partition_numbers, timestamps
+from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED, RECORD_TABLES
@@ -23,6 +24,7 @@ from offsetstream.tables.small_tables import read_rows, rows_per_partition
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.verify.difference import ROW, TOPIC, Difference
 from offsetstream.verify.doubled_rows import some_at_a_time
+from offsetstream.verify.left_out import filters_of, left_out_records
 from offsetstream.verify.reconcile import Gathered, Reconciled, Records, reconcile
 
 _NAMES = ("offsets_partition", "log_id", "record_offset")
@@ -48,8 +50,11 @@ class Reconciliation:
             "{both:,} in the topic and in the tables, {superseded:,} superseded in the topic, {thinned:,} thinned by "
             "retention, {missing:,} only in the topic, {beyond:,} only in the tables, {changed:,} changed"
         )
+        if self.counts["left_out"]:
+            told += ", {left_out:,} more left out by the filters"
         counts = {name: self.counts[name] for name in ("both", "superseded", "thinned", "missing", "beyond", "changed")}
-        return f"{sum(counts.values()) - counts['changed']:,} records reconciled: {told.format(**counts)}"
+        total = sum(counts.values()) - counts["changed"]
+        return f"{total:,} records reconciled: {told.format(**counts, left_out=self.counts['left_out'])}"
 
 
 class TopicReader:
@@ -93,7 +98,8 @@ class TopicReader:
         applied = {number: row["next_offset"] for number, row in books.items()}
         log_ids = {number: row["log_id"] for number, row in books.items()}
         starts = {number: end.log_start_offset for number, end in self._cluster.partition_ends(books).items()}
-        log = self._read_log(log_ids)  # before the rows, which then are all there
+        log, left_out = self._read_log(log_ids, filters_of(books))  # before the rows, which then are all there
+        result.counts["left_out"] += left_out
         for name, of_log in log.items():
             has_cells = bool(load_schema(name).cell)
             table = self._tables.open(name)
@@ -105,18 +111,25 @@ class TopicReader:
             _note(result, name, found, log_ids)
         return result
 
-    def _read_log(self, log_ids: Mapping[int, int]) -> dict[str, Records]:
+    def _read_log(
+        self, log_ids: Mapping[int, int], filters: Mapping[Filters, list[int]]
+    ) -> tuple[dict[str, Records], int]:
+        """Return the records that are to be in each table, and how many the filters leave out."""
+        left_out = 0
         gathered = {name: Gathered(load_schema(name)) for name in RECORD_TABLES}
         for records in read_log(self._cluster.bootstrap_server, self._properties, log_ids):
             if not records:
                 continue
             decoded = decode_here(_raw(records))
+            if filters:
+                kept = decoded.filter(pc.invert(left_out_records(decoded, filters)))
+                left_out, decoded = left_out + decoded.num_rows - kept.num_rows, kept
             decoded = decoded.append_column("log_id", partition_numbers(decoded, log_ids, 0))
             for name, of_table in gathered.items():
                 mine = decoded.filter(is_of(name, decoded))
                 if mine.num_rows:
                     of_table.add(as_rows_of(name, mine))
-        return {name: of_table.records() for name, of_table in gathered.items()}
+        return {name: of_table.records() for name, of_table in gathered.items()}, left_out
 
 
 def _read_rows(table: Snapshot, log_ids: Mapping[int, int]) -> Records:

@@ -17,21 +17,26 @@ from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.columns import partition_number_column
-from offsetstream.stream.state.size import ON_DISK, by_partition, measure
+from offsetstream.stream.state.size import ON_DISK, add_shares, by_partition, measure, sifted
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
+from offsetstream.tables.filters import Filters
 from offsetstream.tables.transaction import BatchId
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a batch did: its records by kind, its duration in seconds, and who merged into each state table."""
+    """What a batch did: its records by kind, its duration in seconds, and who merged into each state table.
+
+    `left_out`: how many more records the filters left out; None without filters.
+    """
 
     batch_id: int
     records: dict[str, int]
     seconds: float
     merged_by: dict[str, StateWrites]
+    left_out: int | None = None
 
 
 class BatchWriter:
@@ -46,6 +51,7 @@ class BatchWriter:
         book: PartitionBook,
         watch: ClusterWatch,
         checkpoint: Checkpoint,
+        filters: Filters,
     ) -> None:
         self._state = state
         self._history = history
@@ -54,6 +60,7 @@ class BatchWriter:
         self._book = book
         self._watch = watch
         self._checkpoint = checkpoint
+        self._filters = filters
 
     @property
     def checkpoint_id(self) -> int:
@@ -69,11 +76,13 @@ class BatchWriter:
         batch = BatchId(self.checkpoint_id, batch_id)
         self._state.merged_by.clear()
         new = raw.where(F.col("record_offset") >= partition_number_column(self._book.next_offsets, 0))
-        decoded = with_own_offsets(decode(new, len(self._book.rows))).persist(ON_DISK)
+        decoded = with_own_offsets(decode(new, len(self._book.rows), self._filters)).persist(ON_DISK)
         try:
-            size = measure(decoded)
-            records = self._state.held(decoded, size.size)
+            kept, left_out = sifted(decoded)
+            size = measure(kept)
+            records = self._state.held(kept, size.size)
             shares = by_partition(records)
+            add_shares(shares, left_out)
             self._book.clocks.read(shares)
             ends = self._checkpoint.end_offsets(batch_id)
             before_writing(ends)
@@ -91,6 +100,7 @@ class BatchWriter:
                 self._state.apply(records, batch, has_cells=size.has_cells)
         finally:
             decoded.unpersist()
-        self._book.advance(ends, incomplete)
+        self._book.advance(ends, incomplete, {number: share.left_out for number, share in left_out.items()})
         self._book.write(batch)
-        return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by))
+        total = sum(share.left_out for share in left_out.values()) if self._filters else None
+        return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by), total)

@@ -23,6 +23,7 @@ from offsetstream.stream.state.columns import is_of
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import Held, StateTables
 from offsetstream.tables.arrow_rows import merge_rows
+from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import requested_partitions
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES, UNDECODABLE
 from offsetstream.tables.schema import load_schema
@@ -51,6 +52,7 @@ class Loader:
         book: PartitionBook,
         watch: ClusterWatch,
         controls: Controls,
+        filters: Filters,
     ) -> None:
         self._writer = writer
         self._state = state
@@ -59,6 +61,7 @@ class Loader:
         self._book = book
         self._watch = watch
         self._controls = controls
+        self._filters = filters
 
     def load_requested(self, checkpoint_id: int, also: Sequence[int] = ()) -> None:
         """Load what `offsetstream reload` asks for and the partitions `also`; takes the request from the lease.
@@ -114,9 +117,11 @@ class Loader:
                 self._state.merged_by.clear()
                 chunk = _take(left, at_once)
                 offsets = sum(map(_span, chunk.values()))
-                records = self._load_chunk(chunk, history, batch)
-                loaded(len(chunk), offsets, self._state.merged_by)
+                shares = self._load_chunk(chunk, history, batch).values()
+                left_out = sum(share.left_out for share in shares) if self._filters else None
+                loaded(len(chunk), offsets, self._state.merged_by, left_out)
                 # Compaction leaves gaps: it is the records that have a cost.
+                records = sum(share.records for share in shares)
                 like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
                 at_once = max(MAX_OFFSETS_AT_ONCE, min(like_these, _MORE_AT_ONCE * offsets))
         return {*left, *(set(partitions) - ends.keys())}
@@ -134,8 +139,8 @@ class Loader:
         self._book.write(batch)
         return ends
 
-    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> int:
-        """Load these partitions together, and return how many records there were."""
+    def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> dict[int, Share]:
+        """Load these partitions together, and return what there was of each."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         shares: dict[int, Share] = {}
         if filled or any(self._book.rows[number].loads > 1 for number in ends):
@@ -148,7 +153,7 @@ class Loader:
                 self._controls.progress.say(f"{_TOO_SLOW}: {len(ends)} offsets partitions are read once more")
                 shares = self._pass(raw, history, batch, sorted(ends), timedelta.max)
         self._finish(sorted(ends), shares, batch)
-        return sum(share.records for share in shares.values())
+        return shares
 
     def _pass(
         self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int], at_most: timedelta
@@ -159,7 +164,7 @@ class Loader:
         """
         commits = history.of_commits(batch) if history.keeps_records else None
         began = datetime.now(UTC)
-        with pass_over(raw, commits, len(self._book.rows)) as passed, self._writer.bulk():
+        with pass_over(raw, commits, len(self._book.rows), self._filters) as passed, self._writer.bulk():
             if datetime.now(UTC) - began > at_most:
                 raise _TooSlowError
             records, cells = self._held(passed.others), self._held(passed.cells)
@@ -187,10 +192,10 @@ class Loader:
 
     def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
         self._book.clocks.read(shares)
-        records = {number: share.records for number, share in shares.items()}
         groups, offsets = (rows_per_partition(self._writer.tables, table) for table in (GROUPS, COMMITTED_OFFSETS))
         for number in partitions:
-            counts = (counted.get(number, 0) for counted in (records, groups, offsets))
+            share = shares.get(number, Share(0, None))
+            counts = (share.records, groups.get(number, 0), offsets.get(number, 0), share.left_out)
             self._book.finish_load(number, *counts)
         self._book.write(batch)
 

@@ -26,6 +26,7 @@ from offsetstream.stream.state import size
 from offsetstream.tables.arrow_rows import partition_numbers
 from offsetstream.tables.engines import Size
 from offsetstream.tables.files import NewFile, TaskWriter
+from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import COMMITS
 from offsetstream.tables.record_rows import as_rows_of, decode_here
 
@@ -92,11 +93,16 @@ class LogPass:
 
 
 @contextmanager
-def pass_over(raw: DataFrame, history: CommitHistory | None, partitions: int) -> Iterator[LogPass]:
-    """Pass over raw records, which must be in log order; `partitions` has the topic."""
+def pass_over(
+    raw: DataFrame, history: CommitHistory | None, partitions: int, filters: Filters = NO_FILTERS
+) -> Iterator[LogPass]:
+    """Pass over raw records, which must be in log order; `partitions` has the topic.
+
+    What the filters leave out is counted in `shares`, and nowhere else.
+    """
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return reduce_log(batches, history, partitions)
+        return reduce_log(batches, history, partitions, filters)
 
     rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(size.ON_DISK)
     try:
@@ -117,10 +123,10 @@ def _part(rows: DataFrame, kind: str, reports: Iterable[Mapping[str, Any]]) -> P
 
 
 def reduce_log(
-    batches: Iterable[pa.RecordBatch], history: CommitHistory | None, partitions: int
+    batches: Iterable[pa.RecordBatch], history: CommitHistory | None, partitions: int, filters: Filters = NO_FILTERS
 ) -> Iterator[pa.RecordBatch]:
     """Yield what one task makes of its raw records: decoded ones of each kind, and last a report."""
-    return _Worker(history, partitions).work(batches)
+    return _Worker(history, partitions, filters).work(batches)
 
 
 @dataclass
@@ -129,6 +135,7 @@ class _Worker:
 
     history: CommitHistory | None
     partitions: int
+    filters: Filters
     _kept: list[pa.Table] = field(default_factory=list)
     _shares: dict[int, size.Share] = field(default_factory=dict)
     _rows: Counter[str] = field(default_factory=Counter)
@@ -138,7 +145,7 @@ class _Worker:
         for batch in batches:
             raw = pa.Table.from_batches([batch]).select(_RAW)
             size.add_shares(self._shares, size.by_partition(raw))
-            decoded = decode_here(raw)
+            raw, decoded = self._sifted(raw, decode_here(raw))
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
             if self.history is None:
@@ -153,6 +160,16 @@ class _Worker:
                 yield from self._give_cells()
         yield from self._give_cells()
         yield self._report()
+
+    def _sifted(self, raw: pa.Table, decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Return the records that the filters keep, and count the others."""
+        if not self.filters:
+            return raw, decoded
+        left_out = self.filters.left_out(decoded)
+        for number, share in size.by_partition(raw.filter(left_out)).items():
+            size.add_shares(self._shares, {number: size.Share(0, None, share.records)})
+        kept = pc.invert(left_out)
+        return _filtered(raw, kept), _filtered(decoded, kept)
 
     def _keep(self, raw: pa.Table) -> None:
         if raw.num_rows:

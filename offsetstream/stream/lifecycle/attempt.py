@@ -87,7 +87,14 @@ class Attempt:
         most_at_once = settings.max_offsets_per_trigger
         self._decoded_history = DecodedHistory(self._writer, self._book, names, most_at_once)
         self._loader = Loader(
-            self._writer, self._state, self._decoded_history, self._source, self._book, self._watch, controls
+            self._writer,
+            self._state,
+            self._decoded_history,
+            self._source,
+            self._book,
+            self._watch,
+            controls,
+            settings.filters,
         )
         self._upkeep = Upkeep(self._tables, controls.metrics.table if settings.metrics_port else None)
         self._sampler = self._new_sampler()
@@ -107,6 +114,8 @@ class Attempt:
             self._say("The history has no ledger: all its rows are counted as they are now")
         if lost_tables := mend_lost_tables(book, self._tables):
             self._say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
+        if book.filter_by(self._settings.filters):
+            self._say("The tables were made by other filters: all is loaded anew, and history is complete from now on")
         return book
 
     def _watched(self, channels: Leaders) -> ClusterWatch:
@@ -177,7 +186,14 @@ class Attempt:
     def _live(self, checkpoint: Checkpoint) -> LiveStream:
         history = self._history(checkpoint)
         batches = BatchWriter(
-            self._state, history, self._decoded_history, self._gaps, self._book, self._watch, checkpoint
+            self._state,
+            history,
+            self._decoded_history,
+            self._gaps,
+            self._book,
+            self._watch,
+            checkpoint,
+            self._settings.filters,
         )
         leaders, upkeep = self._topic.leaders, self._upkeep
         return LiveStream(batches, self._loader, self._book, self._observer, leaders, upkeep, self._controls)

@@ -107,8 +107,10 @@ class LiveStream:
         finally:
             self._turns.give_back()
         self._is_untidy = True
-        self._controls.progress.batch(report.batch_id, report.records, report.seconds, report.merged_by)
-        self._controls.metrics.batch(report.records, report.seconds)
+        self._controls.progress.batch(
+            report.batch_id, report.records, report.seconds, report.merged_by, report.left_out
+        )
+        self._controls.metrics.batch(report.records, report.seconds, report.left_out or 0)
 
     def _stop_if_ending(self) -> None:
         if self._controls.is_stopping() or self._ending.is_set():

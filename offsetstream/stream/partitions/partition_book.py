@@ -19,6 +19,7 @@ from offsetstream.stream.partitions.partition_events import PartitionEvents
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.stream.partitions.partition_rows import PartitionRows
 from offsetstream.stream.partitions.written import WrittenOffsets
+from offsetstream.tables.filters import Filters
 from offsetstream.tables.names import FAILED, LOADING, OFFSETS_PARTITIONS, OWNED, UNLOADED
 from offsetstream.tables.small_tables import overwrite_rows
 from offsetstream.tables.store import Store
@@ -82,8 +83,15 @@ class PartitionBook:
             self._ends.add(number, Mark(seen.asked_at, self.clocks.newest, seen.high_watermark))
             self._note_if_caught_up(number)
 
-    def advance(self, ends: Mapping[int, int], incomplete: Collection[int] = ()) -> None:
-        """Note that every record below the given offsets is applied; `incomplete`: where some were gone unread."""
+    def advance(
+        self, ends: Mapping[int, int], incomplete: Collection[int] = (), left_out: Mapping[int, int] | None = None
+    ) -> None:
+        """Note that every record below the given offsets is applied, but for so many that are `left_out`.
+
+        `incomplete`: where some were gone unread.
+        """
+        for number, count in (left_out or {}).items():
+            self._rows.set(number, left_out_count=(self._rows[number].left_out_count or 0) + count)
         for number, end in ends.items():
             self.claims.advance(number, is_incomplete=number in incomplete)
             self._rows.set(number, next_offset=max(self._rows[number].applied, end))
@@ -115,7 +123,7 @@ class PartitionBook:
         return None if mark is None else (mark.at, mark.age(datetime.now(UTC), self.clocks.newest))
 
     def begin_log(self, partition: int) -> None:
-        """Note that the partition's log was truncated or recreated: offsets mean other records from now on."""
+        """Note that the partition's log was truncated or recreated, or is read anew: offsets mean other records now."""
         self._rows.set(
             partition,
             log_id=self._rows[partition].log_id + 1,
@@ -129,6 +137,19 @@ class PartitionBook:
         self._ends.forget(partition)
         self.epochs.forget(partition)
         self.coordinators.raised.pop(partition, None)
+
+    def filter_by(self, filters: Filters) -> bool:
+        """Leave out these records from now on; returns whether the tables were made by other filters.
+
+        Then the logs begin anew: their state, and their history from their start, is loaded by these.
+        """
+        others = [number for number, row in self._rows.items() if row.filters != filters.text]
+        known = [number for number in others if self._rows[number].load_state is not None]
+        for number in known:
+            self.begin_log(number)
+        for number in others:
+            self._rows.set(number, filters=filters.text, left_out_count=None)
+        return bool(known)
 
     def start_load(self, ends: Mapping[int, int]) -> None:
         """Note that loads up to the given offsets (exclusive) have started."""
@@ -145,13 +166,14 @@ class PartitionBook:
             )
             self._events.add(row, "load started", event_at=now)
 
-    def finish_load(self, partition: int, records: int, groups: int, offsets: int) -> None:
-        """Note that the partition is loaded: everything below the load's end is applied."""
+    def finish_load(self, partition: int, records: int, groups: int, offsets: int, left_out: int = 0) -> None:
+        """Note that the partition is loaded: everything below the load's end is applied, or left out."""
         now, row = datetime.now(UTC), self._rows[partition]
         end, started_at = row.load_end_offset or 0, row.load_started_at or now
         is_behind = row.next_offset is None or row.next_offset < end
         self.claims.loaded(partition, started_at, is_behind=is_behind)
-        counts = {"groups_count": groups, "offsets_count": offsets}
+        counts: dict[str, int | None] = {"groups_count": groups, "offsets_count": offsets}
+        counts["left_out_count"] = left_out if row.filters is not None else None
         self._rows.set(partition, load_state=OWNED, loaded_at=now, next_offset=max(row.applied, end), **counts)
         self._note_if_caught_up(partition)
         took = int((now - started_at).total_seconds() * 1000)

@@ -42,6 +42,8 @@ class PartitionRow:
     coordinator_available: bool | None = None
     history_complete_from: datetime | None = None
     partition_count: int | None = None
+    filters: str | None = None
+    left_out_count: int | None = None
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> PartitionRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.codec.group_records import JSON_COLUMNS
+from offsetstream.stream.decode import LEFT_OUT
 from offsetstream.stream.state.columns import is_of
 from offsetstream.tables.arrow_rows import held
 from offsetstream.tables.engines import Size
@@ -63,11 +64,12 @@ def measure(decoded: DataFrame) -> BatchSize:
 class Share:
     """What there is of one offsets partition: so many records, the newest of that time (milliseconds since 1970).
 
-    Without a time where no record has one that an engine can hold.
+    Without a time where no record has one that an engine can hold. `left_out`: how many of them the filters leave out.
     """
 
     records: int
     newest_ms: int | None
+    left_out: int = 0
 
 
 def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
@@ -75,7 +77,8 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
     for number, share in more.items():
         before = shares.get(number, Share(0, None))
         times = [time for time in (before.newest_ms, share.newest_ms) if time is not None]
-        shares[number] = Share(before.records + share.records, max(times, default=None))
+        newest, left_out = max(times, default=None), before.left_out + share.left_out
+        shares[number] = Share(before.records + share.records, newest, left_out)
 
 
 def by_partition(records: DataFrame | pa.Table) -> dict[int, Share]:
@@ -91,6 +94,15 @@ def by_partition(records: DataFrame | pa.Table) -> dict[int, Share]:
         row["number"]: Share(row["count_all"], None if row["time_max"] is None else row["time_max"] // 1000)
         for row in found
     }
+
+
+def sifted(decoded: DataFrame) -> tuple[DataFrame, dict[int, Share]]:
+    """Return decoded records without those that filters leave out, and what there is of these; one Spark job."""
+    if LEFT_OUT not in decoded.columns:
+        return decoded, {}
+    left_out = by_partition(decoded.where(LEFT_OUT))
+    shares = {number: replace(share, left_out=share.records) for number, share in left_out.items()}
+    return decoded.where(~F.col(LEFT_OUT)).drop(LEFT_OUT), shares
 
 
 def collect(decoded: DataFrame) -> pa.Table:

@@ -31,14 +31,17 @@ WITH records AS (
     offsets_partition,
     log_id
 ), logs_then AS (
+  /* Of an earlier log than the present one nothing is told (gaps); and the present one may have no record yet. */
   SELECT
-    offsets_partition,
-    MAX(log_id) AS log_id
-  FROM ranges
+    r.offsets_partition,
+    MAX(r.log_id) AS log_id
+  FROM ranges AS r
+  LEFT JOIN offsets_partitions AS p
+    ON p.offsets_partition = r.offsets_partition
   WHERE
-    first_at < $at
+    r.first_at < $at AND COALESCE(r.log_id >= p.log_id, TRUE)
   GROUP BY
-    offsets_partition
+    r.offsets_partition
 ), ends_then AS (
   SELECT
     partition AS offsets_partition,

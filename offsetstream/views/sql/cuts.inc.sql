@@ -8,7 +8,11 @@ records AS (
   SELECT offsets_partition, log_id, min(record_timestamp) AS first_at, min(CASE WHEN record_timestamp >= :at THEN record_offset END) AS cut_offset
   FROM records GROUP BY offsets_partition, log_id
 ), logs_then AS (
-  SELECT offsets_partition, max(log_id) AS log_id FROM ranges WHERE first_at < :at GROUP BY offsets_partition
+  -- Of an earlier log than the present one nothing is told (gaps); and the present one may have no record yet.
+  SELECT r.offsets_partition, max(r.log_id) AS log_id
+  FROM ranges AS r LEFT JOIN offsets_partitions AS p ON p.offsets_partition = r.offsets_partition
+  WHERE r.first_at < :at AND coalesce(r.log_id >= p.log_id, true)
+  GROUP BY r.offsets_partition
 ), ends_then AS (
   SELECT partition AS offsets_partition, last_stable_offset, high_watermark,
          row_number() OVER (PARTITION BY partition ORDER BY sampled_at DESC, coalesce(topic_id, '')) AS nth

@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, offset_commits, topics
+-- Reads: clock, end_intervals, offset_commits, offsets_partitions, topics
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -183,8 +183,11 @@ WITH steps AS (
     ON s.topic = o.topic AND s.partition = o.partition AND s.minute = o.look_minute
   LEFT JOIN topics AS t
     ON t.topic_id = s.topic_id
+  LEFT JOIN offsets_partitions AS p
+    ON p.offsets_partition = o.offsets_partition
   WHERE
     o.kind = 1
+    AND COALESCE(c.log_id >= p.log_id OR o.minute < p.history_complete_from, TRUE)
 )
 SELECT
   group_id,

@@ -1,5 +1,5 @@
 -- Of each of the `points` (a cell and a minute), the last minute in which the cell was committed, and in which its end was sampled. A topic
--- that was deleted by then has no end.
+-- that was deleted by then has no end. A commit of a log that was over by then stands no more.
 marked AS (
   SELECT p.offsets_partition, p.group_id, p.topic, p.partition, p.minute,
          max(c.minute) OVER (PARTITION BY p.offsets_partition, p.group_id, p.topic, p.partition ORDER BY p.minute
@@ -25,5 +25,6 @@ marked AS (
    AND c.minute = o.commit_minute
   LEFT JOIN sampled AS s ON s.topic = o.topic AND s.partition = o.partition AND s.minute = o.look_minute
   LEFT JOIN topics AS t ON t.topic_id = s.topic_id
-  WHERE o.kind = 1
+  LEFT JOIN offsets_partitions AS p ON p.offsets_partition = o.offsets_partition
+  WHERE o.kind = 1 AND coalesce(c.log_id >= p.log_id OR o.minute < p.history_complete_from, true)
 )

@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, group_history, offset_commits, thresholds, topics
+-- Reads: clock, end_intervals, group_history, offset_commits, offsets_partitions, thresholds, topics
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -193,8 +193,11 @@ WITH steps AS (
     ON s.topic = o.topic AND s.partition = o.partition AND s.minute = o.look_minute
   LEFT JOIN topics AS t
     ON t.topic_id = s.topic_id
+  LEFT JOIN offsets_partitions AS p
+    ON p.offsets_partition = o.offsets_partition
   WHERE
     o.kind = 1
+    AND COALESCE(c.log_id >= p.log_id OR o.minute < p.history_complete_from, TRUE)
 ), limits AS (
   SELECT
     group_id,

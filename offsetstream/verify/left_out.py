@@ -1,0 +1,64 @@
+"""What the cluster has and the tables leave out, by the filters in the rows of the offsets partitions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.tables.filters import Filters
+from offsetstream.verify.answers import Answers, LeftOut
+from offsetstream.verify.difference import Row
+
+_Rows = list[dict[str, object]]
+_Of = Mapping[Filters, list[int]]  # offsets partitions by the filters that they have
+
+
+def filters_of(partitions: Mapping[int, Row]) -> _Of:
+    """Return which partitions have which filters; none of an older version's tables have any."""
+    found = defaultdict[Filters, list[int]](list)
+    for number, row in partitions.items():
+        if filters := Filters.of(row.get("filters")):
+            found[filters].append(number)
+    return found
+
+
+def left_out_records(decoded: pa.Table, partitions: _Of) -> pa.Array:
+    """Tell of each decoded record of the log whether its partition's filters leave it out."""
+    found = pa.repeat(pa.scalar(False), decoded.num_rows)
+    for filters, numbers in partitions.items():
+        is_there = pc.is_in(decoded["offsets_partition"], pa.array(numbers, pa.int32()))
+        found = pc.or_(found, pc.and_(is_there, filters.left_out(decoded)))
+    return found
+
+
+def kept_answers(answers: Answers, partitions: Mapping[int, Row]) -> Answers:
+    """Return a cluster's answers without what the tables leave out, and how much that is."""
+    of = filters_of(partitions)
+    if not of:
+        return answers
+    homes = {row["group_id"]: partition_for(row["group_id"], len(partitions)) for row in answers.groups}
+    groups, offsets, bare = set[str](), _Rows(), set[str]()
+    for filters, numbers in of.items():
+        here = {group_id for group_id, home in homes.items() if home in numbers}
+        groups |= _left_out(here, filters.leaves_out_groups)
+        own = [row for row in answers.offsets if row["group_id"] in here - groups]
+        topics = _left_out({row["topic"] for row in own}, filters.leaves_out_topics)
+        offsets += [row for row in own if row["topic"] in topics]
+        bare |= {row["group_id"] for row in own} - {row["group_id"] for row in own if row["topic"] not in topics}
+    taken = {id(row) for row in offsets}
+    kept: dict[str, Any] = {
+        name: [row for row in getattr(answers, name) if row["group_id"] not in groups and id(row) not in taken]
+        for name in ("groups", "members", "assignments", "offsets")
+    }
+    return replace(answers, **kept, gone=answers.gone - groups, left_out=LeftOut(groups, len(offsets), bare))
+
+
+def _left_out(names: set[str], leaves_out: Callable[[pa.Array], pa.Array]) -> set[str]:
+    some = pa.array(sorted(names), pa.string())
+    return set(some.filter(leaves_out(some)).to_pylist())
