@@ -20,11 +20,12 @@ _HABITS = ("healthy", "slow", "stopped", "stalled", "rewound", "emptied", "delet
 
 @dataclass
 class _Log:
-    """An offsets partition: the offset of its next record, and which log it is."""
+    """An offsets partition: the offset of its next record, which log it is, and since when."""
 
     number: int
     log_id: int = 0
     next_offset: int = 0
+    began_ms: int = START_MS - MINUTE
 
 
 @dataclass
@@ -95,7 +96,7 @@ class GroupWorld:
             if topic.deleted_ms is not None:
                 yield topic.deleted_ms + 40, self._losing(topic)
         recreated = self._groups[3].log
-        yield START_MS + self._duration_ms // 3, lambda _: self._new_log(recreated)
+        yield START_MS + self._duration_ms // 3, lambda at_ms: self._new_log(recreated, at_ms)
 
     # What happens.
 
@@ -131,8 +132,8 @@ class GroupWorld:
 
         return lose
 
-    def _new_log(self, log: _Log) -> None:
-        log.log_id, log.next_offset = log.log_id + 1, 0
+    def _new_log(self, log: _Log, at_ms: int) -> None:
+        log.log_id, log.next_offset, log.began_ms = log.log_id + 1, 0, at_ms
 
     def _commit(self, group: _Group, at_ms: int) -> None:
         done = (at_ms - START_MS) / self._duration_ms
@@ -341,7 +342,7 @@ class GroupWorld:
                     "groups_count": 1,
                     "offsets_count": 2,
                     "coordinator_id": log.number % 3,
-                    "history_complete_from": instant(START_MS - MINUTE),
+                    "history_complete_from": instant(log.began_ms),
                 }
             )
             self.rows["decoded_logs"].append(

@@ -26,7 +26,7 @@ def decode(raw: DataFrame, partitions: int, filters: Filters = NO_FILTERS) -> Da
     """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
 
     `partitions` is the partition count of the topic. The raw key and value stay, and whatever else was there. With
-    filters there is a column that tells what these leave out, LEFT_OUT, for `without` to take it.
+    filters there is a column that tells what these leave out, LEFT_OUT, which `sifted` takes away.
     """
     udf = _udf(partitions, filters)
     decoded = as_few_tasks(raw).select("*", udf("offsets_partition", "key", "value").alias("decoded"))

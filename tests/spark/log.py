@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.codec.embedded import encode_embedded
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.tables.filters import Filters
 from testkit.merge_model import HOSTILE
 
 RAW = pa.schema(
@@ -73,6 +74,18 @@ def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
 def random_log(seed: int, steps: int) -> list[Record]:
     """A log of `PARTITIONS` partitions with some steps in each, in the order of their offsets."""
     return [record for partition in range(PARTITIONS) for record in _Partition(seed, partition).run(steps)]
+
+
+SOME = Filters(group_exclude=r"group-\d*[02468]", topic_exclude="")
+
+
+def some_left_out(record: Record) -> bool:
+    """Tell whether SOME leaves it out: groups of even numbers, and the offsets of the topic without a name."""
+    if not record.key_json:
+        return False
+    group, topic = (record.key_json["data"].get(name) for name in ("group", "topic"))
+    group = record.key_json["data"].get("groupId", group)
+    return (group.startswith("group-") and int(group[6:]) % 2 == 0) or topic == ""
 
 
 class _Partition:

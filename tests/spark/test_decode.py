@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from random import Random
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ from offsetstream.codec import DECODED_SCHEMA, decode_records
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.decode import decode
+from offsetstream.stream.state.size import Share, sifted
 from offsetstream.tables.record_rows import decode_here
 from testkit.codec_records import present_layouts
-from tests.spark.log import RAW, frame, random_log
+from tests.spark.log import RAW, SOME, frame, random_log, some_left_out
 
 PARTITIONS = 7
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
@@ -40,6 +42,20 @@ def raw_records() -> pa.Table:
         for at, (k, v) in enumerate(records)
     ]
     return pa.Table.from_pylist(rows, schema=RAW)
+
+
+def test_what_filters_leave_out_is_counted_and_taken_away(spark: SparkSession) -> None:
+    log = random_log(2, 20)
+    decoded = decode(frame(spark, log), PARTITIONS, SOME)
+    kept, left_out = sifted(decoded)
+    expected = decode(frame(spark, [record for record in log if not some_left_out(record)]), PARTITIONS)
+    assert kept.columns == expected.columns
+    assert kept.toArrow().to_pylist() == expected.toArrow().to_pylist()
+    times = defaultdict[int, list[int]](list)
+    for record in filter(some_left_out, log):
+        times[record.offsets_partition].append(record.timestamp_ms)
+    assert left_out == {number: Share(len(of), max(of), len(of)) for number, of in times.items()}
+    assert sifted(expected) == (expected, {})
 
 
 def commit_at(milliseconds: int) -> tuple[bytes, bytes | None]:

@@ -47,6 +47,7 @@ def test_what_is_for_programs_only(declared: type[Settings]) -> None:
 PRECEDENCE = [
     ("tables", '"/file"', "/environment", ["--tables", "/flag"], ["/file", "/environment", "/flag"]),
     ("once", "true", "false", ["--once"], [True, False, True]),
+    ("group-filter", '"a.*"', "b|c", ["--group-filter", "d"], ["a.*", "b|c", "d"]),
     ("history", "false", "yes", ["--no-history"], [False, True, False]),
     ("coordinator", '"new"', "classic", ["--coordinator", "new"], ["new", "classic", "new"]),
     (

@@ -132,7 +132,7 @@ def test_what_an_earlier_version_said_itself_is_said_anew(old: PathStore) -> Non
     }
     schema = load_schema("offsets_partitions")
     changed = [column for column in schema.columns if before.get(column.name, column.comment) != column.comment]
-    assert [column.name for column in changed] == ["caught_up_at", "history_complete_from"]
+    assert [column.name for column in changed] == ["log_id", "caught_up_at", "history_complete_from"]
     open_again(old)
     after = {
         field.name: field.metadata["comment"] for field in DeltaTable(old.table("offsets_partitions")).schema().fields

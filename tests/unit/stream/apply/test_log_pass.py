@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
@@ -20,11 +21,12 @@ from offsetstream.errors import TablesError
 from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
 from offsetstream.tables.files import NewFile, append_files
+from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import COMMITS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.spark.log import PARTITIONS, Record, random_log, raw_rows
+from tests.spark.log import PARTITIONS, SOME, Record, random_log, raw_rows, some_left_out
 
 DAY = date(2026, 1, 2)
 LOG_IDS = {1: 3}
@@ -89,6 +91,33 @@ def test_the_last_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
     rows = {kind: len(rows) for kind, rows in {"cell": cells, "other": others}.items() if rows}
     assert report(passed)["rows"] == rows
     assert {number: records for number, records, *_ in report(passed)["shares"]} == of_partitions
+
+
+@pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
+@pytest.mark.parametrize("has_history", [False, True])
+def test_filters_make_of_a_log_what_it_is_without_what_they_leave_out(
+    tables: PathStore, cuts: Iterable[int], has_history: bool
+) -> None:
+    log = random_log(2, 40)
+    kept = [record for record in log if not some_left_out(record)]
+    assert len(log) / 3 < len(kept) < len(log)
+
+    def passed(records: list[Record], batch: int, filters: Filters) -> list[pa.RecordBatch]:
+        commits = history(tables, BatchId(1, batch), {}) if has_history else None
+        return list(reduce_log(batches(records, cuts), commits, PARTITIONS, filters))
+
+    found, expected = passed(log, 0, SOME), passed(kept, 1, NO_FILTERS)
+    for kind in ("cell", "other"):
+        assert by_key(log, of_kind(found, kind)) == by_key(kept, of_kind(expected, kind))
+    by_day = [files(each)[0].path if has_history else None for each in (found, expected)]
+    if has_history:
+        rows = [pq.read_table(Path(tables.table(COMMITS)) / str(path), partitioning=None) for path in by_day]
+        assert rows[0].drop(["batch_id"]).to_pylist() == rows[1].drop(["batch_id"]).to_pylist()
+    left_out = Counter(record.offsets_partition for record in log if some_left_out(record))
+    assert {number: count for number, _, _, count in report(found)["shares"]} == left_out
+    assert [share[:2] for share in report(found)["shares"]] == [
+        [number, count] for number, count in Counter(record.offsets_partition for record in log).items()
+    ]
 
 
 @pytest.mark.parametrize("limit", ["_MOST_ROWS", "_MOST_BYTES"])

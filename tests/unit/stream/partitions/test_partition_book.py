@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 from tests.unit.stream.partitions.book import BATCH, LOAD, ends, events, loaded, newest, seen
@@ -64,6 +65,30 @@ def test_another_log_begins_at_its_own_start(tables: PathStore, book: PartitionB
     book.write(LOAD)
     assert [(event["log_id"], event["load_id"]) for event in events(tables)] == [(0, 1), (0, 1), (1, 2), (1, 2)]
     assert PartitionBook(tables, range(3)).log_ids == book.log_ids
+
+
+def test_other_filters_begin_another_log(tables: PathStore, book: PartitionBook) -> None:
+    some, others = Filters(group_exclude="a"), Filters(topic_filter="b")
+    assert not book.filter_by(some)  # of tables without a load there is nothing to take back
+    assert book.log_ids == {0: 0, 1: 0, 2: 0}
+    book.start_load({1: 100})
+    book.finish_load(1, 10, 2, 4, left_out=6)
+    book.advance({1: 150}, left_out={1: 3})
+    book.write(BATCH)
+    again = PartitionBook(tables, range(3))
+    assert not again.filter_by(some)
+    assert (again.rows[1].filters, again.rows[1].left_out_count) == (some.text, 9)
+    assert again.filter_by(others)
+    assert again.log_ids == {0: 0, 1: 1, 2: 0}
+    assert again.next_offsets == {}
+    assert {row.filters for row in again.rows.values()} == {others.text}
+    loaded(again, 1, 150)
+    assert again.rows[1].left_out_count == 0
+    assert again.rows[1].history_complete_from == again.rows[1].load_started_at
+    assert again.filter_by(NO_FILTERS)
+    loaded(again, 1, 150)
+    assert again.log_ids[1] == 2
+    assert again.rows[1].left_out_count is None
 
 
 def test_batches_advance_and_never_go_back(book: PartitionBook) -> None:

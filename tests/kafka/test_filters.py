@@ -1,0 +1,178 @@
+"""Groups and topics that are left out, on a real broker: of tables, histories and `verify`; other filters; a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.consumers import close
+from offsetstream.cluster.log_records import LogRecord, read_log
+from offsetstream.codec.decoding import decode_records
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.tables.schema import load_schema
+from testkit.command import Done, within
+from testkit.job_process import JobProcess
+from testkit.tables import append_rows
+from testkit.waiting import await_
+from tests.kafka.jobs import JobRunner
+
+FILTERS: dict[str, Any] = {
+    "group_filter": "team-.*|console-.*",
+    "group_exclude": "team-b.*",
+    "topic_exclude": "page-views",
+    "short_lived_groups": False,
+}
+AS_OPTIONS = ("--group-filter", "team-.*|console-.*", "--group-exclude", "team-b.*", "--topic-exclude", "page-views")
+KEPT = ["console-consumer-mine", "team-a.billing", "team-a.live"]
+LEFT_OUT = ["console-consumer-42", "other", "team-b.billing"]
+ONLY_VIEWS = "team-a.views"
+TABLES = ("offset_commits", "committed_offsets", "group_records", "group_history", "groups", "group_members")
+
+
+@pytest.fixture(scope="module")
+def live(own_kafka: EmbeddedKafka) -> Iterator[None]:
+    """A member that has partitions of both topics: it stays whole, without its offsets of the one."""
+    create_topics(admin_client(own_kafka.bootstrap_server))
+    configuration = {"bootstrap.servers": own_kafka.bootstrap_server, "group.id": "team-a.live"}
+    consumer = Consumer(configuration, logger=QUIET)
+    consumer.subscribe(["orders", "page-views"])
+    try:
+        await_(lambda: bool(consumer.poll(0.2)) or len(consumer.assignment()) == 14, lambda: "nothing was assigned")
+        consumer.commit(
+            offsets=[TopicPartition("orders", 1, 3), TopicPartition("page-views", 1, 3)], asynchronous=False
+        )
+        yield
+    finally:
+        close(consumer)
+
+
+@pytest.fixture(scope="module")
+def runner(
+    spark: SparkSession, own_kafka: EmbeddedKafka, live: None, tmp_path_factory: pytest.TempPathFactory
+) -> JobRunner:
+    commit_everywhere(own_kafka.bootstrap_server, 1)
+    runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("filtered"))
+    runner.job(once=True, **FILTERS).run()
+    return runner
+
+
+def commit_everywhere(server: str, offset: int) -> None:
+    both = [TopicPartition("orders", 0, offset), TopicPartition("page-views", 0, offset)]
+    groups = [group for group in KEPT + LEFT_OUT if group != "team-a.live"]
+    commit_plainly(server, dict.fromkeys(groups, both) | {ONLY_VIEWS: both[1:]})
+
+
+def groups_in(runner: JobRunner, table: str) -> set[str]:
+    return {group for (group,) in runner.rows(table, "group_id")}
+
+
+def topics_in(runner: JobRunner, table: str) -> set[str]:
+    return {topic for (topic,) in runner.rows(table, "topic")}
+
+
+def of_partitions(runner: JobRunner, column: str) -> set[object]:
+    return {value for (value,) in runner.rows("offsets_partitions", column)}
+
+
+def left_out_records(server: str) -> int:
+    """How many records of the log are left out, by their names alone."""
+    log: list[LogRecord] = [record for some in read_log(server, {}, range(50)) for record in some]
+    decoded = decode_records([record.key for record in log], [record.value for record in log]).to_pylist()
+    return sum(row["group_id"] in LEFT_OUT or row["topic"] == "page-views" for row in decoded)
+
+
+def verified(runner: JobRunner, settle: str = "60") -> Done:
+    server = runner.settings.bootstrap_server
+    return within(
+        "verify", "--bootstrap-server", server, "--tables", runner.tables.root, "--history", "--settle", settle
+    )
+
+
+def assert_is_filtered(runner: JobRunner) -> None:
+    for table in TABLES:
+        assert groups_in(runner, table) <= {*KEPT}, table
+    assert groups_in(runner, "committed_offsets") == {*KEPT}
+    assert topics_in(runner, "committed_offsets") == topics_in(runner, "offset_commits") == {"orders"}
+    assert topics_in(runner, "member_assignments") == {"orders", "page-views"}
+    counted = sum(count or 0 for (count,) in runner.rows("offsets_partitions", "left_out_count"))
+    assert counted == left_out_records(runner.settings.bootstrap_server) > 0
+    done = verified(runner)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The filters of the tables leave out 3 groups of the cluster, and 4 offsets of other groups" in done.stderr
+    assert f", {counted} more left out by the filters" in done.stderr
+
+
+def assert_is_whole(runner: JobRunner) -> None:
+    assert groups_in(runner, "groups") >= {*KEPT, *LEFT_OUT, ONLY_VIEWS}
+    assert topics_in(runner, "committed_offsets") == {"orders", "page-views"}
+    assert of_partitions(runner, "filters") == of_partitions(runner, "left_out_count") == {None}
+    done = verified(runner)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "left out" not in done.stderr
+    assert "leave out" not in done.stderr
+
+
+def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+    assert "Left out: groups that do not match 'team-.*|console-.*'" in runner.said.getvalue()
+    assert " left out" in runner.said.getvalue()
+    assert_is_filtered(runner)
+    commit_everywhere(own_kafka.bootstrap_server, 2)
+    runner.job(once=True, **FILTERS).run()
+    assert of_partitions(runner, "load_id") == {1}
+    assert {offset for group, offset in runner.rows("committed_offsets", "group_id", "committed_offset")} == {2, 3}
+    assert_is_filtered(runner)
+
+
+def test_look_ups_say_so(runner: JobRunner) -> None:
+    asked = within("lag", "--group", "team-b.billing", "--tables", runner.tables.root)
+    assert asked.returncode == 1
+    assert "group 'team-b.billing' is left out by the filters of the tables" in asked.stderr
+    told = within("partitions", "--tables", runner.tables.root)
+    assert "records are left out, of the last loads and since: groups that do not match" in told.stderr
+
+
+def test_other_filters_load_all_anew(runner: JobRunner) -> None:
+    history = runner.count("offset_commits")
+    runner.run_once()
+    assert "The tables were made by other filters: all is loaded anew" in runner.said.getvalue()
+    assert of_partitions(runner, "log_id") == {1}
+    assert runner.count("offset_commits") > 2 * history
+    complete = runner.rows("offsets_partitions", "history_complete_from")
+    assert complete == runner.rows("offsets_partitions", "load_started_at")
+    assert_is_whole(runner)
+    runner.run_once()
+    assert of_partitions(runner, "load_id") == {2}
+
+
+def test_a_kill_while_they_change_is_mended_by_the_next_job(runner: JobRunner) -> None:
+    folder = Path(runner.tables.root).parent
+    options = (*AS_OPTIONS, "--no-short-lived-groups", "--once")
+    with JobProcess(runner.settings.bootstrap_server, folder, *options) as job:
+        job.await_(lambda: "Loading 50 offsets partitions" in job.said())
+        job.kill()
+    runner.job(once=True, **FILTERS).run()
+    assert of_partitions(runner, "log_id") <= {2, 3}
+    present = dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))
+    found = runner.rows("offset_commits", "offsets_partition", "log_id", "group_id", "topic")
+    assert {(group, topic) for number, log_id, group, topic in found if present[number] == log_id} == {
+        (group, "orders") for group in KEPT
+    }
+    assert groups_in(runner, "groups") == {*KEPT}
+    assert verified(runner).returncode == 0
+
+
+def test_what_should_not_be_there_is_a_difference(runner: JobRunner) -> None:
+    (row,) = [row for row in runner.rows("groups") if "team-a.billing" in row]
+    columns = load_schema("groups").column_names
+    append_rows(Path(runner.tables.root), "groups", [dict(zip(columns, row, strict=True)) | {"group_id": "other"}])
+    done = verified(runner, "2")
+    assert done.returncode == 1
+    assert "group_id 'other'" in done.stdout
