@@ -57,13 +57,17 @@ class JobMetrics:
         for table, count in records.items():
             self._records.labels(table).inc(count)
         self.undecodable(records.get(UNDECODABLE, 0))
-        self._left_out.inc(left_out)
+        self.left_out(left_out)
         self._seconds.observe(seconds)
         self._last_batch.set_to_current_time()
 
     def undecodable(self, count: int) -> None:
         """Count records of a batch or a load that could not be decoded."""
         self._undecodable.inc(count)
+
+    def left_out(self, count: int) -> None:
+        """Count records of a batch or a load that the filters left out."""
+        self._left_out.inc(count)
 
     def table(self, name: str, files: int, size: int) -> None:
         """Note the data files of a table's present version, and their bytes."""

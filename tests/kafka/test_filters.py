@@ -124,8 +124,12 @@ def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: Emb
     assert "Left out: groups that do not match 'team-.*|console-.*'" in runner.said.getvalue()
     assert " left out" in runner.said.getvalue()
     assert_is_filtered(runner)
+    before = left_out_records(own_kafka.bootstrap_server)
     commit_everywhere(own_kafka.bootstrap_server, 2)
-    runner.job(once=True, **FILTERS).run()
+    job = runner.job(once=True, **FILTERS)
+    job.run()
+    counted = job._metrics.job.registry.get_sample_value("offsetstream_filtered_records_total")
+    assert counted == left_out_records(own_kafka.bootstrap_server) - before > 0
     assert of_partitions(runner, "load_id") == {1}
     assert {offset for group, offset in runner.rows("committed_offsets", "group_id", "committed_offset")} == {2, 3}
     assert_is_filtered(runner)

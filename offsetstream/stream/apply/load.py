@@ -120,6 +120,7 @@ class Loader:
                 shares = self._load_chunk(chunk, history, batch).values()
                 left_out = sum(share.left_out for share in shares) if self._filters else None
                 loaded(len(chunk), offsets, self._state.merged_by, left_out)
+                self._controls.metrics.left_out(left_out or 0)
                 # Compaction leaves gaps: it is the records that have a cost.
                 records = sum(share.records for share in shares)
                 like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)

@@ -31,10 +31,12 @@ def test_batches_are_counted() -> None:
     metrics = JobMetrics()
     assert values(metrics)["offsetstream_records_total", "offset_commits"] == 0
     metrics.batch({"offset_commits": 5, "undecodable_records": 0}, 0.2)
-    metrics.batch({"offset_commits": 2, "undecodable_records": 1}, 3.0)
+    metrics.batch({"offset_commits": 2, "undecodable_records": 1}, 3.0, left_out=4)
+    metrics.left_out(3)
     found = values(metrics)
     assert found["offsetstream_records_total", "offset_commits"] == 7
     assert found["offsetstream_undecodable_records_total",] == 1
+    assert found["offsetstream_filtered_records_total",] == 7
     assert found["offsetstream_batch_seconds_count",] == 2
     assert found["offsetstream_batch_seconds_bucket", "0.25"] == 1
     assert found["offsetstream_last_batch_timestamp_seconds",] > 1e9
