@@ -159,7 +159,7 @@ def test_verify_maintain_and_stop_beside_the_job(job: CatalogJob) -> None:
         assert verified.returncode == 0, (verified.stdout, verified.stderr)
         maintained = job.command("maintain", "--keep-history", "1d", "--output", "json")
         assert maintained.returncode == 0, maintained.stderr
-        assert {json.loads(line)["table"] for line in maintained.stdout.splitlines()} == set(all_schemas())
+        assert {row["table"] for row in json.loads(maintained.stdout)} == set(all_schemas())
         stopped = job.command("stop")
         assert (stopped.returncode, ended(running)) == (0, 0), (stopped.stderr, running.said())
     assert job.run() == []
