@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 from offsetstream.embedded.ports import LOOPBACK
 
-_EVERY_SECONDS = 5.0
+_EVERY_SECONDS = 15.0  # as monitoring/prometheus has it
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def _beside(tables: _Tables, topics: int, wanted: set[str]) -> Iterator[Result]:
                 tables, "with metrics", size, _steady(tables.groups), "--sample-interval", "10", *options
             )
         memory = metered.peak_bytes / sampled.peak_bytes
-        note = f"{max(series):,} series, scraped every five seconds; peak of memory {memory:.2f} {TIMES}"
+        note = f"{max(series):,} series, scraped each fifteen seconds; peak of memory {memory:.2f} {TIMES}"
         yield Result.ratio("steady-metered", metered.seconds, sampled.seconds, note)
 
 
