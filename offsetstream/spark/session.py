@@ -129,17 +129,20 @@ def _temporary_folder() -> str:
     return folder
 
 
+_STDOUT, _STDERR = 1, 2
 _starts_java = threading.Event()
 
 
-def _ignore_sigterm() -> None:
+def _be_java() -> None:
     # The JVM inherits it: a SIGTERM for the whole process group must not end it under our running batch. Only the JVM:
-    # were it ignored here meanwhile, a SIGTERM during the start would be lost.
+    # were it ignored here meanwhile, a SIGTERM during the start would be lost. And what it prints, as Delta's VACUUM
+    # does, is for people: our own standard output is an answer that a program may read.
     if _starts_java.is_set():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.dup2(_STDERR, _STDOUT)
 
 
-os.register_at_fork(after_in_child=_ignore_sigterm)
+os.register_at_fork(after_in_child=_be_java)
 
 
 @contextmanager

@@ -37,5 +37,19 @@ def test_only_the_jvm_ignores_sigterm(starts_java: bool, ends: bool) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize("starts_java", [False, True])
+def test_what_the_jvm_prints_is_not_among_our_answers(capfd: pytest.CaptureFixture[str], starts_java: bool) -> None:
+    """Delta's VACUUM of a catalog told its files before the JSON of `maintain`."""
+    try:
+        if starts_java:
+            session._starts_java.set()
+        command = [sys.executable, "-c", "print('Deleted 0 files')"]
+        subprocess.Popen(command, preexec_fn=_as_pyspark_does).wait()  # noqa: PLW1509 - it is how PySpark does it
+    finally:
+        session._starts_java.clear()
+    out, err = capfd.readouterr()
+    assert (out, err) == (("", "Deleted 0 files\n") if starts_java else ("Deleted 0 files\n", ""))
+
+
 def _as_pyspark_does() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
