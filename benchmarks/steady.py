@@ -7,10 +7,11 @@ time from one end to the next is all that a batch costs, Spark's own work includ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import quantiles
 
@@ -33,7 +34,8 @@ from offsetstream.embedded.ports import free_ports
 ROWS = ("steady", "near-empty", "freshness", "growth", "steady-sampled", "steady-metered")
 _CELLS, _MANY_CELLS = 32_000, 1_000_000
 _COMMITS, _GROUP_RECORDS, _FEW = 10_000, 20, 10  # of a batch
-_WARM_UP, _BATCHES = 3, 12
+_WARM_UP, _BATCHES, _TURNS = 3, 12, 2
+_SAMPLED, _UNSAMPLED, _METERED = "every ten seconds", "without sampler", "with metrics"
 _STRIDE = 7919  # the commits of a batch are all over the table
 _FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 45.0, 2000, "5 seconds"
 # Of three brokers: one may have 20,000 files open.
@@ -112,22 +114,21 @@ def _beside(tables: _Tables, topics: int, wanted: set[str]) -> Iterator[Result]:
     parts = [TopicPartition(topic, number, 0) for topic in names for number in range(_PARTITIONS_EACH)]
     for first in range(0, len(parts), _COMMITTED_AT_ONCE):
         _commit_once_there(tables.server, {"sampled": parts[first : first + _COMMITTED_AT_ONCE]})
-    size = _COMMITS + _GROUP_RECORDS
-    sampled = _batches(tables, "every ten seconds", size, _steady(tables.groups), "--sample-interval", "10")
+    (port,) = free_ports(1)
+    ways: dict[str, tuple[str, ...]] = {_SAMPLED: ("--sample-interval", "10")}
     if "steady-sampled" in wanted:
-        never = _batches(tables, "without sampler", size, _steady(tables.groups), "--sample-interval", "0")
-        note = f"{len(parts):,} partitions of topics are sampled"
-        yield Result.ratio("steady-sampled", sampled.seconds, never.seconds, note)
+        ways[_UNSAMPLED] = ("--sample-interval", "0")
     if "steady-metered" in wanted:
-        (port,) = free_ports(1)
-        options = ("--metrics-port", str(port), "--group-metrics", "kafka-exporter")
-        with scraping(port) as series:
-            metered = _batches(
-                tables, "with metrics", size, _steady(tables.groups), "--sample-interval", "10", *options
-            )
-        memory = metered.peak_bytes / sampled.peak_bytes
+        ways[_METERED] = (*ways[_SAMPLED], "--metrics-port", str(port), "--group-metrics", "kafka-exporter")
+    with scraping(port) as series:
+        ran = _in_turns(tables, ways)
+    if "steady-sampled" in wanted:
+        note = f"{len(parts):,} partitions of topics are sampled"
+        yield Result.ratio("steady-sampled", ran[_SAMPLED].seconds, ran[_UNSAMPLED].seconds, note)
+    if "steady-metered" in wanted:
+        memory = ran[_METERED].peak_bytes / ran[_SAMPLED].peak_bytes
         note = f"{max(series):,} series, scraped each fifteen seconds; peak of memory {memory:.2f} {TIMES}"
-        yield Result.ratio("steady-metered", metered.seconds, sampled.seconds, note)
+        yield Result.ratio("steady-metered", ran[_METERED].seconds, ran[_SAMPLED].seconds, note)
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,24 @@ class _Ran:
     seconds: Samples
     told: Samples
     peak_bytes: int
+
+    @classmethod
+    def of(cls, runs: Sequence[_Ran]) -> _Ran:
+        """Return several runs of one way as one."""
+        seconds, told = (
+            Samples.of(each[0].what, "s", chain.from_iterable(one.values for one in each))
+            for each in ([run.seconds for run in runs], [run.told for run in runs])
+        )
+        return cls(seconds, told, max(run.peak_bytes for run in runs))
+
+
+def _in_turns(tables: _Tables, ways: Mapping[str, Sequence[str]]) -> dict[str, _Ran]:
+    """Measure each way of options again and again in turn: what grows or slows meanwhile does so for all."""
+    size, runs = _COMMITS + _GROUP_RECORDS, defaultdict[str, list[_Ran]](list)
+    for _ in range(_TURNS):
+        for what, options in ways.items():
+            runs[what].append(_batches(tables, what, size, _steady(tables.groups), *options))
+    return {what: _Ran.of(each) for what, each in runs.items()}
 
 
 def _batches(tables: _Tables, what: str, size: int, log: Records, *options: str) -> _Ran:
