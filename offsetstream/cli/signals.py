@@ -20,8 +20,8 @@ def end_with_input(ask: Callable[[], object]) -> Iterator[None]:
 
     def read() -> None:
         with suppress(OSError):  # of an input that is closed
-            while woken not in (ready := select.select([_STDIN, woken], [], [])[0]):
-                if ready and not os.read(_STDIN, 1):  # not by sys.stdin, whose lock Python would want when it ends
+            while woken not in select.select([_STDIN, woken], [], [])[0]:
+                if not os.read(_STDIN, 1):  # not by sys.stdin, whose lock Python would want when it ends
                     break
             else:
                 return

@@ -55,15 +55,17 @@ class Filters:
     @property
     def text(self) -> str | None:
         """How a row of `offsets_partitions` has them; None where nothing is left out."""
-        given = {name: pattern for name, pattern in asdict(self).items() if pattern is not None}
-        return json.dumps(given) if given else None
+        return json.dumps(self._given) if self else None
 
     def __bool__(self) -> bool:
-        return self.text is not None
+        return bool(self._given)
 
     def __str__(self) -> str:
-        given = {name: pattern for name, pattern in asdict(self).items() if pattern is not None}
-        return ", ".join(_WORDS[name].format(repr(pattern)) for name, pattern in given.items())
+        return ", ".join(_WORDS[name].format(repr(pattern)) for name, pattern in self._given.items())
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return {name: pattern for name, pattern in asdict(self).items() if pattern is not None}
 
     def left_out(self, decoded: pa.Table | pa.RecordBatch) -> pa.Array:
         """Tell of each decoded record whether it is left out; needs `error`, `group_id` and `topic`."""

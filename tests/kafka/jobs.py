@@ -72,5 +72,9 @@ class JobRunner:
         found = Lookup(self.tables).rows(table, names)
         return sorted((tuple(row[name] for name in names) for row in found), key=repr)
 
+    def values(self, table: str, column: str) -> set[Any]:
+        """The different values of a column."""
+        return {value for (value,) in self.rows(table, column)}
+
     def count(self, table: str) -> int:
         return len(self.rows(table, load_schema(table).column_names[0]))

@@ -70,18 +70,6 @@ def commit_everywhere(server: str, offset: int) -> None:
     commit_plainly(server, dict.fromkeys(groups, both) | {ONLY_VIEWS: both[1:]})
 
 
-def groups_in(runner: JobRunner, table: str) -> set[str]:
-    return {group for (group,) in runner.rows(table, "group_id")}
-
-
-def topics_in(runner: JobRunner, table: str) -> set[str]:
-    return {topic for (topic,) in runner.rows(table, "topic")}
-
-
-def of_partitions(runner: JobRunner, column: str) -> set[object]:
-    return {value for (value,) in runner.rows("offsets_partitions", column)}
-
-
 def left_out_records(server: str) -> int:
     """How many records of the log are left out, by their names alone."""
     log: list[LogRecord] = [record for some in read_log(server, {}, range(50)) for record in some]
@@ -98,10 +86,10 @@ def verified(runner: JobRunner, settle: str = "60") -> Done:
 
 def assert_is_filtered(runner: JobRunner) -> None:
     for table in TABLES:
-        assert groups_in(runner, table) <= {*KEPT}, table
-    assert groups_in(runner, "committed_offsets") == {*KEPT}
-    assert topics_in(runner, "committed_offsets") == topics_in(runner, "offset_commits") == {"orders"}
-    assert topics_in(runner, "member_assignments") == {"orders", "page-views"}
+        assert runner.values(table, "group_id") <= {*KEPT}, table
+    assert runner.values("committed_offsets", "group_id") == {*KEPT}
+    assert runner.values("committed_offsets", "topic") == runner.values("offset_commits", "topic") == {"orders"}
+    assert runner.values("member_assignments", "topic") == {"orders", "page-views"}
     counted = sum(count or 0 for (count,) in runner.rows("offsets_partitions", "left_out_count"))
     assert counted == left_out_records(runner.settings.bootstrap_server) > 0
     done = verified(runner)
@@ -111,9 +99,10 @@ def assert_is_filtered(runner: JobRunner) -> None:
 
 
 def assert_is_whole(runner: JobRunner) -> None:
-    assert groups_in(runner, "groups") >= {*KEPT, *LEFT_OUT, ONLY_VIEWS}
-    assert topics_in(runner, "committed_offsets") == {"orders", "page-views"}
-    assert of_partitions(runner, "filters") == of_partitions(runner, "left_out_count") == {None}
+    assert runner.values("groups", "group_id") >= {*KEPT, *LEFT_OUT, ONLY_VIEWS}
+    assert runner.values("committed_offsets", "topic") == {"orders", "page-views"}
+    assert runner.values("offsets_partitions", "filters") == {None}
+    assert runner.values("offsets_partitions", "left_out_count") == {None}
     done = verified(runner)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left out" not in done.stderr
@@ -130,7 +119,7 @@ def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: Emb
     job.run()
     counted = job._metrics.job.registry.get_sample_value("offsetstream_filtered_records_total")
     assert counted == left_out_records(own_kafka.bootstrap_server) - before > 0
-    assert of_partitions(runner, "load_id") == {1}
+    assert runner.values("offsets_partitions", "load_id") == {1}
     assert {offset for group, offset in runner.rows("committed_offsets", "group_id", "committed_offset")} == {2, 3}
     assert_is_filtered(runner)
 
@@ -147,13 +136,13 @@ def test_other_filters_load_all_anew(runner: JobRunner) -> None:
     history = runner.count("offset_commits")
     runner.run_once()
     assert "The tables were made by other filters: all is loaded anew" in runner.said.getvalue()
-    assert of_partitions(runner, "log_id") == {1}
+    assert runner.values("offsets_partitions", "log_id") == {1}
     assert runner.count("offset_commits") > 2 * history
     complete = runner.rows("offsets_partitions", "history_complete_from")
     assert complete == runner.rows("offsets_partitions", "load_started_at")
     assert_is_whole(runner)
     runner.run_once()
-    assert of_partitions(runner, "load_id") == {2}
+    assert runner.values("offsets_partitions", "load_id") == {2}
 
 
 def test_a_kill_while_they_change_is_mended_by_the_next_job(runner: JobRunner) -> None:
@@ -163,13 +152,13 @@ def test_a_kill_while_they_change_is_mended_by_the_next_job(runner: JobRunner) -
         job.await_(lambda: "Loading 50 offsets partitions" in job.said())
         job.kill()
     runner.job(once=True, **FILTERS).run()
-    assert of_partitions(runner, "log_id") <= {2, 3}
+    assert runner.values("offsets_partitions", "log_id") <= {2, 3}
     present = dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))
     found = runner.rows("offset_commits", "offsets_partition", "log_id", "group_id", "topic")
     assert {(group, topic) for number, log_id, group, topic in found if present[number] == log_id} == {
         (group, "orders") for group in KEPT
     }
-    assert groups_in(runner, "groups") == {*KEPT}
+    assert runner.values("groups", "group_id") == {*KEPT}
     assert verified(runner).returncode == 0
 
 

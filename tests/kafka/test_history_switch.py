@@ -69,10 +69,6 @@ def records(
     return GroupsRecords(own_kafka.bootstrap_server, f"of-{request.param}", runner)
 
 
-def partitions(runner: JobRunner, column: str) -> set[object]:
-    return {value for (value,) in runner.rows("offsets_partitions", column)}
-
-
 def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsRecords) -> None:
     runner = records.runner
     records.write_all_kinds(1)
@@ -80,19 +76,19 @@ def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsReco
     assert records.committed == [1]
     assert records.counts(*SWITCHED, KEPT_ALWAYS) == [0, 0, 3]
     assert runner.count("partition_events") == 2 * 50
-    assert partitions(runner, "history_complete_from") == {None}
+    assert runner.values("offsets_partitions", "history_complete_from") == {None}
     assert disagreements(read_records(runner.tables)) == []
 
     records.write_all_kinds(2)
     runner.job(once=True, history=False).run()  # by the stream
     assert records.committed == [2]
     assert records.counts(*SWITCHED, KEPT_ALWAYS) == [0, 0, 6]
-    assert partitions(runner, "load_id") == {1}
+    assert runner.values("offsets_partitions", "load_id") == {1}
 
     runner.run_once()
     assert "Earlier runs kept no history" in runner.said.getvalue()
     assert records.counts(*SWITCHED, KEPT_ALWAYS) == [2, 2, 6]
-    assert partitions(runner, "load_id") == {2}
+    assert runner.values("offsets_partitions", "load_id") == {2}
     complete = runner.rows("offsets_partitions", "history_complete_from")
     assert complete == runner.rows("offsets_partitions", "load_started_at")
     assert disagreements(read_records(runner.tables)) == []
@@ -105,4 +101,4 @@ def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsReco
 
     records.write_all_kinds(4)  # a run without any record would leave the history complete
     runner.job(once=True, history=False).run()
-    assert partitions(runner, "history_complete_from") == {None}
+    assert runner.values("offsets_partitions", "history_complete_from") == {None}

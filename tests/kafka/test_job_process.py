@@ -131,7 +131,7 @@ def test_garbage_is_kept_aside_and_the_job_goes_on(own_kafka: EmbeddedKafka, ser
     found = runner.rows("undecodable_records", "offsets_partition", "key_bytes", "value_bytes")
     assert found == sorted(garbage, key=repr)
     assert ("large", "Stable", 6000) in runner.rows("groups", "group_id", "state", "member_count")
-    reasons = {reason for (reason,) in runner.rows("undecodable_records", "reason")}
+    reasons = runner.values("undecodable_records", "reason")
     assert all(reasons), reasons
 
     commit_plainly(server, {"after-garbage": [TopicPartition("orders", 1, 12)]})

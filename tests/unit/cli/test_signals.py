@@ -33,7 +33,7 @@ def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> N
 
 @pytest.mark.parametrize("at_first", [signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
 def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str], at_first: signal._HANDLER) -> None:
-    """Also where SIGINT is ignored, as what a script starts in the background inherits it: CI did."""
+    """Also where SIGINT is ignored, as what a script starts in the background inherits it."""
     of_the_tests = signal.signal(signal.SIGINT, at_first)
     try:
         before = handlers()
