@@ -16,8 +16,9 @@ from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.tables import new_tables
 
 # A Spark of the tests, also of a process that they start, lives for minutes: the second of the JVM's compilers
-# took a fifth to a half of its processor time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+# took a fifth to a half of its processor time. With one of them Java has a fifth of the room for compiled code, which
+# the session of all tests fills.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
 TIERS = ("benchmarks", "unit", "browser", "oracle", "kafka", "spark", "doors", "stores", "release")

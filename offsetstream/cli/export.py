@@ -16,6 +16,7 @@ from offsetstream.cli.options import client_properties, cluster_options, config_
 from offsetstream.cli.output import Output, tell
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import UsageError
+from offsetstream.tables.left_out import LeftOutNames
 
 _TIMES_SECONDS = 60.0
 _LONGEST_PLAIN = 24  # Jackson looks no further into a text, and quotes it
@@ -76,6 +77,8 @@ def export(
         Output(file=output_file).pieces(lines)
         of_groups = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
         tell(f"{of_groups} as of {instant_text(at or datetime.now(UTC))}.{unknown_text(reader)}")
+        if note := LeftOutNames.of(reader.store).note:
+            tell(f"Note: {note}.")
     for message in missing:
         tell(f"Error: {message}")
     click.get_current_context().exit(1 if missing else 0)

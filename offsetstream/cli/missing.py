@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from offsetstream.cli.answers import Row, counted
 from offsetstream.cli.times import instant_text
-from offsetstream.tables.location import is_utf8
 
 if TYPE_CHECKING:
     from offsetstream.tables.store import Store
@@ -29,9 +28,11 @@ def not_there(reader: ViewReader, column: str, wanted: Collection[str], found: C
 
 
 def _told_missing(tables: Store, column: str, name: str) -> str | None:
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - of DuckDB, which --help does not need
+    from offsetstream.tables.left_out import LeftOutNames  # noqa: PLC0415 - of DuckDB, which --help does not need
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
-    if _is_left_out(tables, column, name):
+    left_out = LeftOutNames.of(tables)
+    if left_out.groups([name]) if column == "group_id" else left_out.topics([name]):
         return f"{_KIND[column]} '{name}' is left out by the filters of the tables"
     reader = ViewReader(tables)  # of all groups
     connection, names = reader.connection, " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
@@ -48,21 +49,6 @@ def _told_missing(tables: Store, column: str, name: str) -> str | None:
     ).fetchall()
     known_text = ", ".join(f"'{row[0]}'" for row in nearest)
     return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {known_text}" if known_text else "")
-
-
-def _is_left_out(tables: Store, column: str, name: str) -> bool:
-    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - likewise
-
-    found = [row["filters"] for row in Lookup(tables).rows("offsets_partitions", ["filters"], distinct=True)]
-    if not any(found) or not is_utf8(name):
-        return False
-    import pyarrow as pa  # noqa: PLC0415 - most tables have no filters
-
-    from offsetstream.tables.filters import Filters  # noqa: PLC0415 - likewise
-
-    asked, names = map(Filters.of, found), pa.array([name])
-    told = (each.leaves_out_groups(names) if column == "group_id" else each.leaves_out_topics(names) for each in asked)
-    return all(each[0].as_py() for each in told)
 
 
 def missing_of(

@@ -102,14 +102,16 @@ def _plan(found: Session, operator: Operator, group: Sequence[str], scope: Scope
 
     group_ids = sorted(set(group))
     if word == "at":
-        from offsetstream.operations.then import offsets_then  # noqa: PLC0415 - likewise
+        from offsetstream.operations.then import offsets_then, require_told  # noqa: PLC0415 - likewise
 
         _require_past(value)
         then = offsets_then(found.store, value, group_ids or None)
+        require_told(then, scope.topics, value)
         target = Target("offsets", offsets=then.offsets)
         plan = plan_reset(found.cluster, found.admin, sorted(then.offsets), scope, target, operator.timeout)
         plan.objections += [*then.objections, *recreated(plan.changes, then.topic_ids)]
         plan.changes = without_epochs(plan.changes, plan.objections)
+        plan.notes += [then.left_out.note] if then.left_out.note else []
         return plan
     if word == "from_file":
         given = read_offsets(value, group_ids)

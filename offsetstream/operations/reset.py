@@ -192,7 +192,7 @@ def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: se
     if target.word == "offsets" and others:
         shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(others)[:_SHOWN])
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        yield f"group '{group_id}' has offsets of {shown}{more} now, and there it had none: they stay as they are"
+        yield f"group '{group_id}' has offsets of {shown}{more} now, with none to go to: they stay as they are"
 
 
 def _topics_of(target: Target) -> set[str]:

@@ -12,6 +12,7 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.plan import BEHIND, Objection
+from offsetstream.tables.left_out import LeftOutNames
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.small_tables import as_utc
@@ -21,8 +22,12 @@ from offsetstream.views.instant import InstantReader
 
 @dataclass
 class Then:
-    """Offsets of groups as they were, the ids that their topics had, and what is to be said against them."""
+    """Offsets of groups as they were, the ids that their topics had, and what is to be said against them.
 
+    What is left out by the filters of the tables is not among them.
+    """
+
+    left_out: LeftOutNames
     offsets: dict[str, dict[Place, CommittedOffset]] = field(default_factory=dict)
     topic_ids: dict[tuple[str, Place], set[str]] = field(default_factory=dict)
     objections: list[Objection] = field(default_factory=list)
@@ -31,13 +36,14 @@ class Then:
 def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) -> Then:
     """Return what the groups (None: all) had at an instant.
 
-    OffsetstreamError where the history does not reach back so far, or tells of no such group.
+    OffsetstreamError where the history does not reach back so far, or tells of no such group, as it has no offsets or
+    the filters of the tables leave it out.
     """
     reader = InstantReader(store, at, group_ids)
     reader.define_table("committed_offsets")
     rows = reader.connection.table("committed_offsets").fetchall()
     names = reader.connection.table("committed_offsets").columns
-    found = Then()
+    found = Then(LeftOutNames.of(store))
     ids = _ids_of_then(store, at)
     for row in (dict(zip(names, each, strict=True)) for each in rows):
         if row["in_coordinator_partition"] and row["committed_offset"] >= 0:
@@ -49,6 +55,14 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
     _require_known(reader.unknown, found, group_ids, at)
     found.objections += _behind(store, at, found.offsets)
     return found
+
+
+def require_told(then: Then, topics: Collection[str], at: datetime) -> None:
+    """Raise OffsetstreamError where the filters of the tables leave out one of the topics, so that nothing is told."""
+    for topic in then.left_out.topics(topics):
+        raise OffsetstreamError(
+            f"what was committed of topic '{topic}' at {at.isoformat()} is not known: {then.left_out.note}"
+        )
 
 
 def require_same_topics(
@@ -76,9 +90,11 @@ def _require_known(unknown: list[dict[str, Any]], found: Then, group_ids: Collec
         before = as_utc(row["unknown_before"]).isoformat() if row["unknown_before"] else "a time that is not known yet"
         why = str(row["unknown_reason"]).replace("unknown_before", before)
         raise OffsetstreamError(f"what {whose} had at {at.isoformat()} is not known: {why}")
-    for group_id in sorted(group_ids or ()):
-        if group_id not in found.offsets:
-            raise OffsetstreamError(f"group '{group_id}' had no committed offset at {at.isoformat()}")
+    missing, then = sorted(set(group_ids or ()) - set(found.offsets)), at.isoformat()
+    for group_id in found.left_out.groups(missing):
+        raise OffsetstreamError(f"what group '{group_id}' had at {then} is not known: {found.left_out.note}")
+    for group_id in missing:
+        raise OffsetstreamError(f"group '{group_id}' had no committed offset at {then}")
 
 
 def _ids_of_then(store: Store, at: datetime) -> dict[str, set[str]]:

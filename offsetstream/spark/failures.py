@@ -6,7 +6,8 @@ import re
 import subprocess
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
@@ -41,6 +42,17 @@ _SHORT = {"java.lang.OutOfMemoryError": _MORE_MEMORY, _FULL: _MORE_ROOM}
 _VIOLATED = re.compile(r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint (.+?) violated by row")
 _NO_TIME = "java.lang.ArithmeticException: long overflow"  # of milliseconds that are to become microseconds
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
+_CRASH_REPORT = "hs_err_pid{}.log"  # in the folder where Java was started: ours
+_TOLD_OF_CRASH = (
+    "SIG",
+    "Internal Error",
+    "Out of Memory Error",
+    "Native memory allocation",
+    "V  [",
+    "C  [",
+    "J ",
+    "j ",
+)
 _REAPED_SECONDS = 5.0  # from the end of its connections to the end of a process
 _UNREACHABLE = (
     "org.apache.kafka.common.errors.TimeoutException",
@@ -109,21 +121,29 @@ def explain_lost_java() -> Iterator[None]:
     except OffsetstreamError:
         raise
     except Exception as error:
-        code = _exit_code_of_java() if isinstance(error, (Py4JNetworkError, OSError)) else None
+        process = getattr(SparkContext._gateway, "proc", None)  # none where another launcher started the JVM
+        if process is None or not isinstance(error, (Py4JNetworkError, OSError)):
+            raise
+        code = _exit_code(process)
         if code is None:
             raise
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        raise SparkEndedError(
-            f"Spark's Java process ended {how}; nothing is lost: start the job again. "
-            f"If nobody ended it, {_MORE_MEMORY}"
-        ) from error
+        how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        why = f"If nobody ended it, {_MORE_MEMORY}"
+        report = _CRASH_REPORT.format(process.pid)
+        with suppress(OSError):
+            how, why = f"crashed: {_crash(Path(report))}", f"Java's report of it is {report}"
+        raise SparkEndedError(f"Spark's Java process {how}; nothing is lost: start the job again. {why}") from error
 
 
-def _exit_code_of_java() -> int | None:
-    process = getattr(SparkContext._gateway, "proc", None)  # none where another launcher started the JVM
-    if process is None:
-        return None
+def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
     try:
-        return int(process.wait(_REAPED_SECONDS))
+        return process.wait(_REAPED_SECONDS)
     except subprocess.TimeoutExpired:
         return None
+
+
+def _crash(report: Path) -> str:
+    """Return what Java's report has on its first page, of what happened and where; OSError where there is none."""
+    page = report.read_text("utf-8", "replace").partition("---------------")[0]
+    told = [line.strip("# ") for line in page.splitlines()]
+    return ", ".join([line for line in told if line.startswith(_TOLD_OF_CRASH)]) or "in a way that it does not say"

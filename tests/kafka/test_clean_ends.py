@@ -31,7 +31,8 @@ class Ended:
     folder: Path
 
     def left(self) -> list[str]:
-        return [str(path) for place in ("tmp", "cwd") for path in (self.folder / place).rglob("*")]
+        found = [path for place in ("tmp", "cwd") for path in (self.folder / place).rglob("*")]
+        return [str(path) for path in found if not path.match("cwd/hs_err_pid*.log")]
 
 
 def java_of(job: JobProcess) -> int:
@@ -45,6 +46,7 @@ ENDS: dict[str, Callable[[JobProcess], None]] = {
     "SIGINT": lambda job: job.signal(signal.SIGINT),
     "driver killed": lambda job: os.kill(job.pid, signal.SIGKILL),
     "java killed": lambda job: os.kill(java_of(job), signal.SIGKILL),
+    "java crashed": lambda job: os.kill(java_of(job), signal.SIGSEGV),
 }
 ERROR = "error at its start"  # after Spark's: the checkpoint folder is a file
 
@@ -93,6 +95,14 @@ def test_a_signal_ends_it_between_two_batches(ended: dict[str, Ended], end: str)
         assert unknown == set(), "what no transaction names is left in the log"
         if table.name.endswith(("commits", "records", "events")):  # what is appended only, and so never rewritten
             assert {path.name for path in table.rglob("*.parquet")} == known
+
+
+def test_a_crash_of_java_is_told_with_its_report(ended: dict[str, Ended]) -> None:
+    assert ended["java crashed"].code == 1
+    (report,) = (ended["java crashed"].folder / "cwd").iterdir()
+    last = ended["java crashed"].said.splitlines()[-1]
+    assert last.startswith("Error: Spark's Java process crashed: SIGSEGV (0xb) at pc="), ended["java crashed"].said
+    assert last.endswith(f"nothing is lost: start the job again. Java's report of it is {report.name}")
 
 
 def test_an_error_is_one_line(ended: dict[str, Ended]) -> None:

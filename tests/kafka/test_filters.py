@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,27 @@ def test_look_ups_say_so(runner: JobRunner) -> None:
     assert "group 'team-b.billing' is left out by the filters of the tables" in asked.stderr
     told = within("partitions", "--tables", runner.tables.root)
     assert "records are left out, of the last loads and since: groups that do not match" in told.stderr
+
+
+def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+    tables = ("--tables", runner.tables.root)
+    lag = within("lag", "--group", "team-a.live", "--output", "json", *tables)
+    reasons = {row["topic"]: row["note"] for row in json.loads(lag.stdout) if row["partition"] == 2}
+    assert reasons["page-views"] == "no offset: never committed, or left out by the filters"
+    told = within("offsets", "export", "--group", "team-a.billing", *tables)
+    assert (told.returncode, told.stdout) == (0, "orders,0,2\n")
+    assert "Note: the filters of the tables leave out groups that do not match 'team-" in told.stderr
+    for asked, reason in (
+        (("--group", "team-a.billing"), "Note: the filters of the tables leave out groups"),
+        (("--group", "team-b.billing"), "'team-b.billing' had at "),
+        (("--group", "team-a.billing", "--topic", "page-views"), "what was committed of topic 'page-views' at "),
+    ):
+        done = within(
+            "offsets", "reset", *asked, "--at", "1s", "--bootstrap-server", own_kafka.bootstrap_server, *tables
+        )
+        assert reason in done.stdout + done.stderr
+        assert "the filters of the tables leave out" in done.stdout + done.stderr
+        assert "had no" not in done.stdout + done.stderr
 
 
 def test_other_filters_load_all_anew(runner: JobRunner) -> None:

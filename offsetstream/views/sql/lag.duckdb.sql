@@ -1,4 +1,4 @@
--- Reads: committed_offsets, group_members, groups, last_deletions, member_assignments, partition_ends, topics
+-- Reads: committed_offsets, group_members, groups, last_deletions, member_assignments, offsets_partitions, partition_ends, topics
 WITH assigned AS (
   SELECT
     a.offsets_partition,
@@ -64,7 +64,14 @@ WITH assigned AS (
       WHEN g.group_type = 'Share'
       THEN 'share group: its offsets are in __share_group_state'
       WHEN c.group_id IS NULL
-      THEN 'no offset: ' || COALESCE(r.reason, 'never committed')
+      THEN 'no offset: ' || COALESCE(
+        r.reason,
+        CASE
+          WHEN f.filters IS NULL
+          THEN 'never committed'
+          ELSE 'never committed, or left out by the filters'
+        END
+      )
       WHEN n.is_deleted = 1
       THEN 'no end: the topic was deleted'
       WHEN e.topic IS NULL
@@ -84,6 +91,8 @@ WITH assigned AS (
     ON e.topic = p.topic AND e.partition = p.partition
   LEFT JOIN named AS n
     ON n.topic = p.topic
+  LEFT JOIN offsets_partitions AS f
+    ON f.offsets_partition = p.offsets_partition
   LEFT JOIN groups AS g
     ON g.offsets_partition = p.offsets_partition AND g.group_id = p.group_id
   LEFT JOIN assigned AS o

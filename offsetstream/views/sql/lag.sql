@@ -39,7 +39,10 @@ WITH assigned AS (
          CASE WHEN e.error IS NULL THEN e.log_start_offset END AS log_start_offset,
          CASE
            WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
-           WHEN c.group_id IS NULL THEN concat('no offset: ', coalesce(r.reason, 'never committed'))
+           WHEN c.group_id IS NULL THEN concat(
+             'no offset: ',
+             coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or left out by the filters' END)
+           )
            WHEN n.is_deleted = 1 THEN 'no end: the topic was deleted'
            WHEN e.topic IS NULL THEN 'no end: not sampled'
            WHEN e.error IS NOT NULL THEN concat('no end: ', e.error)
@@ -50,6 +53,7 @@ WITH assigned AS (
     ON c.offsets_partition = p.offsets_partition AND c.group_id = p.group_id AND c.topic = p.topic AND c.partition = p.partition
   LEFT JOIN partition_ends AS e ON e.topic = p.topic AND e.partition = p.partition
   LEFT JOIN named AS n ON n.topic = p.topic
+  LEFT JOIN offsets_partitions AS f ON f.offsets_partition = p.offsets_partition
   LEFT JOIN groups AS g ON g.offsets_partition = p.offsets_partition AND g.group_id = p.group_id
   LEFT JOIN assigned AS o
     ON o.offsets_partition = p.offsets_partition AND o.group_id = p.group_id AND o.topic = p.topic AND o.partition = p.partition

@@ -1,5 +1,8 @@
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -119,6 +122,40 @@ def test_what_fails_after_the_end_of_java_is_one_line(java: "subprocess.Popen[by
     words = r"ended by signal 9; nothing is lost: start the job again\..* --conf spark\.driver\.memory=4g"
     with pytest.raises(SparkEndedError, match=words), explain_lost_java():
         raise error
+
+
+REPORT = """#
+# A fatal error has been detected by the Java Runtime Environment:
+#
+#  SIGSEGV (0xb) at pc=0x00007fd380b40f14, pid=12904, tid=12904
+#
+# JRE version: OpenJDK Runtime Environment (17.0.15+6)
+# Problematic frame:
+# C  [libc.so.6+0x85f14]
+#
+
+---------------  S U M M A R Y ------------
+C  [libc.so.6+0x85f14]
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (REPORT, "SIGSEGV (0xb) at pc=0x00007fd380b40f14, pid=12904, tid=12904, C  [libc.so.6+0x85f14]; nothing is"),
+        ("# Native memory allocation (malloc) failed\n# Out of Memory Error (arena.cpp:79)", "(malloc) failed, Out of"),
+        ("", "crashed: in a way that it does not say; "),
+    ],
+)
+def test_of_a_crash_of_java_its_report_is_told(
+    java: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(f"hs_err_pid{java.pid}.log").write_text(report, "utf-8")
+    java.send_signal(signal.SIGABRT)
+    with pytest.raises(SparkEndedError, match=re.escape(words)) as raised, explain_lost_java():
+        raise Py4JNetworkError("Answer from Java side is empty")
+    assert str(raised.value).endswith(f"Java's report of it is hs_err_pid{java.pid}.log")
 
 
 def test_what_fails_beside_a_living_java_passes_as_it_is(
