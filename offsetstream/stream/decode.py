@@ -9,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 
@@ -30,19 +29,15 @@ def decode(raw: DataFrame, partitions: int, filters: Filters = NO_FILTERS) -> Da
     """
     udf = _udf(partitions, filters)
     decoded = as_few_tasks(raw).select("*", udf("offsets_partition", "key", "value").alias("decoded"))
-    return (
-        decoded.select("*", "decoded.*")
-        .drop("decoded")
-        .withColumns(
-            {
-                # A producer may give a record any time (message.timestamp.after.max.ms).
-                "record_timestamp": F.when(is_held(F.unix_millis("record_timestamp")), F.col("record_timestamp")),
-                "commit_timestamp": timestamp_of("commit_timestamp_ms"),
-                "expire_timestamp": timestamp_of("expire_timestamp_ms"),
-                "key_bytes": F.col("key"),
-                "value_size": F.length("value").cast("int"),
-            }
-        )
+    return decoded.selectExpr(
+        "* EXCEPT (record_timestamp, decoded)",
+        "decoded.*",
+        # A producer may give a record any time (message.timestamp.after.max.ms).
+        f"CASE WHEN {is_held('unix_millis(record_timestamp)')} THEN record_timestamp END AS record_timestamp",
+        f"{timestamp_of('decoded.commit_timestamp_ms')} AS commit_timestamp",
+        f"{timestamp_of('decoded.expire_timestamp_ms')} AS expire_timestamp",
+        "key AS key_bytes",
+        "CAST(length(value) AS INT) AS value_size",
     )
 
 
@@ -58,9 +53,9 @@ def as_few_tasks(records: DataFrame) -> DataFrame:
     return records.coalesce(max(2, records.sparkSession.sparkContext.defaultParallelism))
 
 
-def is_commit() -> Column:
-    """Tell whether a decoded row is an offset commit or the tombstone of one."""
-    return F.col("key_type").isin(*COMMIT_KEY_TYPES)
+def is_commit() -> str:
+    """Return the SQL that tells whether a decoded row is an offset commit or the tombstone of one."""
+    return f"key_type IN ({', '.join(map(str, COMMIT_KEY_TYPES))})"
 
 
 def _udf(partitions: int, filters: Filters) -> Callable[..., Column]:

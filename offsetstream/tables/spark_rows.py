@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
@@ -29,14 +29,14 @@ def replacing_rows(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFr
     return rows.alias("source").join(kept.alias("kept"), same, "left").select(*columns)
 
 
-def timestamp_of(column: str) -> Column:
-    """Return the milliseconds of the column as a timestamp; null for a time that no engine can hold."""
-    return F.when(is_held(F.col(column)), F.timestamp_millis(F.col(column)))
+def timestamp_of(column: str) -> str:
+    """Return the SQL of a column's milliseconds as a timestamp; null for a time that no engine can hold."""
+    return f"CASE WHEN {is_held(column)} THEN timestamp_millis({column}) END"
 
 
-def is_held(milliseconds: Column) -> Column:
-    """Tell whether every engine can hold the time."""
-    return milliseconds.between(F.lit(FIRST_MS), F.lit(LAST_MS))
+def is_held(milliseconds: str) -> str:
+    """Return the SQL that tells whether every engine can hold the time."""
+    return f"{milliseconds} BETWEEN {FIRST_MS} AND {LAST_MS}"
 
 
 def struct_fields(columns: Iterable[ColumnSchema]) -> str:
@@ -49,10 +49,11 @@ def struct_fields(columns: Iterable[ColumnSchema]) -> str:
 
 def as_stored(rows: DataFrame, schema: TableSchema) -> DataFrame:
     """Return such rows with the table's columns."""
-    for column in schema.columns:
-        if column.type == "TIMESTAMP":
-            rows = rows.withColumn(column.name, timestamp_of(f"{column.name}_ms"))
-    return rows.select(*schema.column_names)
+    columns = (
+        f"{timestamp_of(f'{column.name}_ms')} AS {column.name}" if column.type == "TIMESTAMP" else column.name
+        for column in schema.columns
+    )
+    return rows.selectExpr(*columns)
 
 
 def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

@@ -1,14 +1,14 @@
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.state.columns import partition_number_column
+from offsetstream.stream.state.columns import partition_number
 
 
 def test_the_number_of_each_partition(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(number,) for number in (0, 1, 2, 49)], "offsets_partition INT")
-    found = rows.select(
+    found = rows.selectExpr(
         "offsets_partition",
-        partition_number_column({0: 5, 2: 2**40, 3: 1}, -1).alias("some"),
-        partition_number_column({}, 7).alias("none"),
+        f"{partition_number({0: 5, 2: 2**40, 3: 1}, -1)} AS some",
+        f"{partition_number({}, 7)} AS none",
     ).collect()
     assert {row.offsets_partition: (row.some, row.none) for row in found} == {
         0: (5, 7),
@@ -20,5 +20,5 @@ def test_the_number_of_each_partition(spark: SparkSession) -> None:
 
 def test_numbers_that_are_all_small_and_a_default_that_is_not(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(0,), (1,)], "offsets_partition INT")
-    found = rows.select(partition_number_column({0: 1}, 2**40).alias("number")).collect()
+    found = rows.selectExpr(f"{partition_number({0: 1}, 2**40)} AS number").collect()
     assert sorted(row.number for row in found) == [1, 2**40]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.gaps import Gaps
@@ -16,7 +15,7 @@ from offsetstream.stream.decode import decode
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.columns import partition_number_column
+from offsetstream.stream.state.columns import partition_number
 from offsetstream.stream.state.size import ON_DISK, add_shares, by_partition, measure, sifted
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.state_tables import StateTables
@@ -75,7 +74,7 @@ class BatchWriter:
         started = time.monotonic()
         batch = BatchId(self.checkpoint_id, batch_id)
         self._state.merged_by.clear()
-        new = raw.where(F.col("record_offset") >= partition_number_column(self._book.next_offsets, 0))
+        new = raw.where(f"record_offset >= {partition_number(self._book.next_offsets, 0)}")
         decoded = with_own_offsets(decode(new, len(self._book.rows), self._filters)).persist(ON_DISK)
         try:
             kept, left_out = sifted(decoded)

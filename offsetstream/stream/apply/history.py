@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from offsetstream.stream.apply.log_pass import CommitHistory, LogPass
 from offsetstream.stream.state import columns
-from offsetstream.stream.state.columns import partition_number_column
+from offsetstream.stream.state.columns import partition_number
 from offsetstream.stream.state.size import by_partition
 from offsetstream.stream.state.state_tables import Held
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
@@ -110,9 +109,9 @@ class History:
             write_entries(self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
 
     def _append_by_spark(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
-        rows = _rows_of(table, decoded).withColumn("log_id", partition_number_column(self._log_ids, 0))
-        new = F.col("record_offset") > partition_number_column(self._written.get(table, {}), -1)
-        self._writer.append(table, rows.where(new), batch)
+        new = f"record_offset > {partition_number(self._written.get(table, {}), -1)}"
+        rows = _rows_of(table, decoded).where(new)
+        self._writer.append(table, rows.selectExpr("*", f"{partition_number(self._log_ids, 0)} AS log_id"), batch)
 
     def _append_by_driver(self, tables: Collection[str], decoded: pa.Table, batch: BatchId) -> dict[str, list[Entry]]:
         """Append the records, and return how they are to be counted."""
@@ -153,7 +152,7 @@ class History:
 
 def _below(table: str, decoded: Held, ends: Mapping[int, int]) -> Held:
     if isinstance(decoded, DataFrame):
-        return _rows_of(table, decoded).where(F.col("record_offset") < partition_number_column(ends, 0))
+        return _rows_of(table, decoded).where(f"record_offset < {partition_number(ends, 0)}")
     is_below = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))
     return decoded.filter(pc.and_(is_of(table, decoded), is_below))
 

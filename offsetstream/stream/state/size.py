@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -54,9 +52,9 @@ class BatchSize:
 def measure(decoded: DataFrame) -> BatchSize:
     """Count a decoded batch, in one Spark job."""
     # A short value may be a long JSON.
-    lengths = (F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value", *JSON_COLUMNS))
-    counts = (F.count(F.when(is_of(table), True)).alias(table) for table in RECORD_TABLES)
-    row = decoded.agg(*counts, F.coalesce(F.sum(reduce(add, lengths)), F.lit(0)).alias("bytes")).head()
+    lengths = " + ".join(f"coalesce(octet_length({name}), 0)" for name in ("key", "value", *JSON_COLUMNS))
+    counts = (f"count_if({is_of(table)}) AS {table}" for table in RECORD_TABLES)
+    row = decoded.selectExpr(*counts, f"coalesce(sum({lengths}), 0) AS bytes").head()
     return BatchSize({table: row[table] if row else 0 for table in RECORD_TABLES}, row["bytes"] if row else 0)
 
 
@@ -102,11 +100,10 @@ def sifted(decoded: DataFrame) -> tuple[DataFrame, dict[int, Share]]:
         return decoded, {}
     left_out = by_partition(decoded.where(LEFT_OUT))
     shares = {number: replace(share, left_out=share.records) for number, share in left_out.items()}
-    return decoded.where(~F.col(LEFT_OUT)).drop(LEFT_OUT), shares
+    return decoded.where(f"NOT {LEFT_OUT}").drop(LEFT_OUT), shares
 
 
 def collect(decoded: DataFrame) -> pa.Table:
     """Bring a decoded batch to the driver; only undecodable records keep their raw bytes."""
-    error = F.col("error").isNotNull()
-    raw = {name: F.when(error, F.col(name)) for name in ("value", "key_bytes")}
-    return decoded.drop("key").withColumns(raw).toArrow()
+    raw = (f"CASE WHEN error IS NOT NULL THEN {name} END AS {name}" for name in ("value", "key_bytes"))
+    return decoded.drop("key").selectExpr("* EXCEPT (value, key_bytes)", *raw).toArrow()

@@ -14,18 +14,17 @@ from offsetstream.stream.decode import is_commit
 
 def with_own_offsets(decoded: DataFrame) -> DataFrame:
     """Give each decoded record the two columns that a pass over the log keeps (log_pass.py), from itself alone."""
-    return decoded.withColumns(
-        {
-            "value_offset": F.when(~F.col("is_tombstone"), F.col("record_offset")),
-            "tombstone_offset": F.when(F.col("is_tombstone"), F.col("record_offset")),
-        }
+    return decoded.selectExpr(
+        "*",
+        "CASE WHEN NOT is_tombstone THEN record_offset END AS value_offset",
+        "CASE WHEN is_tombstone THEN record_offset END AS tombstone_offset",
     )
 
 
 def last_of_cells(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Reduce decoded records to the last of each cell: (offset commits, all others), without undecodable ones."""
-    good = decoded.where(F.col("error").isNull())
-    return _reduce(good.where(is_commit()), COMMIT_CELL), _reduce(good.where(~is_commit()), GROUP_CELL)
+    good = decoded.where("error IS NULL")
+    return _reduce(good.where(is_commit()), COMMIT_CELL), _reduce(good.where(f"NOT {is_commit()}"), GROUP_CELL)
 
 
 def group_facts(commits: DataFrame, cells: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.coordinator.kinds import Coordinator
-from offsetstream.stream.state.columns import partition_number_column, renamed
+from offsetstream.stream.state.columns import partition_number, renamed
 from offsetstream.stream.state.spark_cells import group_facts, last_of_cells
 from offsetstream.stream.state.spark_derive import derived_groups
 from offsetstream.tables.merge import DELETED
@@ -56,7 +56,7 @@ class SparkStateWriter:
 
     def _placed(self, decoded: DataFrame) -> DataFrame:
         rows = decoded.drop("key", "value", "key_bytes")
-        return rows.withColumn("log_id", partition_number_column(self._log_ids, 0))
+        return rows.selectExpr("*", f"{partition_number(self._log_ids, 0)} AS log_id")
 
     def _merge(self, table: str, rows: DataFrame, batch: BatchId, replace_where: str | None) -> None:
         source = renamed(rows, CELLS_RENAMED[table])
