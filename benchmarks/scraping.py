@@ -1,35 +1,56 @@
-"""Prometheus, as far as the job notices: somebody who asks for its metrics now and then."""
+"""Prometheus, as far as the job notices: somebody who asks for its metrics now and then, every other minute.
+
+So the same job is measured with and without: what a machine does to one run of minutes is more than what scrapes do.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from offsetstream.embedded.ports import LOOPBACK
 
 _EVERY_SECONDS = 15.0  # as monitoring/prometheus has it
+_WINDOW_SECONDS = 60.0
+
+
+@dataclass
+class Scrapes:
+    """When a job is scraped: in every other window since `began` (seconds since 1970); `series`: of each scrape."""
+
+    began: float = field(default_factory=time.time)
+    series: list[int] = field(default_factory=list)
+
+    def are_on(self, since: float, until: float) -> bool | None:
+        """Tell whether it is scraped from one time to the other; None where that changes in between."""
+        first, last = (int((at - self.began) // _WINDOW_SECONDS) % 2 == 1 for at in (since, until))
+        return first if first == last and until - since < _WINDOW_SECONDS else None
 
 
 @contextmanager
-def scraping(port: int) -> Iterator[list[int]]:
-    """Scrape a job while the context lasts; gives a list that gets the count of series of each scrape."""
-    ended, series = threading.Event(), list[int]()
+def scraping(port: int) -> Iterator[Scrapes]:
+    """Scrape a job while the context lasts, in every other minute."""
+    ended, scrapes = threading.Event(), Scrapes()
 
     def scrape() -> None:
         while not ended.wait(_EVERY_SECONDS):
+            if not scrapes.are_on(time.time(), time.time()):
+                continue
             try:
                 with urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=30) as answer:
-                    series.append(sum(not line.startswith(b"#") for line in answer))
+                    scrapes.series.append(sum(not line.startswith(b"#") for line in answer))
             except URLError:
                 continue  # it does not listen yet, or no more
 
     thread = threading.Thread(target=scrape)
     thread.start()
     try:
-        yield series
+        yield scrapes
     finally:
         ended.set()
         thread.join()

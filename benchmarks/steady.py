@@ -35,7 +35,8 @@ ROWS = ("steady", "near-empty", "freshness", "growth", "steady-sampled", "steady
 _CELLS, _MANY_CELLS = 32_000, 1_000_000
 _COMMITS, _GROUP_RECORDS, _FEW = 10_000, 20, 10  # of a batch
 _WARM_UP, _BATCHES, _TURNS = 3, 12, 2
-_SAMPLED, _UNSAMPLED, _METERED = "every ten seconds", "without sampler", "with metrics"
+_SAMPLED, _UNSAMPLED = "every ten seconds", "without sampler"
+_METERED_LOGS = 6  # several minutes, in half of which it is scraped
 _STRIDE = 7919  # the commits of a batch are all over the table
 _FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 45.0, 2000, "5 seconds"
 # Of three brokers: one may have 20,000 files open.
@@ -106,7 +107,7 @@ def _near_empty(groups: Groups, cells: Sequence[int]) -> Records:
 
 def _beside(tables: _Tables, topics: int, wanted: set[str]) -> Iterator[Result]:
     """Measure beside the sampler, and without it, once a group has committed offsets of that many topics; then beside
-    the metrics of all these cells, which somebody scrapes.
+    the metrics of all these cells, which somebody scrapes now and then.
     """
     admin, names = admin_client(tables.server), [f"sampled-{number}" for number in range(topics)]
     for topic in names:
@@ -114,29 +115,41 @@ def _beside(tables: _Tables, topics: int, wanted: set[str]) -> Iterator[Result]:
     parts = [TopicPartition(topic, number, 0) for topic in names for number in range(_PARTITIONS_EACH)]
     for first in range(0, len(parts), _COMMITTED_AT_ONCE):
         _commit_once_there(tables.server, {"sampled": parts[first : first + _COMMITTED_AT_ONCE]})
-    (port,) = free_ports(1)
     ways: dict[str, tuple[str, ...]] = {_SAMPLED: ("--sample-interval", "10")}
     if "steady-sampled" in wanted:
         ways[_UNSAMPLED] = ("--sample-interval", "0")
-    if "steady-metered" in wanted:
-        ways[_METERED] = (*ways[_SAMPLED], "--metrics-port", str(port), "--group-metrics", "kafka-exporter")
-    with scraping(port) as series:
-        ran = _in_turns(tables, ways)
+    ran = _in_turns(tables, ways)
     if "steady-sampled" in wanted:
         note = f"{len(parts):,} partitions of topics are sampled"
         yield Result.ratio("steady-sampled", ran[_SAMPLED].seconds, ran[_UNSAMPLED].seconds, note)
     if "steady-metered" in wanted:
-        memory = ran[_METERED].peak_bytes / ran[_SAMPLED].peak_bytes
-        note = f"{max(series):,} series, scraped each fifteen seconds; peak of memory {memory:.2f} {TIMES}"
-        yield Result.ratio("steady-metered", ran[_METERED].seconds, ran[_SAMPLED].seconds, note)
+        yield _metered(tables, ways[_SAMPLED], ran[_SAMPLED].peak_bytes)
+
+
+def _metered(tables: _Tables, options: Sequence[str], peak_bytes: int) -> Result:
+    """Measure a job that is scraped every other minute; `peak_bytes` is that of one that is not."""
+    (port,) = free_ports(1)
+    size, log = _COMMITS + _GROUP_RECORDS, chain.from_iterable(_steady(tables.groups) for _ in range(_METERED_LOGS))
+    metered = ("--metrics-port", str(port), "--group-metrics", "kafka-exporter")
+    with scraping(port) as scrapes:
+        ran = _batches(tables, "batch", size, log, *options, *metered)
+    by_window = defaultdict[bool | None, list[float]](list)
+    for seconds, end in zip(ran.seconds.values, ran.ends, strict=True):
+        by_window[scrapes.are_on(end - seconds, end)].append(seconds)
+    ours, theirs = Samples.of("scraped", "s", by_window[True]), Samples.of("not scraped", "s", by_window[False])
+    note = f"{max(scrapes.series):,} series, scraped each fifteen seconds in every other minute of the same job"
+    return Result.ratio(
+        "steady-metered", ours, theirs, f"{note}; peak of memory {ran.peak_bytes / peak_bytes:.2f} {TIMES}"
+    )
 
 
 @dataclass(frozen=True)
 class _Ran:
-    """The seconds of batches from end to end, and as the job told them; and the peak of its memory."""
+    """The seconds of batches from end to end, and as the job told them; when each ended; and the peak of its memory."""
 
     seconds: Samples
     told: Samples
+    ends: tuple[float, ...]
     peak_bytes: int
 
     @classmethod
@@ -146,7 +159,8 @@ class _Ran:
             Samples.of(each[0].what, "s", chain.from_iterable(one.values for one in each))
             for each in ([run.seconds for run in runs], [run.told for run in runs])
         )
-        return cls(seconds, told, max(run.peak_bytes for run in runs))
+        ends = tuple(chain.from_iterable(run.ends for run in runs))
+        return cls(seconds, told, ends, max(run.peak_bytes for run in runs))
 
 
 def _in_turns(tables: _Tables, ways: Mapping[str, Sequence[str]]) -> dict[str, _Ran]:
@@ -166,11 +180,13 @@ def _batches(tables: _Tables, what: str, size: int, log: Records, *options: str)
     told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
     ends = [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
     # The first ones find everything cold, and the last one what was left over.
-    whole = [(after[0] - before[0], after[2]) for before, after in pairwise(ends) if after[1] >= 0.9 * size][_WARM_UP:]
+    whole = [(after[0] - before[0], after[2], after[0]) for before, after in pairwise(ends) if after[1] >= 0.9 * size][
+        _WARM_UP:
+    ]
     if not whole:
         raise RuntimeError(f"the job had no batches of {size} records:\n" + "\n".join(line for _, line in job.lines))
-    seconds, by_itself = zip(*whole, strict=True)
-    return _Ran(Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself), job.peak_bytes)
+    seconds, by_itself, at = zip(*whole, strict=True)
+    return _Ran(Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself), at, job.peak_bytes)
 
 
 def _records(found: re.Match[str]) -> int:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -19,6 +20,10 @@ from testkit.tables import new_tables
 # took a fifth to a half of its processor time. With one of them Java has a fifth of the room for compiled code, which
 # the session of all tests fills.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+
+# A slow machine is no failure: what takes time is in benchmarks/.
+settings.register_profile("untimed", settings.default, deadline=None)
+settings.load_profile("untimed")
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
 TIERS = ("benchmarks", "unit", "browser", "oracle", "kafka", "spark", "doors", "stores", "release")

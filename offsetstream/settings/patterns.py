@@ -21,12 +21,14 @@ def checked_pattern(pattern: Any) -> str:
             f"{pattern!r} is no regular expression: leave the setting out, or give one such as 'team-a\\..*'"
         )
     try:
-        # Alone first: 'a)|(b' is one only in parentheses.
-        for each in (pattern, _WHOLE.format(pattern)):
-            _search(pa.array([""]), each)
+        _search(pa.array([""]), pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = first_line(error).removeprefix("Invalid regular expression: ")
         raise ValueError(f"{pattern!r} is no regular expression that RE2 reads: {reason}") from error
+    try:
+        whole_matches(pa.array([""]), pattern)
+    except pa.ArrowInvalid as error:  # in words of its own: RE2's have the parentheses that the user did not write
+        raise ValueError(f"{pattern!r} cannot stand in parentheses: close what it opens, as \\Q by \\E") from error
     return pattern
 
 

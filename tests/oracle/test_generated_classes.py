@@ -170,7 +170,7 @@ def test_invalid_utf8_becomes_what_java_makes_of_it(kafka_4_3: KafkaClasses) -> 
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_record_agrees(data: st.DataObject, kafka_4_3: KafkaClasses) -> None:
     case = data.draw(st.sampled_from([case for case in CASES if case.release == "4.3.1"]))
     rng = data.draw(st.randoms(use_true_random=False))

@@ -140,7 +140,7 @@ def test_random_logs_batch_by_batch(spark: SparkSession, tmp_path: Path, coordin
     """30 logs for each coordinator, the tables equal to the model after each of the batches, the last one twice."""
     lists = st.lists(valid_histories(coordinator, max_steps=30), min_size=30, max_size=30)
 
-    @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+    @settings(max_examples=1, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(found=lists, data=st.data())
     def check(found: list[History], data: st.DataObject) -> None:
         tables = new_tables(tmp_path / "tables")

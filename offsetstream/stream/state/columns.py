@@ -1,7 +1,7 @@
 """Columns of Spark's as `tables.record_rows` and `tables.arrow_rows` have them of Arrow's.
 
 In SQL, as each function that Python calls in the JVM is several round trips, in which other threads take their turns: a
-batch of ten records spent a third of its time on 1,300 of them.
+batch of ten records spent a quarter of its time on 1,300 of them.
 """
 
 from __future__ import annotations

@@ -66,13 +66,13 @@ def test_mixed_batches_equal_record_by_record(seed: int) -> None:
 
 
 @given(rng=st.randoms(use_true_random=False), count=st.integers(0, 12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_batch_equals_record_by_record(rng: Random, count: int) -> None:
     check([_record(rng) for _ in range(count)])
 
 
 @given(keys=st.lists(st.none() | st.binary(max_size=40), max_size=8), value=st.none() | st.binary(max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_equal_record_by_record(keys: list[bytes | None], value: bytes | None) -> None:
     check([(key, value) for key in keys] + [(_KEY, value)])
 

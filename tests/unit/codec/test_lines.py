@@ -97,7 +97,7 @@ def test_by_release() -> None:
 
 
 @given(rng=st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_encode_is_the_inverse_of_decode(rng: Random) -> None:
     layout = rng.choice(present_layouts())
     key, value = encode_record(layout.random_key(rng), rng.choice([None, layout.random_value(rng)]))

@@ -59,7 +59,7 @@ def test_keys_cut_at_every_byte(key_type: int) -> None:
 
 @pytest.mark.parametrize("layout", present_layouts(), ids=str)
 @given(rng=st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_round_trip(layout: Layout, rng: Random) -> None:
     key, value = layout.random_key(rng), layout.random_value(rng)
     key_bytes, value_bytes = encode_record(key, value)

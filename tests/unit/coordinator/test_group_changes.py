@@ -29,7 +29,7 @@ Row = dict[str, Any]
 PARTITION = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 NOTHING_WRITTEN: dict[str, dict[int, int]] = {table: {} for table in DECODED_TABLES}
 coordinators: st.SearchStrategy[Coordinator] = st.sampled_from(("new", "classic"))
-random_logs = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+random_logs = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 histories = coordinators.flatmap(valid_histories)
 
 

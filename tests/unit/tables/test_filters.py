@@ -78,6 +78,12 @@ def test_what_is_no_expression_is_refused_in_a_line(pattern: object) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_what_stays_open_is_refused_in_words_of_what_was_given() -> None:
+    with pytest.raises(ValueError, match=r"^'\\\\Qa' cannot stand in parentheses: close what it opens, as \\Q by \\E$"):
+        checked_pattern("\\Qa")
+    assert checked_pattern("\\Qa.\\E") == "\\Qa.\\E"
+
+
 def test_no_name_makes_one_slow() -> None:
     """By an engine that tries all ways it would not end in the age of the world."""
     filters = Filters(group_exclude=checked_pattern("(a+)+b"))

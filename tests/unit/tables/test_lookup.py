@@ -66,7 +66,7 @@ def test_a_hostile_group_id_finds_its_own_row_only(tmp_path: Path, group_id: str
     assert found == [{"group_id": group_id}]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True, min_size=1))
 def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> None:
     root = tmp_path_factory.mktemp("tables")
@@ -74,7 +74,7 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     assert group_ids(lookup(root).rows("groups", ["group_id"], {"group_id": ids})) == sorted(ids)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True, min_size=1))
 def test_a_stream_is_in_the_order_of_code_points(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> None:
     root = tmp_path_factory.mktemp("tables")

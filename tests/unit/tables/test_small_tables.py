@@ -114,7 +114,7 @@ def test_an_older_batch_inserts_nothing(tables: PathStore) -> None:
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["", "\0", "'", '"', "\n"])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(names=st.lists(texts, unique=True, min_size=1, max_size=6))
 def test_any_text_is_a_key_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
     tables = new_tables(tmp_path_factory.mktemp("tables"))

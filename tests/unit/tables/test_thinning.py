@@ -62,7 +62,7 @@ def kept(rows: Sequence[Row]) -> list[Row]:
     return sorted(last.values(), key=repr)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(SAMPLES, min_size=1, max_size=60, unique=True))
 def test_the_last_row_of_each_minute_and_hour_stays_as_it_is(samples: Sequence[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as folder:

@@ -43,7 +43,6 @@ def random_logs(number: int, coordinator: Coordinator) -> list[list[RecordBatch]
     @settings(
         max_examples=number,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -79,7 +79,7 @@ def report(passed: Iterable[pa.RecordBatch]) -> dict[str, Any]:
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 10_000), max_size=5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_last_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
     log = random_log(seed, 20)
     passed = list(reduce_log(batches(log, cuts), None, PARTITIONS))

@@ -147,7 +147,7 @@ def test_the_start_stays_where_it_is_not_asked() -> None:
     assert book.starts == {PLACES[0]: "a"}
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(ROUNDS)
 def test_the_rows_tell_every_sample(rounds: Sequence[tuple[int, tuple[LogEnd | NoEnd, LogEnd | NoEnd]]]) -> None:
     """Each sample is that of the last row by then, and every row's `previous_sampled_at` is the sample before it."""
