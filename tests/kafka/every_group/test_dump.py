@@ -65,7 +65,8 @@ def console_consumer(server: str, formatter: str, version: str = DEFAULT_VERSION
     """What Kafka's console consumer prints of the whole topic, by one of its formatters."""
     artifacts = [f"org.apache.kafka:{artifact}:{version}" for artifact in ("kafka-tools", "kafka_2.13")]
     tool = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", server, "--topic", OFFSETS_TOPIC]
-    options = ["--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "6000"]
+    # It ends when nothing came for so long, which on a busy machine must not be before the end of the topic.
+    options = ["--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "20000"]
     java = [str(java_executable()), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(resolve(artifacts))]
     done = subprocess.run([*java, *tool, *options, "--formatter", formatter], capture_output=True, check=True)
     return done.stdout.decode()
