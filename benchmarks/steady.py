@@ -115,21 +115,20 @@ def _beside(tables: _Tables, topics: int, wanted: set[str]) -> Iterator[Result]:
     parts = [TopicPartition(topic, number, 0) for topic in names for number in range(_PARTITIONS_EACH)]
     for first in range(0, len(parts), _COMMITTED_AT_ONCE):
         _commit_once_there(tables.server, {"sampled": parts[first : first + _COMMITTED_AT_ONCE]})
-    ways: dict[str, tuple[str, ...]] = {_SAMPLED: ("--sample-interval", "10")}
+    sampled = ("--sample-interval", "10")
     if "steady-sampled" in wanted:
-        ways[_UNSAMPLED] = ("--sample-interval", "0")
-    ran = _in_turns(tables, ways)
-    if "steady-sampled" in wanted:
+        ran = _in_turns(tables, {_SAMPLED: sampled, _UNSAMPLED: ("--sample-interval", "0")})
         note = f"{len(parts):,} partitions of topics are sampled"
         yield Result.ratio("steady-sampled", ran[_SAMPLED].seconds, ran[_UNSAMPLED].seconds, note)
     if "steady-metered" in wanted:
-        yield _metered(tables, ways[_SAMPLED], ran[_SAMPLED].peak_bytes)
+        yield _metered(tables, sampled)
 
 
-def _metered(tables: _Tables, options: Sequence[str], peak_bytes: int) -> Result:
-    """Measure a job that is scraped every other minute; `peak_bytes` is that of one that is not."""
-    (port,) = free_ports(1)
-    size, log = _COMMITS + _GROUP_RECORDS, chain.from_iterable(_steady(tables.groups) for _ in range(_METERED_LOGS))
+def _metered(tables: _Tables, options: Sequence[str]) -> Result:
+    """Measure a job that is scraped every other minute, and the memory of one that is not."""
+    (port,), size = free_ports(1), _COMMITS + _GROUP_RECORDS
+    plain = _batches(tables, "without metrics", size, _steady(tables.groups), *options)
+    log = chain.from_iterable(_steady(tables.groups) for _ in range(_METERED_LOGS))
     metered = ("--metrics-port", str(port), "--group-metrics", "kafka-exporter")
     with scraping(port) as scrapes:
         ran = _batches(tables, "batch", size, log, *options, *metered)
@@ -139,7 +138,7 @@ def _metered(tables: _Tables, options: Sequence[str], peak_bytes: int) -> Result
     ours, theirs = Samples.of("scraped", "s", by_window[True]), Samples.of("not scraped", "s", by_window[False])
     note = f"{max(scrapes.series):,} series, scraped each fifteen seconds in every other minute of the same job"
     return Result.ratio(
-        "steady-metered", ours, theirs, f"{note}; peak of memory {ran.peak_bytes / peak_bytes:.2f} {TIMES}"
+        "steady-metered", ours, theirs, f"{note}; peak of memory {ran.peak_bytes / plain.peak_bytes:.2f} {TIMES}"
     )
 
 
