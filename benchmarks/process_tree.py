@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -61,11 +62,10 @@ def _kind(pid: int) -> str:
 
 
 def _children(pid: int) -> Iterator[int]:
-    for task in _PROC.glob(f"{pid}/task/*/children"):
-        try:
-            yield from map(int, task.read_text().split())
-        except OSError:  # it ended meanwhile
-            continue
+    with suppress(OSError):  # it ended meanwhile
+        for task in _PROC.glob(f"{pid}/task/*/children"):
+            with suppress(OSError):  # one of its threads did
+                yield from map(int, task.read_text().split())
 
 
 def _memory(pid: int) -> tuple[int, int]:
