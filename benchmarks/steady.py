@@ -35,8 +35,8 @@ ROWS = ("steady", "near-empty", "freshness", "growth", "steady-sampled", "steady
 _CELLS, _MANY_CELLS = 32_000, 1_000_000
 _COMMITS, _GROUP_RECORDS, _FEW = 10_000, 20, 10  # of a batch
 _WARM_UP, _BATCHES, _TURNS = 3, 12, 2
-_SAMPLED, _UNSAMPLED = "every ten seconds", "without sampler"
-_METERED_LOGS = 6  # several minutes, in half of which it is scraped
+_EVERY, _SAMPLED, _UNSAMPLED = "--sample-interval", "every ten seconds", "without sampler"
+_METERED_LOGS = 4  # several minutes, in half of which it is scraped
 _STRIDE = 7919  # the commits of a batch are all over the table
 _FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 45.0, 2000, "5 seconds"
 # Of three brokers: one may have 20,000 files open.
@@ -115,23 +115,25 @@ def _beside(tables: _Tables, topics: int, wanted: set[str]) -> Iterator[Result]:
     parts = [TopicPartition(topic, number, 0) for topic in names for number in range(_PARTITIONS_EACH)]
     for first in range(0, len(parts), _COMMITTED_AT_ONCE):
         _commit_once_there(tables.server, {"sampled": parts[first : first + _COMMITTED_AT_ONCE]})
-    sampled = ("--sample-interval", "10")
     if "steady-sampled" in wanted:
-        ran = _in_turns(tables, {_SAMPLED: sampled, _UNSAMPLED: ("--sample-interval", "0")})
+        ran = _in_turns(tables, {_SAMPLED: (_EVERY, "10"), _UNSAMPLED: (_EVERY, "0")})
         note = f"{len(parts):,} partitions of topics are sampled"
         yield Result.ratio("steady-sampled", ran[_SAMPLED].seconds, ran[_UNSAMPLED].seconds, note)
     if "steady-metered" in wanted:
-        yield _metered(tables, sampled)
+        yield _metered(tables)
 
 
-def _metered(tables: _Tables, options: Sequence[str]) -> Result:
-    """Measure a job that is scraped every other minute, and the memory of one that is not."""
+def _metered(tables: _Tables) -> Result:
+    """Measure a job that is scraped every other minute, and the memory of one that is not.
+
+    It looks at the ends of all these partitions once a minute: every ten seconds they are all that is to be seen.
+    """
     (port,), size = free_ports(1), _COMMITS + _GROUP_RECORDS
-    plain = _batches(tables, "without metrics", size, _steady(tables.groups), *options)
-    log = chain.from_iterable(_steady(tables.groups) for _ in range(_METERED_LOGS))
-    metered = ("--metrics-port", str(port), "--group-metrics", "kafka-exporter")
+    logs = [chain.from_iterable(_steady(tables.groups) for _ in range(_METERED_LOGS)) for _ in range(2)]
+    plain = _batches(tables, "without metrics", size, logs[0], _EVERY, "60")
+    metered = (_EVERY, "60", "--metrics-port", str(port), "--group-metrics", "kafka-exporter")
     with scraping(port) as scrapes:
-        ran = _batches(tables, "batch", size, log, *options, *metered)
+        ran = _batches(tables, "batch", size, logs[1], *metered)
     by_window = defaultdict[bool | None, list[float]](list)
     for seconds, end in zip(ran.seconds.values, ran.ends, strict=True):
         by_window[scrapes.are_on(end - seconds, end)].append(seconds)
