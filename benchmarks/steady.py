@@ -181,12 +181,11 @@ def _batches(tables: _Tables, what: str, size: int, log: Records, *options: str)
     told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
     ends = [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
     # The first ones find everything cold, and the last one what was left over.
-    whole = [(after[0] - before[0], after[2], after[0]) for before, after in pairwise(ends) if after[1] >= 0.9 * size][
-        _WARM_UP:
-    ]
-    if not whole:
+    whole = [(after[0] - before[0], after[2], after[0]) for before, after in pairwise(ends) if after[1] >= 0.9 * size]
+    warm = whole[_WARM_UP:]
+    if not warm:
         raise RuntimeError(f"the job had no batches of {size} records:\n" + "\n".join(line for _, line in job.lines))
-    seconds, by_itself, at = zip(*whole, strict=True)
+    seconds, by_itself, at = zip(*warm, strict=True)
     return _Ran(Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself), at, job.peak_bytes)
 
 

@@ -17,8 +17,8 @@ from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.tables import new_tables
 
 # A Spark of the tests, also of a process that they start, lives for minutes: the second of the JVM's compilers
-# took a fifth to a half of its processor time. With one of them Java has a fifth of the room for compiled code, which
-# the session of all tests fills.
+# took a fifth to a half of its processor time. With one of them Java has a fifth of the room for compiled code, of
+# which two thirds were seen in use after a fifth of the tests.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 # A slow machine is no failure: what takes time is in benchmarks/.

@@ -24,16 +24,25 @@ _KIND = {"group_id": "group", "topic": "topic"}
 
 def not_there(reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str]) -> list[str]:
     """Return a message for each wanted name that no table has, with what resembles it; `found` are there."""
-    return [told for name in sorted(set(wanted) - set(found)) if (told := _told_missing(reader.store, column, name))]
+    missing = sorted(set(wanted) - set(found))
+    if not missing:
+        return []
+    from offsetstream.tables.left_out import LeftOutNames  # noqa: PLC0415 - of DuckDB, which --help does not need
+
+    tables = LeftOutNames.of(reader.store)
+    left_out = tables.groups(missing) if column == "group_id" else tables.topics(missing)
+    told = (
+        f"{_KIND[column]} '{name}' is left out by the filters of the tables"
+        if name in left_out
+        else _told_missing(reader.store, column, name)
+        for name in missing
+    )
+    return list(filter(None, told))
 
 
 def _told_missing(tables: Store, column: str, name: str) -> str | None:
-    from offsetstream.tables.left_out import LeftOutNames  # noqa: PLC0415 - of DuckDB, which --help does not need
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
-    left_out = LeftOutNames.of(tables)
-    if left_out.groups([name]) if column == "group_id" else left_out.topics([name]):
-        return f"{_KIND[column]} '{name}' is left out by the filters of the tables"
     reader = ViewReader(tables)  # of all groups
     connection, names = reader.connection, " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
     for table in _NAMES[column]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from offsetstream.tables.location import is_utf8
@@ -25,24 +25,26 @@ class LeftOutNames:
 
     def groups(self, names: Collection[str]) -> list[str]:
         """Return those of the groups that every offsets partition leaves out, in order."""
-        return list(self._among(names, of_groups=True))
+        return self._among(names, of_groups=True)
 
     def topics(self, names: Collection[str]) -> list[str]:
         """Return those of the topics whose offsets every offsets partition leaves out, in order."""
-        return list(self._among(names, of_groups=False))
+        return self._among(names, of_groups=False)
 
     @property
     def note(self) -> str | None:
         """A line for an answer that is a part only; None where nothing is left out."""
+        given = set(filter(None, self.filters))
+        if not given:
+            return None
         from offsetstream.tables.filters import Filters  # noqa: PLC0415 - of Arrow, and most tables have none
 
-        told = sorted({str(Filters.of(text)) for text in self.filters if text})
-        return f"the filters of the tables leave out {'; or '.join(told)}" if told else None
+        return f"the filters of the tables leave out {'; or '.join(sorted(str(Filters.of(text)) for text in given))}"
 
-    def _among(self, names: Collection[str], *, of_groups: bool) -> Iterator[str]:
+    def _among(self, names: Collection[str], *, of_groups: bool) -> list[str]:
         asked = sorted(name for name in names if is_utf8(name))
         if not asked or not self.filters or not all(self.filters):
-            return
+            return []
         import pyarrow as pa  # noqa: PLC0415 - most tables have no filters
 
         from offsetstream.tables.filters import Filters  # noqa: PLC0415 - likewise
@@ -52,4 +54,4 @@ class LeftOutNames:
             (each.leaves_out_groups if of_groups else each.leaves_out_topics)(of_name).to_pylist()
             for each in map(Filters.of, self.filters)
         ]
-        yield from (name for name, *found in zip(asked, *told, strict=True) if all(found))
+        return [name for name, *found in zip(asked, *told, strict=True) if all(found)]

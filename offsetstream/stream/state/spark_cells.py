@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, GROUP_KEY_TYPES
-from offsetstream.stream.decode import is_commit
+from offsetstream.stream.state.columns import is_of
+from offsetstream.tables.names import COMMITS, RECORDS
 
 
 def with_own_offsets(decoded: DataFrame) -> DataFrame:
@@ -23,8 +24,7 @@ def with_own_offsets(decoded: DataFrame) -> DataFrame:
 
 def last_of_cells(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Reduce decoded records to the last of each cell: (offset commits, all others), without undecodable ones."""
-    good = decoded.where("error IS NULL")
-    return _reduce(good.where(is_commit()), COMMIT_CELL), _reduce(good.where(f"NOT {is_commit()}"), GROUP_CELL)
+    return _reduce(decoded.where(is_of(COMMITS)), COMMIT_CELL), _reduce(decoded.where(is_of(RECORDS)), GROUP_CELL)
 
 
 def group_facts(commits: DataFrame, cells: DataFrame) -> DataFrame:
