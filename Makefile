@@ -16,10 +16,10 @@ demo: install ## Run the job on an embedded, real Kafka with real clients
 	@$(BIN)/offsetstream demo
 
 test: check ## Run the checks, and every test that must hold at each change (12 minutes)
-	@$(BIN)/pytest -m "not long and not nightly" --numprocesses 2 --no-loadscope-reorder --durations 25
+	@$(BIN)/pytest -m "not long and not nightly" --numprocesses 2 --no-loadscope-reorder --instafail --durations 25
 
 test-long: install ## Run the tests that are long by nature (half an hour)
-	@$(BIN)/pytest -m "long and not nightly" --numprocesses 2 --no-loadscope-reorder --durations 25
+	@$(BIN)/pytest -m "long and not nightly" --numprocesses 2 --no-loadscope-reorder --instafail --durations 25
 
 test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of PySpark
 	@$(BIN)/pytest -m nightly -o faulthandler_timeout=3600
