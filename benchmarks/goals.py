@@ -96,6 +96,7 @@ _GOALS = (
         "time against the same spread over 50",
         1.5,
     ),
+    Goal("start", "a start on an empty topic", "from the command until the first batch is applied", 5.0, "s"),
     Goal("describe", "look-up without Spark, 100,000 cells: groups describe of one group", "wall time", 0.7, "s"),
     Goal("list", "look-up without Spark, 100,000 cells: groups list", "wall time", 2.0, "s"),
     Goal("lag", "views without Spark, 100,000 committed offsets: lag", "wall time", 1.0, "s"),

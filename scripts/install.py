@@ -43,6 +43,9 @@ def main() -> None:
     lost = "cannot install the packages: is a package registry reached? (pip's own words are above)"
     _run(lost, [*pip, "--require-hashes", "--requirement", str(ROOT / "requirements.lock")])
     _run("cannot install offsetstream itself", [*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    made = subprocess.run([str(PYTHON), "-m", "offsetstream.demo.class_archives"], check=False)
+    if made.returncode != 0:  # its own words are above
+        print("offsetstream: without archives of classes, Java takes some seconds longer to start", file=sys.stderr)
     STAMP.write_text(wanted.hexdigest())
 
 

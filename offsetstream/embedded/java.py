@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def _supported(java: Path) -> Path:
     return java
 
 
+@cache
 def java_version(java: Path) -> int:
     """Ask `java -version` for the major version; EnvironmentNotReadyError when it does not start."""
     try:

@@ -1,8 +1,10 @@
 """The command line of a Kafka program that is run from Maven artifacts."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from offsetstream.embedded.artifacts import classpath, resolve
+from offsetstream.embedded.class_archive import archive_options
 from offsetstream.embedded.java import java_executable
 
 # Every Kafka of 2.0 to 4.3 speaks slf4j 1.7; this writes its log to standard error, without a file of settings.
@@ -23,6 +25,11 @@ def kafka_command(
 
     Resolves (and at first use downloads) the artifacts; raises EnvironmentNotReadyError where that cannot be.
     """
-    jars = resolve([f"org.apache.kafka:{artifact}:{version}", _LOGGING])
-    java = str(java_executable())
-    return [java, *options, *_LOG_OPTIONS, "-cp", classpath(jars), main_class, *arguments]
+    jars = kafka_jars(artifact, version)
+    archived = archive_options(f"kafka-{version}", jars)
+    return [str(java_executable()), *archived, *options, *_LOG_OPTIONS, "-cp", classpath(jars), main_class, *arguments]
+
+
+def kafka_jars(artifact: str, version: str) -> list[Path]:
+    """Find the jars of `org.apache.kafka:<artifact>:<version>`, as `resolve` does."""
+    return resolve([f"org.apache.kafka:{artifact}:{version}", _LOGGING])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -22,7 +23,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.databricks import is_databricks
-from offsetstream.embedded.artifacts import resolve
+from offsetstream.embedded.artifacts import classpath, resolve
+from offsetstream.embedded.class_archive import archive_options
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, first_line
 from offsetstream.spark.settings import (
@@ -53,6 +55,7 @@ CONNECTORS = {
     ),
     "4.2": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
 }
+SPARK = f"spark-{pyspark.__version__}"  # the program whose classes are archived
 
 
 def local_session(
@@ -69,10 +72,13 @@ def local_session(
     or a connector is missing.
     """
     folder = _temporary_folder()
-    places = {
-        "spark.jars": ",".join(str(path) for path in resolve((*connectors(), *plugins))),
+    jars = resolve((*connectors(), *plugins))
+    archived = archive_options(SPARK, jars)
+    java_options = (JAVA_OPTIONS, f"-D{LOG_FORMAT}={log_format}", f"-Djava.io.tmpdir={folder}", *archived)
+    places = (on_class_path(jars) if archived else {}) | {
+        "spark.jars": ",".join(str(path) for path in jars),
         "spark.local.dir": folder,
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -D{LOG_FORMAT}={log_format} -Djava.io.tmpdir={folder}",
+        "spark.driver.extraJavaOptions": " ".join(java_options),
     }
     defaults = spark_defaults()
     given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})
@@ -100,6 +106,19 @@ def local_session(
     java: Any = spark.sparkContext._jvm
     java.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(java.java.io.File(folder))
     return spark
+
+
+def on_class_path(jars: Sequence[Path]) -> dict[str, str]:
+    """Return the setting that puts the jars on the driver's own class path: Java archives what it finds there only.
+
+    They come before Spark's there, so what Spark has in another version stays out: Spark's is taken, as by spark.jars.
+    """
+    of_spark = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    return {"spark.driver.extraClassPath": classpath([jar for jar in jars if _artifact(jar) not in of_spark])}
+
+
+def _artifact(jar: Path) -> str:
+    return re.split(r"-\d", jar.name, maxsplit=1)[0]
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -53,3 +54,12 @@ def test_what_the_jvm_prints_is_not_among_our_answers(capfd: pytest.CaptureFixtu
 
 def _as_pyspark_does() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def test_of_what_spark_has_itself_nothing_comes_before_it_on_the_class_path() -> None:
+    jars = [
+        Path(name) for name in ("kafka-clients-3.9.0.jar", "jackson-databind-2.13.5.jar", "delta-storage-4.4.0.jar")
+    ]
+    assert session.on_class_path(jars) == {
+        "spark.driver.extraClassPath": "kafka-clients-3.9.0.jar:delta-storage-4.4.0.jar"
+    }

@@ -1,0 +1,51 @@
+"""Java starts from the archive of the classes of its program, and as well where that is none that it can take."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from offsetstream.embedded.class_archive import archive_of, archive_options
+from offsetstream.embedded.java import java_executable
+from offsetstream.embedded.jvm import kafka_command, kafka_jars
+from offsetstream.embedded.kafka import DEFAULT_VERSION
+
+KAFKA = f"kafka-{DEFAULT_VERSION}"
+
+
+def test_programs_start_from_what_make_install_made() -> None:
+    base = java_executable().resolve().parent.parent / "lib" / "server" / "classes.jsa"
+    if not base.is_file():  # then there can be none, and the options are left out
+        assert archive_options(KAFKA, kafka_jars("kafka_2.13", DEFAULT_VERSION)) == ()
+        return
+    loaded = _random_id("-Xlog:class+load").stdout
+    archived = [line for line in loaded.splitlines() if "org.apache.kafka" in line and "shared objects file" in line]
+    assert archived, "no class of Kafka's came from an archive: `make install` makes it"
+
+
+@pytest.mark.parametrize("content", [b"", b"of another kind" * 1000])
+def test_an_archive_that_java_cannot_take_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    jars = kafka_jars("kafka_2.13", DEFAULT_VERSION)
+    assert archive_options(KAFKA, jars) == ()
+    archive = archive_of(KAFKA, jars)
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(content)
+    assert archive_options(KAFKA, jars)[0].endswith(str(archive))
+    done = _random_id()
+    assert (done.returncode, len(done.stdout.strip())) == (0, len("vPeOCWypqUOSepEvx0cbog"))
+    assert "archive" not in done.stderr, "Java's own word of it, which nobody needs"
+
+
+def test_an_archive_is_of_these_jars_and_of_this_java() -> None:
+    jars = kafka_jars("kafka_2.13", DEFAULT_VERSION)
+    assert archive_of(KAFKA, jars) == archive_of(KAFKA, list(jars))
+    assert archive_of(KAFKA, jars[1:]) != archive_of(KAFKA, jars)
+
+
+def _random_id(*options: str) -> subprocess.CompletedProcess[str]:
+    command = kafka_command("kafka_2.13", DEFAULT_VERSION, "kafka.tools.StorageTool", ["random-uuid"], options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
