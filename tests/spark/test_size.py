@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import Share, by_partition, measure
-from offsetstream.tables.engines import SMALL_BYTES
+from offsetstream.stream.state.size import Share, by_partition, collect, collect_few, measure, sifted
+from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.tables.engines import SMALL_BYTES, SMALL_ROWS
+from offsetstream.tables.filters import Filters
 from tests.spark.log import PARTITIONS, RAW
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _RECORDS, _ROW_BYTES = 16, 10_000_000
+FILTERS = Filters(group_exclude="left out")
+
+
+def _commit(group: str, offset: int) -> tuple[bytes, bytes | None]:
+    key = {"type": 1, "data": {"group": group, "topic": "t", "partition": 0}}
+    value = {"version": 3, "data": {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}}
+    return encode_record(key, value)
+
+
+_KINDS = [
+    (0, 0, None, *_commit("kept", 5)),
+    (0, 1, None, *_commit("left out", 5)),
+    (0, 2, None, _commit("kept", 5)[0], None),
+    (1, 3, None, b"\x00\x63 no key", b"value"),
+]
+
+
+def _raw(spark: SparkSession, rows: Sequence[tuple[int, int, int | None, bytes, bytes | None]]) -> DataFrame:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), RAW, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=RAW))
 
 
 def test_a_batch_is_as_large_as_its_json(spark: SparkSession) -> None:
@@ -27,14 +50,33 @@ def test_a_batch_is_as_large_as_its_json(spark: SparkSession) -> None:
     assert value is not None
     assert _RECORDS * len(value) < SMALL_BYTES
     rows = [(0, offset, 0, key, value) for offset in range(_RECORDS)]
-    raw = spark.createDataFrame(
-        pa.Table.from_arrays(
-            [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), RAW, strict=True)], schema=RAW
-        )
-    )
-    size = measure(decode(raw, PARTITIONS))
+    size = measure(decode(_raw(spark, rows), PARTITIONS))
     assert size.records == {"offset_commits": 0, "group_records": _RECORDS, "undecodable_records": 0}
     assert not size.size.is_small()
+
+
+def test_few_records_come_by_the_job_that_reads_them_as_they_would_by_two(spark: SparkSession) -> None:
+    decoded = with_own_offsets(decode(_raw(spark, _KINDS), PARTITIONS, FILTERS))
+    few = collect_few(decoded, len(_KINDS))
+    assert few is not None
+    kept, left_out = sifted(few)
+    in_spark, left_out_there = sifted(decoded)
+    assert isinstance(kept, pa.Table)
+    assert isinstance(in_spark, DataFrame)
+    by_two = collect(in_spark)
+    assert kept.select(by_two.column_names).sort_by("record_offset").equals(by_two.sort_by("record_offset"))
+    assert left_out == left_out_there == {0: Share(1, None, left_out=1)}
+    assert measure(kept).records == measure(in_spark).records
+    assert measure(kept).records == {"offset_commits": 2, "group_records": 0, "undecodable_records": 1}
+    assert pc.count(kept["value"]).as_py() == 1, "the raw bytes of what cannot be decoded"
+
+
+def test_a_long_record_is_measured_before_it_comes(spark: SparkSession) -> None:
+    """Of a million bytes with 199 others, though few: as many of these the driver could not hold."""
+    long = [(0, 200, 0, b"\x00\x63 no key", b"v" * 1_000_000)]
+    assert collect_few(with_own_offsets(decode(_raw(spark, long), PARTITIONS)), 200) is None
+    assert collect_few(with_own_offsets(decode(_raw(spark, long), PARTITIONS)), 20) is not None
+    assert collect_few(with_own_offsets(decode(_raw(spark, _KINDS), PARTITIONS)), SMALL_ROWS + 1) is None
 
 
 def test_spark_counts_records_as_arrow_does(spark: SparkSession) -> None:

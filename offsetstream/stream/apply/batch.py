@@ -16,7 +16,7 @@ from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.columns import partition_number
-from offsetstream.stream.state.size import ON_DISK, add_shares, by_partition, measure, sifted
+from offsetstream.stream.state.size import ON_DISK, BatchSize, Held, Share, add_shares, by_partition, measure, sifted
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
@@ -77,13 +77,11 @@ class BatchWriter:
         new = raw.where(f"record_offset >= {partition_number(self._book.next_offsets, 0)}")
         decoded = with_own_offsets(decode(new, len(self._book.rows), self._filters)).persist(ON_DISK)
         try:
-            kept, left_out = sifted(decoded)
-            size = measure(kept)
-            records = self._state.held(kept, size.size)
+            ends = self._checkpoint.end_offsets(batch_id)
+            records, size, left_out = self._held(decoded, ends)
             shares = by_partition(records)
             add_shares(shares, left_out)
             self._book.clocks.read(shares)
-            ends = self._checkpoint.end_offsets(batch_id)
             before_writing(ends)
             self._book.written.forget()
             incomplete = {
@@ -103,3 +101,14 @@ class BatchWriter:
         self._book.write(batch)
         total = sum(share.left_out for share in left_out.values()) if self._filters else None
         return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by), total)
+
+    def _held(self, decoded: DataFrame, ends: Mapping[int, int]) -> tuple[Held, BatchSize, dict[int, Share]]:
+        """Return the records where they are to be written, their size, and what the filters leave out of them.
+
+        Few of them come here by the job that reads them; others are measured first.
+        """
+        starts = self._book.next_offsets
+        few = self._state.few(decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items()))
+        kept, left_out = sifted(decoded if few is None else few)
+        size = measure(kept)
+        return kept if few is not None else self._state.held(kept, size.size), size, left_out

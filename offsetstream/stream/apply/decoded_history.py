@@ -19,8 +19,7 @@ from offsetstream.group_history.spans import Decoding, Span, Spans
 from offsetstream.group_history.spark_changes import SparkChangeWriter
 from offsetstream.stream.apply.history import history_positions
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.size import BatchSize, Share
-from offsetstream.stream.state.state_tables import Held
+from offsetstream.stream.state.size import BatchSize, Held, Share
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from offsetstream.stream.apply.log_pass import CommitHistory, LogPass
 from offsetstream.stream.state import columns
 from offsetstream.stream.state.columns import partition_number
-from offsetstream.stream.state.size import by_partition
-from offsetstream.stream.state.state_tables import Held
+from offsetstream.stream.state.size import Held, by_partition
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
 from offsetstream.tables.files import TaskWriter, append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries

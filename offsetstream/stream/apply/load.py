@@ -20,8 +20,8 @@ from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.state.columns import is_of
-from offsetstream.stream.state.size import Share
-from offsetstream.stream.state.state_tables import Held, StateTables
+from offsetstream.stream.state.size import Held, Share
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import requested_partitions

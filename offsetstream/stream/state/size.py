@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,12 +15,19 @@ from pyspark.sql import functions as F
 from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import LEFT_OUT
 from offsetstream.stream.state.columns import is_of
+from offsetstream.tables import record_rows
 from offsetstream.tables.arrow_rows import held
-from offsetstream.tables.engines import Size
+from offsetstream.tables.engines import SMALL_BYTES, Size
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
 
+Held: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
 # Where decoded records wait that are used more than once: with their raw bytes they may be megabytes each.
 ON_DISK = StorageLevel.DISK_ONLY
+
+
+# Of a record: a short value may be a long JSON.
+_LENGTH = " + ".join(f"coalesce(octet_length({name}), 0)" for name in ("key", "value", *JSON_COLUMNS))
+_IS_LONG = "is_long"
 
 
 @dataclass(frozen=True)
@@ -49,12 +58,13 @@ class BatchSize:
         return self.records[RECORDS] > 0
 
 
-def measure(decoded: DataFrame) -> BatchSize:
-    """Count a decoded batch, in one Spark job."""
-    # A short value may be a long JSON.
-    lengths = " + ".join(f"coalesce(octet_length({name}), 0)" for name in ("key", "value", *JSON_COLUMNS))
+def measure(decoded: Held) -> BatchSize:
+    """Count a decoded batch: in one Spark job, or here."""
+    if isinstance(decoded, pa.Table):
+        here = {table: pc.sum(record_rows.is_of(table, decoded)).as_py() or 0 for table in RECORD_TABLES}
+        return BatchSize(here, decoded.nbytes)
     counts = (f"count_if({is_of(table)}) AS {table}" for table in RECORD_TABLES)
-    row = decoded.selectExpr(*counts, f"coalesce(sum({lengths}), 0) AS bytes").head()
+    row = decoded.selectExpr(*counts, f"coalesce(sum({_LENGTH}), 0) AS bytes").head()
     return BatchSize({table: row[table] if row else 0 for table in RECORD_TABLES}, row["bytes"] if row else 0)
 
 
@@ -79,7 +89,7 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
         shares[number] = Share(before.records + share.records, newest, left_out)
 
 
-def by_partition(records: DataFrame | pa.Table) -> dict[int, Share]:
+def by_partition(records: Held) -> dict[int, Share]:
     """Return the share of each offsets partition in the records, raw or decoded."""
     if isinstance(records, DataFrame):
         newest = F.max(F.unix_millis("record_timestamp"))
@@ -94,16 +104,37 @@ def by_partition(records: DataFrame | pa.Table) -> dict[int, Share]:
     }
 
 
-def sifted(decoded: DataFrame) -> tuple[DataFrame, dict[int, Share]]:
-    """Return decoded records without those that filters leave out, and what there is of these; one Spark job."""
+def sifted(decoded: Held) -> tuple[Held, dict[int, Share]]:
+    """Return decoded records without those that filters leave out, and what there is of these."""
+    if isinstance(decoded, pa.Table):
+        if LEFT_OUT not in decoded.column_names:
+            return decoded, {}
+        out, kept = decoded.filter(decoded[LEFT_OUT]), decoded.filter(pc.invert(decoded[LEFT_OUT]))
+        return kept.drop_columns(LEFT_OUT), _left_out(out)
     if LEFT_OUT not in decoded.columns:
         return decoded, {}
-    left_out = by_partition(decoded.where(LEFT_OUT))
-    shares = {number: replace(share, left_out=share.records) for number, share in left_out.items()}
-    return decoded.where(f"NOT {LEFT_OUT}").drop(LEFT_OUT), shares
+    return decoded.where(f"NOT {LEFT_OUT}").drop(LEFT_OUT), _left_out(decoded.where(LEFT_OUT))
+
+
+def _left_out(records: Held) -> dict[int, Share]:
+    return {number: replace(share, left_out=share.records) for number, share in by_partition(records).items()}
 
 
 def collect(decoded: DataFrame) -> pa.Table:
     """Bring a decoded batch to the driver; only undecodable records keep their raw bytes."""
     raw = (f"CASE WHEN error IS NOT NULL THEN {name} END AS {name}" for name in ("value", "key_bytes"))
     return decoded.drop("key").selectExpr("* EXCEPT (value, key_bytes)", *raw).toArrow()
+
+
+def collect_few(decoded: DataFrame, at_most: int) -> pa.Table | None:
+    """Bring a decoded batch of at most so many records to the driver as `collect` does, by the job that reads it.
+
+    None if they may be too many, or one is longer than its share of what the driver can hold, and came without bytes.
+    """
+    if not Size(at_most, 0).is_small():
+        return None
+    long = f"{_LENGTH} > {SMALL_BYTES // max(1, at_most)}"
+    short = (f"CASE WHEN NOT {_IS_LONG} THEN {name} END AS {name}" for name in ("value", "key_bytes", *JSON_COLUMNS))
+    marked = decoded.selectExpr("*", f"{long} AS {_IS_LONG}")
+    found = collect(marked.selectExpr(f"* EXCEPT (value, key_bytes, {', '.join(JSON_COLUMNS)})", *short))
+    return None if pc.any(found[_IS_LONG]).as_py() else found.drop_columns(_IS_LONG)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.state.driver_state import DriverStateWriter
-from offsetstream.stream.state.size import collect
+from offsetstream.stream.state.size import Held, collect, collect_few
 from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables.engines import Size, StateWrites, driver_reduces
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
-Held: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
 Records_contra = TypeVar("Records_contra", contravariant=True)
 
 
@@ -51,6 +50,10 @@ class StateTables:
         self.merged_by = writer.merged_by
         self._driver: StateWriter[pa.Table] = DriverStateWriter(writer.tables, coordinator, log_ids, topic_names)
         self._spark: StateWriter[DataFrame] = SparkStateWriter(writer, coordinator, log_ids, topic_names)
+
+    def few(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
+        """Bring at most so many decoded records to the driver in one job; None if they are to be measured first."""
+        return None if self._writer.state_writes is StateWrites.SPARK else collect_few(decoded, at_most)
 
     def held(self, decoded: DataFrame, size: Size, *, is_load: bool = False) -> Held:
         """Return decoded records where they are to be written: brought to the driver, or left in Spark."""
