@@ -1,8 +1,9 @@
-"""A cold start: from the command until a running job has applied its first batch, on an empty topic."""
+"""A cold start: from the command until a running job has applied its first batch."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,22 +11,29 @@ from tempfile import TemporaryDirectory
 from benchmarks.broker import empty_broker
 from benchmarks.job import Job
 from benchmarks.results import Result, Samples
+from offsetstream.spark.settings import JAVA_OPTIONS
 
 ROWS = ("start",)
 _STARTS = 5
+_OURS, _PLAIN = "with archives of classes", "without, as before there were any"
+_WAYS = {_OURS: (), _PLAIN: ("--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}")}
 
 
 def measure(_wanted: set[str], _scale: float) -> Iterator[Result]:
-    """Start a job on new tables several times; the first time, when the machine's files are cold, does not count."""
+    """Start jobs of both ways in turn, each on new tables; the first, which find the files cold, do not count."""
+    seconds = defaultdict[str, list[float]](list)
     with empty_broker() as kafka:
-        seconds = [_start(kafka.bootstrap_server) for _ in range(_STARTS + 1)]
-    yield Result.of("start", Samples.of("command to first batch", "s", seconds[1:]))
+        for _ in range(_STARTS + 1):
+            for way, options in _WAYS.items():
+                seconds[way].append(_start(kafka.bootstrap_server, *options))
+    ours, plain = (Samples.of(way, "s", seconds[way][1:]) for way in (_OURS, _PLAIN))
+    yield Result.ratio("start", ours, plain)
 
 
-def _start(server: str) -> float:
+def _start(server: str, *options: str) -> float:
     with TemporaryDirectory() as folder:
         begun = time.time()
-        with Job(server, Path(folder)) as job:
+        with Job(server, Path(folder), *options) as job:
             at = job.await_line("Batch 0: ")
             job.stop()
     return at - begun

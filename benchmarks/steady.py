@@ -38,7 +38,7 @@ _WARM_UP, _BATCHES, _TURNS = 3, 12, 2
 _EVERY, _SAMPLED, _UNSAMPLED = "--sample-interval", "every ten seconds", "without sampler"
 _METERED_LOGS = 4  # several minutes, in half of which it is scraped
 _STRIDE = 7919  # the commits of a batch are all over the table
-_FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 45.0, 2000, "5 seconds"
+_FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 45.0, 2000, "1 second"
 # Of three brokers: one may have 20,000 files open.
 _SAMPLED_TOPICS, _PARTITIONS_EACH, _COMMITTED_AT_ONCE = 200, 100, 2000
 _BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group records.*, ([\d.]+) s")

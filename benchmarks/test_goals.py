@@ -34,6 +34,6 @@ def test_saving_keeps_the_rows_that_were_not_measured(tmp_path: Path, monkeypatc
             f"≥ 10 {TIMES}",
             "yes |",
         ],
-        ["batch: 2.5 s", "2.50 s", "≤ 2 s", "NO |"],
+        ["batch: 2.5 s", "2.50 s", "≤ 1 s", "NO |"],
     ]
     assert "| processor | of a test |" in page
