@@ -18,6 +18,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.jvm import kafka_jars
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.errors import OffsetstreamError
 from offsetstream.spark.session import SPARK, connectors, on_class_path
 
 _TOPIC = "of-any-name"
@@ -72,4 +73,7 @@ def _job(bootstrap_server: str, scratch: Path, environment: dict[str, str]) -> s
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OffsetstreamError, OSError) as error:
+        sys.exit(f"offsetstream: no archives of classes: {error}")

@@ -88,6 +88,8 @@ def local_session(
     builder = SparkSession.builder.appName("offsetstream").config(map=settings | REQUIRED)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Of the JVM that only composes the command of the other one.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     logging.getLogger().addFilter(_is_no_lost_java)
     _starts_java.set()
     try:

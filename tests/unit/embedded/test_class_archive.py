@@ -1,5 +1,6 @@
 """Java starts from the archive of the classes of its program, and as well where that is none that it can take."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsetstream.embedded.class_archive import archive_of, archive_options
-from offsetstream.embedded.java import java_executable
+from offsetstream.embedded.java import java_executable, packaged_java
 from offsetstream.embedded.jvm import kafka_command, kafka_jars
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 
@@ -38,6 +39,18 @@ def test_an_archive_that_java_cannot_take_is_passed_over(
     done = _random_id()
     assert (done.returncode, len(done.stdout.strip())) == (0, len("vPeOCWypqUOSepEvx0cbog"))
     assert "archive" not in done.stderr, "Java's own word of it, which nobody needs"
+
+
+def test_a_java_that_has_no_archive_to_build_on_is_told_in_a_line(tmp_path: Path) -> None:
+    """The packaged one, which is found where the machine has none."""
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    command = [sys.executable, "-m", "offsetstream.demo.class_archives"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    packaged = packaged_java()
+    assert packaged is not None
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"offsetstream: {packaged.resolve()} came without an archive of its own classes")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_an_archive_is_of_these_jars_and_of_this_java() -> None:
