@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -13,7 +14,7 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.size import Share, by_partition, collect, collect_few, measure, sifted
 from offsetstream.stream.state.spark_cells import with_own_offsets
-from offsetstream.tables.engines import SMALL_BYTES, SMALL_ROWS
+from offsetstream.tables.engines import FEW_ROWS, SMALL_BYTES
 from offsetstream.tables.filters import Filters
 from tests.spark.log import PARTITIONS, RAW
 
@@ -71,12 +72,19 @@ def test_few_records_come_by_the_job_that_reads_them_as_they_would_by_two(spark:
     assert pc.count(kept["value"]).as_py() == 1, "the raw bytes of what cannot be decoded"
 
 
-def test_a_long_record_is_measured_before_it_comes(spark: SparkSession) -> None:
-    """Of a million bytes with 199 others, though few: as many of these the driver could not hold."""
-    long = [(0, 200, 0, b"\x00\x63 no key", b"v" * 1_000_000)]
-    assert collect_few(with_own_offsets(decode(_raw(spark, long), PARTITIONS)), 200) is None
-    assert collect_few(with_own_offsets(decode(_raw(spark, long), PARTITIONS)), 20) is not None
-    assert collect_few(with_own_offsets(decode(_raw(spark, _KINDS), PARTITIONS)), SMALL_ROWS + 1) is None
+@pytest.mark.parametrize("at_most", [50, 10_000])
+def test_what_is_longer_than_its_share_comes_as_well_unless_all_are_too_long(spark: SparkSession, at_most: int) -> None:
+    """A value of a million bytes is less than the share of one of fifty, and more than that of one of ten thousand."""
+    long = (0, 1, None, b"\x00\x63 no key", b"v" * 1_000_000)
+    decoded = with_own_offsets(decode(_raw(spark, [_KINDS[0], long, _KINDS[2], _KINDS[3]]), PARTITIONS)).persist()
+    assert (len(long[4]) > SMALL_BYTES // at_most) is (at_most == 10_000)
+    few, by_two = collect_few(decoded, at_most), collect(decoded)
+    assert few is not None
+    assert few.select(by_two.column_names).sort_by("record_offset").equals(by_two.sort_by("record_offset"))
+    many = with_own_offsets(decode(_raw(spark, [long] * (SMALL_BYTES // len(long[4]) + 1)), PARTITIONS))
+    assert collect_few(many, at_most) is None
+    assert collect_few(decoded, FEW_ROWS + 1) is None
+    decoded.unpersist()
 
 
 def test_spark_counts_records_as_arrow_does(spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from offsetstream.stream.decode import LEFT_OUT
 from offsetstream.stream.state.columns import is_of
 from offsetstream.tables import record_rows
 from offsetstream.tables.arrow_rows import held
-from offsetstream.tables.engines import SMALL_BYTES, Size
+from offsetstream.tables.engines import FEW_ROWS, SMALL_BYTES, Size
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
 
 Held: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
@@ -27,7 +27,8 @@ ON_DISK = StorageLevel.DISK_ONLY
 
 # Of a record: a short value may be a long JSON.
 _LENGTH = " + ".join(f"coalesce(octet_length({name}), 0)" for name in ("key", "value", *JSON_COLUMNS))
-_IS_LONG = "is_long"
+_BYTES = "bytes"
+_IN_LOG_ORDER = [("offsets_partition", "ascending"), ("record_offset", "ascending")]
 
 
 @dataclass(frozen=True)
@@ -129,12 +130,20 @@ def collect(decoded: DataFrame) -> pa.Table:
 def collect_few(decoded: DataFrame, at_most: int) -> pa.Table | None:
     """Bring a decoded batch of at most so many records to the driver as `collect` does, by the job that reads it.
 
-    None if they may be too many, or one is longer than its share of what the driver can hold, and came without bytes.
+    What is longer than its share of what the driver can hold comes without its bytes; and then with them, by another
+    job, if all together are not too long. None if they are, or may be too many.
     """
-    if not Size(at_most, 0).is_small():
+    if at_most > FEW_ROWS:
         return None
-    long = f"{_LENGTH} > {SMALL_BYTES // max(1, at_most)}"
-    short = (f"CASE WHEN NOT {_IS_LONG} THEN {name} END AS {name}" for name in ("value", "key_bytes", *JSON_COLUMNS))
-    marked = decoded.selectExpr("*", f"{long} AS {_IS_LONG}")
-    found = collect(marked.selectExpr(f"* EXCEPT (value, key_bytes, {', '.join(JSON_COLUMNS)})", *short))
-    return None if pc.any(found[_IS_LONG]).as_py() else found.drop_columns(_IS_LONG)
+    is_long = f"{_LENGTH} > {SMALL_BYTES // max(1, at_most)}"
+    names = ("value", "key_bytes", *JSON_COLUMNS)
+    short = (f"CASE WHEN NOT ({is_long}) THEN {name} END AS {name}" for name in names)
+    found = collect(decoded.selectExpr(f"* EXCEPT ({', '.join(names)})", *short, f"{_LENGTH} AS {_BYTES}"))
+    lengths = found[_BYTES]
+    if (pc.sum(lengths).as_py() or 0) > SMALL_BYTES:
+        return None
+    found, is_short = found.drop_columns(_BYTES), pc.less_equal(lengths, SMALL_BYTES // max(1, at_most))
+    if pc.all(is_short).as_py() is not False:
+        return found
+    long = collect(decoded.where(is_long)).select(found.column_names)
+    return pa.concat_tables([found.filter(is_short), long]).sort_by(_IN_LOG_ORDER)
