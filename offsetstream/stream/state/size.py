@@ -62,7 +62,7 @@ class BatchSize:
 def measure(decoded: Held) -> BatchSize:
     """Count a decoded batch: in one Spark job, or here."""
     if isinstance(decoded, pa.Table):
-        here = {table: pc.sum(record_rows.is_of(table, decoded)).as_py() or 0 for table in RECORD_TABLES}
+        here = {table: pc.sum(record_rows.is_of(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
         return BatchSize(here, decoded.nbytes)
     counts = (f"count_if({is_of(table)}) AS {table}" for table in RECORD_TABLES)
     row = decoded.selectExpr(*counts, f"coalesce(sum({_LENGTH}), 0) AS bytes").head()
@@ -135,15 +135,16 @@ def collect_few(decoded: DataFrame, at_most: int) -> pa.Table | None:
     """
     if at_most > FEW_ROWS:
         return None
-    is_long = f"{_LENGTH} > {SMALL_BYTES // max(1, at_most)}"
+    share = SMALL_BYTES // max(1, at_most)
+    is_long = f"{_LENGTH} > {share}"
     names = ("value", "key_bytes", *JSON_COLUMNS)
     short = (f"CASE WHEN NOT ({is_long}) THEN {name} END AS {name}" for name in names)
     found = collect(decoded.selectExpr(f"* EXCEPT ({', '.join(names)})", *short, f"{_LENGTH} AS {_BYTES}"))
     lengths = found[_BYTES]
-    if (pc.sum(lengths).as_py() or 0) > SMALL_BYTES:
+    if pc.sum(lengths, min_count=0).as_py() > SMALL_BYTES:
         return None
-    found, is_short = found.drop_columns(_BYTES), pc.less_equal(lengths, SMALL_BYTES // max(1, at_most))
-    if pc.all(is_short).as_py() is not False:
+    found, is_short = found.drop_columns(_BYTES), pc.less_equal(lengths, share)
+    if pc.all(is_short, min_count=0).as_py():
         return found
     long = collect(decoded.where(is_long)).select(found.column_names)
     return pa.concat_tables([found.filter(is_short), long]).sort_by(_IN_LOG_ORDER)

@@ -55,8 +55,10 @@ class StateTables:
         """Bring at most so many decoded records to the driver in one job; None if they are to be measured first."""
         return None if self._writer.state_writes is StateWrites.SPARK else collect_few(decoded, at_most)
 
-    def held(self, decoded: DataFrame, size: Size, *, is_load: bool = False) -> Held:
-        """Return decoded records where they are to be written: brought to the driver, or left in Spark."""
+    def held(self, decoded: Held, size: Size, *, is_load: bool = False) -> Held:
+        """Return decoded records where they are to be written: on the driver, brought there if need be, or in Spark."""
+        if isinstance(decoded, pa.Table):
+            return decoded
         is_here = driver_reduces(self._writer.state_writes, size, is_load=is_load)
         return collect(decoded) if is_here else decoded
 

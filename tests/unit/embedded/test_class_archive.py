@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.embedded.class_archive import archive_of, archive_options
+from offsetstream.embedded.class_archive import archive_of, archive_options, has_base_archive
 from offsetstream.embedded.java import java_executable, packaged_java
 from offsetstream.embedded.jvm import kafka_command, kafka_jars
 from offsetstream.embedded.kafka import DEFAULT_VERSION
@@ -16,8 +16,7 @@ KAFKA = f"kafka-{DEFAULT_VERSION}"
 
 
 def test_programs_start_from_what_make_install_made() -> None:
-    base = java_executable().resolve().parent.parent / "lib" / "server" / "classes.jsa"
-    if not base.is_file():  # then there can be none, and the options are left out
+    if not has_base_archive(java_executable().resolve()):  # then there can be none, and the options are left out
         assert archive_options(KAFKA, kafka_jars("kafka_2.13", DEFAULT_VERSION)) == ()
         return
     loaded = _random_id("-Xlog:class+load").stdout
