@@ -27,6 +27,7 @@ from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.class_archive import archive_options
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, first_line
+from offsetstream.spark import worker_daemon
 from offsetstream.spark.settings import (
     CORES,
     HIDDEN_NAMES,
@@ -79,6 +80,7 @@ def local_session(
         "spark.jars": ",".join(str(path) for path in jars),
         "spark.local.dir": folder,
         "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.python.daemon.module": worker_daemon.MODULE,
     }
     defaults = spark_defaults()
     given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})

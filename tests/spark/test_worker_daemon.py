@@ -1,0 +1,31 @@
+"""The process that Python workers are forked from: theirs is an installed PySpark, and what they need is there."""
+
+import gc
+import sys
+import zipimport
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from offsetstream.spark.worker_daemon import installed_instead
+
+
+def test_a_worker_reads_no_archives_and_has_what_it_needs(spark: SparkSession) -> None:
+    def look(_: Iterable[int]) -> Iterator[tuple[list[str], int]]:
+        finders = sys.path_importer_cache.items()
+        yield [path for path, finder in finders if isinstance(finder, zipimport.zipimporter)], gc.get_freeze_count()
+
+    ((archives, frozen),) = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
+    assert archives == []
+    assert frozen > 10_000  # what was loaded before the fork: pandas, pyarrow and the codec
+
+
+def test_only_archives_of_a_package_on_the_path_are_left_out(tmp_path: Path) -> None:
+    packages, spark_home = tmp_path / "site-packages", tmp_path / "spark"
+    of_package = [str(packages / "pyspark" / each) for each in ("python/lib/pyspark.zip", "jars/spark-core.jar")]
+    of_spark = [str(spark_home / each) for each in ("python/lib/pyspark.zip", "jars/spark-core.jar")]
+    others = ["", str(packages), str(tmp_path / "more.zip")]
+    assert installed_instead([*of_package, *others]) == others
+    assert installed_instead([*of_spark, *others]) == [*of_spark, *others]
+    assert installed_instead([*of_package, str(tmp_path)]) == [*of_package, str(tmp_path)]
