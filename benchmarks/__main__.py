@@ -10,13 +10,39 @@ import traceback
 
 from rich.console import Console
 
-from benchmarks import answers, codec, first_load, lookups, sampler, scale, sparse, start, steady, views
+from benchmarks import (
+    answers,
+    codec,
+    first_load,
+    large_groups,
+    lookups,
+    million_groups,
+    sampler,
+    scale,
+    sparse,
+    start,
+    steady,
+    views,
+)
 from benchmarks.goals import GOALS
 from benchmarks.machine import describe_machine
 from benchmarks.report import print_table, save
 from benchmarks.results import Result
 
-SUITES = (codec, first_load, sparse, start, steady, scale, lookups, sampler, views, answers)
+SUITES = (
+    codec,
+    first_load,
+    sparse,
+    start,
+    steady,
+    large_groups,
+    million_groups,
+    scale,
+    lookups,
+    sampler,
+    views,
+    answers,
+)
 
 
 def main() -> int:

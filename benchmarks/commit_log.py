@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -21,18 +21,20 @@ CLIENT_TOPIC = "clicks"
 _PARTITIONS_PER_GROUP = 100
 _COMMITS_PER_GROUP_RECORD = 3000
 _MEMBERS = 3
-Records = Iterator[tuple[int, bytes, bytes]]  # offsets partition, key, value
+Record = tuple[int, bytes, bytes]  # offsets partition, key, value
+Records = Iterator[Record]
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of a log: each has committed offsets (cells) of 100 partitions, the last one perhaps fewer.
+    """The groups of a log: each has committed offsets (cells) of so many partitions, the last one perhaps of fewer.
 
     `hot`: the one offsets partition that they are all in; without it each is where brokers put it.
     """
 
     cells: int
     hot: int | None = None
+    each: int = _PARTITIONS_PER_GROUP
 
     def group(self, number: int) -> str:
         """Return the name of a group."""
@@ -44,21 +46,19 @@ class Groups:
 
     @cached_property
     def _keys(self) -> list[bytes]:
-        return [
-            _key(self.group(cell // _PARTITIONS_PER_GROUP), cell % _PARTITIONS_PER_GROUP) for cell in range(self.cells)
-        ]
+        return [_key(self.group(cell // self.each), cell % self.each) for cell in range(self.cells)]
 
     @property
     def count(self) -> int:
         """The number of groups."""
-        return -(-self.cells // _PARTITIONS_PER_GROUP)
+        return -(-self.cells // self.each)
 
     def commits(self, first: int, count: int, stride: int = 1) -> Records:
         """Yield commits number `first` and on, each of the cell `stride` cells after the one before."""
         now, homes, keys = int(time.time() * 1000), self._homes, self._keys
         for number in range(first, first + count):
             cell = number * stride % self.cells
-            yield homes[cell // _PARTITIONS_PER_GROUP], keys[cell], _value(number, now)
+            yield homes[cell // self.each], keys[cell], _value(number, now)
 
     def members(self, first: int, count: int) -> Records:
         """Yield group records number `first` and on: after a rebalance, each with members that have partitions."""
@@ -74,7 +74,7 @@ class Groups:
 
     def one_per_partition(self, count: int) -> list[int]:
         """Return up to so many cells, each in another offsets partition."""
-        found = {home: number * _PARTITIONS_PER_GROUP for number, home in enumerate(self._homes)}
+        found = {home: number * self.each for number, home in enumerate(self._homes)}
         return sorted(found.values())[:count]
 
 
@@ -83,7 +83,7 @@ def records_in(commits: int) -> int:
     return commits + -(-commits // _COMMITS_PER_GROUP_RECORD)
 
 
-def write(bootstrap_server: str, records: Records) -> None:
+def write(bootstrap_server: str, records: Iterable[Record]) -> None:
     """Write the records; brokers let only a client of this name do so."""
     producer = Producer(
         {

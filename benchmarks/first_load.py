@@ -10,23 +10,19 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import decode_query
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, records_in, write
+from benchmarks.console import console_command, process_seconds
 from benchmarks.load import load
-from benchmarks.results import Result, Samples, tell
-from offsetstream.embedded.jvm import kafka_command
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from benchmarks.results import Result, Samples
 from testkit.command import OFFSETSTREAM
 
 ROWS = ("decode", "first-load", "state-only", "dump")
 _COMMITS, _CELLS, _ROUNDS, _DECODE_ROUNDS = 3_000_000, 32_000, 2, 3
-_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-_FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
 _NO_HISTORY = ("--no-history",)
 
 
@@ -35,7 +31,7 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     commits, groups = round(_COMMITS * scale), Groups(round(_CELLS * scale))
     with empty_broker() as kafka, tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
         server, folder = kafka.bootstrap_server, Path(name)
-        dump_start = _seconds(_dump(server), folder) if "dump" in wanted else 0.0
+        dump_start = process_seconds(_dump(server), folder) if "dump" in wanted else 0.0
         write(server, groups.log(commits))
         if "decode" in wanted:
             yield _decode(server)
@@ -53,16 +49,16 @@ def _decode(server: str) -> Result:
 def _against_console(
     wanted: set[str], server: str, folder: Path, groups: Groups, commits: int, dump_start: float
 ) -> Iterator[Result]:
-    console_start = _seconds(_console(server, 1), folder)
+    console_start = process_seconds(console_command(server, 1), folder)
     times: dict[str, list[float]] = {"console": [], "first-load": [], "state-only": [], "dump": []}
     for _ in range(_ROUNDS):
-        times["console"].append(_seconds(_console(server, records_in(commits)), folder) - console_start)
+        times["console"].append(process_seconds(console_command(server, records_in(commits)), folder) - console_start)
         if "first-load" in wanted:
             times["first-load"].append(load(server, groups.cells, commits).seconds)
         if "state-only" in wanted:
             times["state-only"].append(load(server, groups.cells, 0, *_NO_HISTORY).seconds)
         if "dump" in wanted:
-            times["dump"].append(_seconds(_dump(server), folder) - dump_start)
+            times["dump"].append(process_seconds(_dump(server), folder) - dump_start)
     console = Samples.of("console consumer", "s", times.pop("console"))
     notes = {"dump": f"Taken off: {dump_start:.1f} s for a dump of no record"}
     for name, seconds in times.items():
@@ -74,17 +70,3 @@ def _against_console(
 
 def _dump(server: str) -> list[str]:
     return [*OFFSETSTREAM, "dump", "--format", "kafka", "--bootstrap-server", server]
-
-
-def _console(server: str, records: int) -> list[str]:
-    topic = ("--bootstrap-server", server, "--topic", "__consumer_offsets", "--from-beginning")
-    how = ("--formatter", _FORMATTER, "--isolation-level", "read_committed", "--max-messages", str(records))
-    return kafka_command("kafka-tools", DEFAULT_VERSION, _CONSUMER, [*topic, *how], ("-Xmx512m",))
-
-
-def _seconds(command: list[str], folder: Path) -> float:
-    """Return how long the whole process takes with its output going to a file."""
-    started = time.monotonic()
-    with (folder / "output").open("wb") as file:
-        subprocess.run(command, check=True, stdout=file, stderr=subprocess.DEVNULL)
-    return tell(f"process with {Path(command[0]).name} {command[-1]}", time.monotonic() - started)

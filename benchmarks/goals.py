@@ -31,6 +31,8 @@ class Goal:
 _OWNED = "from query start until all partitions are OWNED"
 _CONSOLE = "against Kafka's console consumer with OffsetsMessageFormatter"
 _BATCH = "seconds of a batch, median"
+_ONE_BATCH = "seconds of the batch, the first of its process"
+_MILLION = "one million groups with one committed offset each: "
 _COLD = "a command from a cold process, 100,000 committed offsets and 3 million commits: "
 _GOALS = (
     Goal(
@@ -90,6 +92,14 @@ _GOALS = (
         "GiB",
     ),
     Goal("memory-growth", "memory, first load of 20 million records", "peak against that of 10 million", 1.1),
+    Goal("large-load", "first load, 20 million commits, history and state", f"{_OWNED}, {_CONSOLE}", 0.5),
+    Goal(
+        "executors",
+        "first load of 20 million commits on two executors of one core (local-cluster)",
+        "times faster than on one",
+        1.6,
+        at_least=True,
+    ),
     Goal(
         "hot-partition",
         "first load of 5 million records in one offsets partition",
@@ -102,6 +112,12 @@ _GOALS = (
         "time against a start without archives of classes",
         0.6,
     ),
+    Goal("rewrites", "a classic group of 1,000 members rewritten 50 times in a batch", _ONE_BATCH, 8, "s"),
+    Goal("large-groups", "700 groups of 200 members in a batch", _ONE_BATCH, 20, "s"),
+    Goal("million-load", f"{_MILLION}first load", _OWNED, 60, "s"),
+    Goal("million-batch", f"{_MILLION}a near-empty batch", _BATCH, 1.5, "s"),
+    Goal("million-list", f"{_MILLION}groups list --output csv", "wall time", 3, "s"),
+    Goal("million-describe", f"{_MILLION}groups describe --all-groups", "wall time", 10, "s"),
     Goal("describe", "look-up without Spark, 100,000 cells: groups describe of one group", "wall time", 0.7, "s"),
     Goal("list", "look-up without Spark, 100,000 cells: groups list", "wall time", 2.0, "s"),
     Goal("lag", "views without Spark, 100,000 committed offsets: lag", "wall time", 1.0, "s"),

@@ -1,15 +1,19 @@
-"""Large topics: the memory of their first load, and one whose records are all in one offsets partition."""
+"""Large topics: time and memory of their first load, and one whose records are all in one offsets partition."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 from benchmarks.broker import empty_broker
-from benchmarks.commit_log import Groups, write
-from benchmarks.load import load
+from benchmarks.commit_log import Groups, records_in, write
+from benchmarks.console import console_command, process_seconds
+from benchmarks.load import Load, load
 from benchmarks.results import Result, Samples
 
-ROWS = ("memory", "memory-growth", "hot-partition")
+_LARGER_ROWS = {"memory-growth", "large-load", "executors"}
+ROWS = ("memory", "hot-partition", *sorted(_LARGER_ROWS))
 _CELLS = 32_000
 _SPREAD, _LARGE, _LARGER = 5_000_000, 10_000_000, 20_000_000
 _HOT = 17
@@ -25,13 +29,14 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
         write(server, groups.log(spread))
         if "hot-partition" in wanted:
             seconds = load(server, groups.cells, spread).seconds
-        if wanted & {"memory", "memory-growth"}:
+        if wanted & {"memory", *_LARGER_ROWS}:
             write(server, groups.log(large - spread, first=spread))
-            peak = _peak(server, groups, large)
-            yield Result.of("memory", peak)
-            if "memory-growth" in wanted:
+            peak = _peak(load(server, groups.cells, large), large) if wanted & {"memory", "memory-growth"} else None
+            if peak:
+                yield Result.of("memory", peak)
+            if wanted & _LARGER_ROWS:
                 write(server, groups.log(larger - large, first=large))
-                yield Result.ratio("memory-growth", _peak(server, groups, larger), peak)
+                yield from _larger(wanted, server, groups, larger, peak)
     if "hot-partition" in wanted:
         hot = Groups(groups.cells, _HOT)
         with empty_broker() as kafka:
@@ -41,6 +46,30 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
         yield Result.ratio("hot-partition", ours, theirs)
 
 
-def _peak(server: str, groups: Groups, commits: int) -> Samples:
-    peak = load(server, groups.cells, commits).peak_bytes / _GIB
-    return Samples.of(f"{commits / 1e6:g} million", "GiB", [peak])
+def _larger(
+    wanted: set[str], server: str, groups: Groups, commits: int, peak_of_large: Samples | None
+) -> Iterator[Result]:
+    if wanted & {"memory-growth", "large-load"}:
+        loaded = load(server, groups.cells, commits)
+        if peak_of_large:
+            yield Result.ratio("memory-growth", _peak(loaded, commits), peak_of_large)
+        if "large-load" in wanted:
+            ours = Samples.of("offsetstream", "s", [loaded.seconds])
+            with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder:
+                start, whole = (
+                    process_seconds(console_command(server, n), Path(folder)) for n in (1, records_in(commits))
+                )
+            note = f"Taken off the console consumer: {start:.1f} s for one record"
+            yield Result.ratio("large-load", ours, Samples.of("console consumer", "s", [whole - start]), note)
+    if "executors" in wanted:
+        one, two = (_with_executors(server, groups, commits, count) for count in (1, 2))
+        yield Result.ratio("executors", one, two)
+
+
+def _with_executors(server: str, groups: Groups, commits: int, count: int) -> Samples:
+    done = load(server, groups.cells, commits, "--master", f"local-cluster[{count},1,1024]")
+    return Samples.of(f"executors of one core: {count}", "s", [done.seconds])
+
+
+def _peak(loaded: Load, commits: int) -> Samples:
+    return Samples.of(f"{commits / 1e6:g} million", "GiB", [loaded.peak_bytes / _GIB])

@@ -1,0 +1,89 @@
+"""Batches of a running job: tables to begin with, and the job that takes a log in batches of one size.
+
+Batches are those of a job that has more to do than one batch may take, so that one begins when the one before ends: the
+time from one end to the next is all that a batch costs, Spark's own work included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+
+from benchmarks.broker import empty_broker
+from benchmarks.commit_log import Groups, Record, write
+from benchmarks.job import Job
+from benchmarks.load import loaded
+from benchmarks.results import Samples
+
+WARM_UP, BATCHES = 3, 12
+_FEW = 10  # commits of a near-empty batch
+_BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group records.*, ([\d.]+) s")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables with all cells of some groups, and the broker that they are from."""
+
+    server: str
+    folder: Path
+    groups: Groups
+
+
+@contextmanager
+def tables_of(groups: Groups, brokers: int = 1) -> Iterator[Tables]:
+    """Start brokers, and have the job load all cells of the groups from them."""
+    with empty_broker(brokers=brokers) as kafka:
+        write(kafka.bootstrap_server, groups.log(groups.cells))
+        with loaded(kafka.bootstrap_server, groups.cells, groups.cells) as load:
+            yield Tables(kafka.bootstrap_server, load.folder, groups)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The seconds of batches from end to end, and as the job told them; when each ended; and the peak of its memory."""
+
+    seconds: Samples
+    told: Samples
+    ends: tuple[float, ...]
+    peak_bytes: int
+
+    @classmethod
+    def of(cls, runs: Sequence[Ran]) -> Ran:
+        """Return several runs of one way as one."""
+        seconds, told = (
+            Samples.of(each[0].what, "s", chain.from_iterable(one.values for one in each))
+            for each in ([run.seconds for run in runs], [run.told for run in runs])
+        )
+        ends = tuple(chain.from_iterable(run.ends for run in runs))
+        return cls(seconds, told, ends, max(run.peak_bytes for run in runs))
+
+
+def near_empty(tables: Tables, what: str) -> Ran:
+    """Have the job take batches of a few commits, each in another offsets partition."""
+    few = tables.groups.one_per_partition(_FEW)
+    log = [record for _ in range(WARM_UP + BATCHES + 1) for cell in few for record in tables.groups.commits(cell, 1)]
+    return batches(tables, what, len(few), log)
+
+
+def batches(tables: Tables, what: str, size: int, log: Iterable[Record], *options: str) -> Ran:
+    """Have the job take the log in batches of that size."""
+    write(tables.server, log)
+    with Job(tables.server, tables.folder, "--once", "--max-offsets-per-trigger", str(size), *options) as job:
+        job.finish()
+    told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
+    ends = [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
+    # The first ones find everything cold, and the last one what was left over.
+    whole = [(after[0] - before[0], after[2], after[0]) for before, after in pairwise(ends) if after[1] >= 0.9 * size]
+    warm = whole[WARM_UP:]
+    if not warm:
+        raise RuntimeError(f"the job had no batches of {size} records:\n" + "\n".join(line for _, line in job.lines))
+    seconds, by_itself, at = zip(*warm, strict=True)
+    return Ran(Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself), at, job.peak_bytes)
+
+
+def _records(found: re.Match[str]) -> int:
+    return sum(int(count.replace(",", "")) for count in found.groups()[:2])
