@@ -28,7 +28,8 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
         records = list(rewrites(groups, members, times))
         runs = [_batch(name, records) for _ in range(_ROUNDS)]
         peak = max(peak for _, peak in runs)
-        samples = Samples.of(f"groups: {groups}, members of each: {members}, times: {times}", "s", (seconds for seconds, _ in runs))
+        what = f"groups: {groups}, members of each: {members}, times: {times}"
+        samples = Samples.of(what, "s", (seconds for seconds, _ in runs))
         yield Result.of(name, samples, f"Peak of memory {peak / 2**30:.2f} GiB")
 
 
