@@ -80,15 +80,14 @@ def local_session(
         "spark.jars": ",".join(str(path) for path in jars),
         "spark.local.dir": folder,
         "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.python.daemon.module": worker_daemon.MODULE,
     }
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     defaults = spark_defaults()
     given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})
-    ours = LOCAL | STATIC | PREFERRED | places
+    ours = LOCAL | STATIC | PREFERRED | places | _daemon(given.get("spark.master", LOCAL["spark.master"]))
     # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
     settings = {name: value for name, value in merged(ours, given).items() if defaults.get(name) != value}
     builder = SparkSession.builder.appName("offsetstream").config(map=settings | REQUIRED)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Of the JVM that only composes the command of the other one.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -110,6 +109,12 @@ def local_session(
     java: Any = spark.sparkContext._jvm
     java.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(java.java.io.File(folder))
     return spark
+
+
+def _daemon(master: str) -> dict[str, str]:
+    """Have our daemon where its package is sure to be; another Python lacks it, as the job is to say by itself."""
+    is_ours = master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable
+    return {"spark.python.daemon.module": worker_daemon.MODULE} if is_ours else {}
 
 
 def on_class_path(jars: Sequence[Path]) -> dict[str, str]:

@@ -1,6 +1,9 @@
 """The process that Python workers are forked from: theirs is an installed PySpark, and what they need is there."""
 
 import gc
+import os
+import re
+import subprocess
 import sys
 import zipimport
 from collections.abc import Iterable, Iterator
@@ -19,6 +22,23 @@ def test_a_worker_reads_no_archives_and_has_what_it_needs(spark: SparkSession) -
     ((archives, frozen),) = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
     assert archives == []
     assert frozen > 10_000  # what was loaded before the fork: pandas, pyarrow and the codec
+
+
+def test_workers_of_another_python_are_sparks_own_and_what_they_lack_is_told(tmp_path: Path) -> None:
+    script = (
+        "from offsetstream.spark import executors, session\n"
+        "executors.require_packages(session.local_session('local[1]'))"
+    )
+    base = str(Path(sys.executable).resolve())  # without the packages of this environment
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        check=False,
+        env=os.environ | {"PYSPARK_PYTHON": base},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert re.search(r"EnvironmentNotReadyError: the executors' Python lacks .*offsetstream", done.stderr)
 
 
 def test_only_archives_of_a_package_on_the_path_are_left_out(tmp_path: Path) -> None:
