@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import click
 
-from offsetstream.cli.group_state import Group, read_groups
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, ReadAnew
+from offsetstream.cli.output import Column, ReadInParts
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 
@@ -26,6 +26,9 @@ _LIST = (
     Column("offsets_partition"),
     Column("in_coordinator_partition"),
 )
+_AS_THEY_ARE = ("state", "is_simple", "offsets_partition", "in_coordinator_partition")
+_READ = ("group_id", "group_type", "protocol_type", "member_count", *_AS_THEY_ARE)
+_ORDER = ("group_id", "-in_coordinator_partition", "offsets_partition")
 
 
 @click.command(
@@ -59,23 +62,42 @@ def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
 
-    def rows() -> Iterator[dict[str, Any]]:
-        for group in read_groups(lookup, None):
-            wanted = (not state or group.row["state"] in state) and (
-                not group_type or group.row["group_type"] in group_type
-            )
-            if wanted and (group.is_current or not output.is_text):
-                yield _list_row(group)
+    def parts() -> Iterator[dict[str, list[Any]]]:
+        is_current = _Current()
+        for part in lookup.parts("groups", _READ, order=_ORDER):
+            wanted = is_current.of(part) if output.is_text else [True] * len(part["group_id"])
+            for chosen, values in ((state, part["state"]), (group_type, part["group_type"])):
+                if chosen:
+                    wanted = [so_far and value in chosen for so_far, value in zip(wanted, values, strict=True)]
+            yield {name: list(compress(values, wanted)) for name, values in _listed(part).items()}
 
-    output.table(_LIST, ReadAnew(rows))
+    output.table(_LIST, ReadInParts(parts))
 
 
-def _list_row(group: Group) -> dict[str, Any]:
-    row = group.row
+class _Current:
+    """Tells which rows are current, as those of `group_state.Group`; the copies of a group come one after the other."""
+
+    def __init__(self) -> None:
+        self._group: str | None = None
+        self._has_home = False  # the first of its copies is where its coordinator looks for it
+
+    def of(self, part: Mapping[str, Sequence[Any]]) -> list[bool]:
+        found = list[bool]()
+        for group, is_home in zip(part["group_id"], part["in_coordinator_partition"], strict=True):
+            if group != self._group:
+                self._group, self._has_home = group, bool(is_home)
+            found.append(bool(is_home) or not self._has_home)
+        return found
+
+
+def _listed(part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    types = part["group_type"]
+    # Brokers list newer types under a protocol type of the same name.
+    newer = {group_type: group_type.lower() for group_type in set(types)} | {"Classic": None}
+    of_members = zip(types, part["protocol_type"], strict=True)
     return {
-        "group": row["group_id"],
-        "type": row["group_type"],
-        # Brokers list newer types under a protocol type of the same name.
-        "protocol_type": row["protocol_type"] if row["group_type"] == "Classic" else row["group_type"].lower(),
-        "members": row["member_count"],
-    } | {name: row[name] for name in ("state", "is_simple", "offsets_partition", "in_coordinator_partition")}
+        "group": part["group_id"],
+        "type": types,
+        "protocol_type": [newer[group_type] or own for group_type, own in of_members],
+        "members": part["member_count"],
+    } | {name: part[name] for name in _AS_THEY_ARE}

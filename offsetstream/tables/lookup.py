@@ -66,16 +66,32 @@ class Lookup:
     def stream(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, order: Sequence[str]
     ) -> Iterator[Row]:
-        """Yield the same rows sorted by the columns of `order`, of which a part is in memory at a time."""
+        """Yield the same rows sorted by the columns of `order`, of which a part is in memory at a time.
+
+        A minus before a column's name: the greatest first.
+        """
+        for rows in self._sorted(table, columns, where, order):
+            for row in rows:
+                yield dict(zip(columns, row, strict=True))
+
+    def parts(
+        self, table: str, columns: Sequence[str], where: Where | None = None, *, order: Sequence[str]
+    ) -> Iterator[dict[str, list[Any]]]:
+        """Yield the same rows, some at a time, each column as a list: quicker for a million than their dicts."""
+        for rows in self._sorted(table, columns, where, order):
+            yield dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
+
+    def _sorted(
+        self, table: str, columns: Sequence[str], where: Where | None, order: Sequence[str]
+    ) -> Iterator[list[tuple[Any, ...]]]:
         with self._told(table):
             cursor = self._connection.cursor()  # of its own: rows may wait in several at once
             relation = self._query(cursor, table, columns, where)
             if relation is None:
                 return
-            cursor.execute(relation.sort(*map(ColumnExpression, order)).sql_query())
+            cursor.execute(relation.sort(*map(_sorting, order)).sql_query())
             while found := cursor.fetchmany(_AT_ONCE):
-                for row in found:
-                    yield dict(zip(columns, row, strict=True))
+                yield found
 
     @contextmanager
     def _told(self, table: str) -> Iterator[None]:
@@ -130,6 +146,10 @@ def is_one_of(column: str, values: Collection[str] | Collection[int]) -> duckdb.
     if not possible:
         return ConstantExpression(False)
     return ColumnExpression(column).isin(*(ConstantExpression(value) for value in possible))
+
+
+def _sorting(column: str) -> duckdb.Expression:
+    return ColumnExpression(column[1:]).desc() if column.startswith("-") else ColumnExpression(column)
 
 
 def _expression(table: str, column: str, existing: Sequence[str]) -> duckdb.Expression:

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from testkit.tables import append_rows
-from tests.unit.cli.conftest import T2, Run, group, write_states
+from offsetstream.cli.group_state import read_groups
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.path_store import PathStore
+from testkit.tables import append_rows, create_empty_tables
+from tests.unit.cli.conftest import T2, Run, group, place, write_states
 
 
 def golden(*lines: str) -> str:
@@ -55,6 +58,32 @@ def test_list_as_csv_has_both_copies_of_a_group(run: Run) -> None:
             "in_coordinator_partition": "false",
         }
     ]
+
+
+def test_copies_of_thousands_of_groups_are_told_apart(run: Run, tmp_path: Path) -> None:
+    """They are read some thousands of rows at a time, so that copies of one group are in two parts."""
+    names = [f"group-{number:04}" for number in range(3000)]
+    copies = [
+        group(name, "Classic", "Stable" if partition is None else "Empty", 1) | place(name, partition)
+        for number, name in enumerate(names)
+        # Of every fifth group there are copies only.
+        for partition in ([None] if number % 5 else []) + [7, 3]
+        if partition != place(name)["offsets_partition"]
+    ]
+    tables = tmp_path / "many"
+    create_empty_tables(tables)
+    append_rows(tables, "groups", sorted(copies, key=lambda row: (row["offsets_partition"], row["group_id"])))
+    found = list(read_groups(Lookup(PathStore(str(tables))), None))
+    current = [each.group_id for each in found if each.is_current]
+    assert [line.split()[0] for line in run("groups", "list", tables=tables).stdout.splitlines()[1:]] == current
+    assert len(current) > len(names) == len(set(current))
+    rows = json.loads(run("groups", "list", "--output", "json", tables=tables).stdout)
+    assert [(row["group"], row["offsets_partition"]) for row in rows] == [
+        (each.group_id, each.row["offsets_partition"]) for each in found
+    ]
+    stable = [each.group_id for each in found if each.is_current and each.row["state"] == "Stable"]
+    listed = run("groups", "list", "--state", "Stable", tables=tables).stdout.splitlines()[1:]
+    assert [line.split()[0] for line in listed] == stable
 
 
 def test_describe_a_classic_group(run: Run) -> None:

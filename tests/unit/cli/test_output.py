@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cli.output import Block, Column, Output, ReadAnew, printable
+from offsetstream.cli.output import Block, Column, Output, ReadAnew, ReadInParts, printable
 from offsetstream.errors import TablesError, UsageError
 
 COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))
@@ -52,6 +52,20 @@ def test_csv_has_a_header_and_tells_null_from_empty(capsysbinary: pytest.Capture
     )
     Output("csv").table([Column("x"), Column("y")], [{"x": "", "y": None}])
     assert capsysbinary.readouterr().out == b'x,y\r\n"",\r\n'
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "csv"])
+def test_rows_in_parts_are_printed_as_others(output_format: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    values = [None, True, False, 0, -17, 1.5, *HOSTILE, "-1", "-a", "@b", "plain", "ends =", "\uff1dx"]
+    rows = [{"b": value, "a": f"row {number}"} for number, value in enumerate(values)]
+    columns = (Column("a", "A"), Column("b", "B"), Column("missing", "C"))
+    parts = [{"a": [row["a"] for row in some], "b": [row["b"] for row in some]} for some in (rows[:7], [], rows[7:])]
+    for part in parts:
+        part["missing"] = [None] * len(part["a"])
+    Output(output_format).table(columns, rows)
+    one_by_one = capsysbinary.readouterr().out
+    Output(output_format).table(columns, ReadInParts(lambda: iter(parts)))
+    assert capsysbinary.readouterr().out == one_by_one
 
 
 @pytest.mark.parametrize("output_format", ["text", "json", "csv"])
