@@ -9,7 +9,9 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 
+from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPlace
 from offsetstream.embedded.clients import QUIET, admin_client
+from testkit.waiting import await_
 
 TEN_MINUTES = 600_000
 Record = Mapping[str, Any]
@@ -51,6 +53,17 @@ def transaction(
     producer.begin_transaction()
     _produce(producer, topic, partition, records)
     yield producer
+
+
+def await_end(server: str, *places: tuple[str, int]) -> None:
+    """Wait until no transaction keeps readers from the partitions' ends: its end is told before it is in the log."""
+
+    def is_held_back(topic: str, partition: int) -> bool:
+        end = LogEnds(server).ends({topic: [partition]}, {})[TopicPlace(topic, partition)]
+        assert isinstance(end, LogEnd)
+        return end.last_stable_offset < end.high_watermark
+
+    await_(lambda: not any(is_held_back(*place) for place in places))
 
 
 def joined(server: str, group: str, topic: str) -> Consumer:

@@ -16,7 +16,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
 from testkit.command import Done, within
-from testkit.live_logs import create_topic, numbered, transaction, write
+from testkit.live_logs import await_end, create_topic, numbered, transaction, write
 from testkit.waiting import await_
 
 QUICK = {"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "1000"}
@@ -123,6 +123,7 @@ def test_a_transactional_log(server: str) -> None:
     records = [{**each, "timestamp": now - HOUR + at} for at, each in enumerate(numbered(3))]
     with transaction(server, "one", "booked", *records) as producer:
         producer.abort_transaction(30)
+    await_end(server, ("booked", 0))
     commit_offsets(server, "reader", {("booked", 0): 1})
     (row,) = rows(server, "reader")
     # Two aborted records and a control record: nothing is there to be read.
@@ -131,6 +132,7 @@ def test_a_transactional_log(server: str) -> None:
     assert (raw["next_offset"], tells(raw, now - HOUR + 1)) == (1, True)
     with transaction(server, "two", "booked", *records) as producer:
         producer.commit_transaction(30)
+    await_end(server, ("booked", 0))
     (row,) = rows(server, "reader")
     assert (row["next_offset"], tells(row, now - HOUR)) == (4, True)
     commit_offsets(server, "reader", {("booked", 0): 8})

@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from offsetstream import commit_offsets
-from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPlace
 from offsetstream.cluster.rights import OFFSETS_TOPIC, TRANSACTION_STATE
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
 from testkit.command import Done, within
+from testkit.live_logs import await_end
 from testkit.waiting import await_
 
 TOOL, TOPIC, GROUP = "org.apache.kafka.tools.TransactionsCommand", "bookings", "booking"
@@ -84,16 +84,6 @@ def run(command: str) -> None:
     script, *arguments = shlex.split(command)
     assert script == "kafka-transactions.sh"
     run_tool(TOOL, arguments)
-
-
-def is_held_back(server: str, place: tuple[str, int]) -> bool:
-    end = LogEnds(server).ends({place[0]: [place[1]]}, {})[TopicPlace(*place)]
-    assert isinstance(end, LogEnd)
-    return end.last_stable_offset < end.high_watermark
-
-
-def await_end(server: str, *places: tuple[str, int]) -> None:
-    await_(lambda: not any(is_held_back(server, place) for place in places))
 
 
 def test_nobody_holds_anything_back(server: str) -> None:

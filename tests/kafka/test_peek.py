@@ -14,7 +14,7 @@ from offsetstream import commit_offsets
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.command import Done, within
-from testkit.live_logs import create_topic, numbered, transaction, write
+from testkit.live_logs import await_end, create_topic, numbered, transaction, write
 
 TOPIC, PLACE = "orders", ("--topic", "orders", "--partition", "0")
 STARTED_MS = 1_767_225_600_000  # 2026-01-01
@@ -133,6 +133,7 @@ def test_transactions(server: str) -> None:
         producer.abort_transaction(30)
     with transaction(server, "commits", "booked", *numbered(2, 3)) as producer:
         producer.commit_transaction(30)
+    await_end(server, ("booked", 0))
     assert offsets(server, *place, "--offset", "0") == [4, 5]  # 3 and 6 are control records
     assert offsets(server, *place, "--offset", "0", "--isolation-level", "read_uncommitted") == [0, 1, 2, 4, 5]
     assert offsets(server, *place, "--latest", "--max-records", "2") == [4, 5]
@@ -146,6 +147,7 @@ def test_transactions(server: str) -> None:
         assert (nothing.returncode, nothing.stderr.startswith(told)) == (1, True)
         assert offsets(server, *place, "--offset", "7", "--isolation-level", "read_uncommitted") == [7, 8, 9]
         producer.abort_transaction(30)
+    await_end(server, ("booked", 0))
     assert offsets(server, *place, "--offset", "7") == [9]
 
 
