@@ -19,6 +19,8 @@ NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 # The client's cost grows faster than the partitions of one call: 20,000 in one took 2.0 s of CPU, in ten 0.5 s.
 _AT_ONCE = 2000
 _TIMEOUT = 10.0  # seconds: a leader that is silent must not stop the others' samples for longer
+# What librdkafka says of a partition whose leader went away while it asked.
+_ASK_AGAIN = {*LEADER_MOVES, KafkaError._NOENT}
 _NO_RECORD = -1  # below it nobody answered in time: librdkafka may give no error then
 _NO_ID = "A" * 22  # before Kafka 2.8
 
@@ -200,7 +202,7 @@ class LogEnds(Cluster):
     ) -> tuple[_Told, dict[TopicPlace, KafkaError]]:
         """Ask once more where a leader has moved, and where an offset is `below` this, as of one that was silent."""
         found, errors = self._offsets_once(specs, isolation)
-        moved = {place for place, error in errors.items() if error.code() in LEADER_MOVES}
+        moved = {place for place, error in errors.items() if error.code() in _ASK_AGAIN}
         moved |= {place for place, told in found.items() if below is not None and told.offset < below}
         if not moved:
             return found, errors
