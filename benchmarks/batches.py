@@ -74,8 +74,7 @@ def batches(tables: Tables, what: str, size: int, log: Iterable[Record], *option
     write(tables.server, log)
     with Job(tables.server, tables.folder, "--once", "--max-offsets-per-trigger", str(size), *options) as job:
         job.finish()
-    told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
-    ends = [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
+    ends = told_by(job)
     # The first ones find everything cold, and the last one what was left over.
     whole = [(after[0] - before[0], after[2], after[0]) for before, after in pairwise(ends) if after[1] >= 0.9 * size]
     warm = whole[WARM_UP:]
@@ -83,6 +82,12 @@ def batches(tables: Tables, what: str, size: int, log: Iterable[Record], *option
         raise RuntimeError(f"the job had no batches of {size} records:\n" + "\n".join(line for _, line in job.lines))
     seconds, by_itself, at = zip(*warm, strict=True)
     return Ran(Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself), at, job.peak_bytes)
+
+
+def told_by(job: Job) -> list[tuple[float, int, float]]:
+    """Return of each batch that the job told of when it did, the records of it, and its seconds."""
+    told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
+    return [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
 
 
 def _records(found: re.Match[str]) -> int:

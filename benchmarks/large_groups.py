@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.batches import told_by
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import OFFSETS_PARTITIONS, Record, group_record
 from benchmarks.job import Job
@@ -17,7 +17,6 @@ from testkit.garbage import produce
 _BATCHES = {"rewrites": (1, 1000, 50), "large-groups": (700, 200, 1)}  # groups, members of each, times
 ROWS = tuple(_BATCHES)
 _ROUNDS = 2
-_BATCH_LINE = re.compile(r"Batch (\d+): .*, ([\d.]+) s")
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
@@ -52,8 +51,7 @@ def _batch(name: str, records: list[Record]) -> tuple[float, int]:
         produce(kafka.bootstrap_server, iter(records), 1_000_000)
         with Job(kafka.bootstrap_server, Path(folder), "--once") as job:
             job.finish()
-        told = [_BATCH_LINE.match(line) for _, line in job.lines]
-        seconds = sum(float(found.group(2)) for found in told if found)
+        seconds = sum(seconds for _, _, seconds in told_by(job))
         if not seconds:
             raise RuntimeError("the job had no batch:\n" + "\n".join(line for _, line in job.lines))
         return tell(name, seconds), job.peak_bytes

@@ -23,11 +23,12 @@ Row = Mapping[str, Any]
 Closing = str | Callable[[], str | None] | None
 
 _MISSING = "-"
-_PLAIN_CSV = re.compile(r"[^\x00-\x1f\x7f\",]+")
+_PLAIN = r"[^\x00-\x1f\x7f\",]+"
+_PLAIN_CSV = re.compile(_PLAIN)
 # What spreadsheets take for a formula at the start of a cell (OWASP's list); a plain number is none.
-_FORMULA = re.compile(r"(?!-?\d+(?:\.\d+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-# What is plain, and begins no formula.
-_USUAL_CSV = re.compile(r"[^\x00-\x1f\x7f\",=+\-@\uff1d\uff0b\uff0d\uff20][^\x00-\x1f\x7f\",]*")
+_FORMULA_MARK = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+_FORMULA = re.compile(rf"(?!-?\d+(?:\.\d+)?\Z){_FORMULA_MARK}")
+_USUAL_CSV = re.compile(f"(?!{_FORMULA_MARK}){_PLAIN}")
 _BOOLEANS = {True: "true", False: "false"}
 # A longer cell stands out of its column: padding all others to 32,767 characters would make gigabytes of spaces.
 _WIDEST = 250
@@ -289,9 +290,7 @@ def _csv_fields(values: Sequence[Any], *, raw: bool) -> list[str]:
 
 
 def _csv_field(value: Any, *, raw: bool) -> str:
-    """Nothing is null, and a quoted nothing is the empty text."""
-    if value is None:
-        return ""
+    """Return the field of a value that is not null: nothing is null, and a quoted nothing is the empty text."""
     if not isinstance(value, str):
         return _text_cell(value)
     text: str = f"'{value}" if not raw and _FORMULA.match(value) else value

@@ -114,7 +114,7 @@ def local_session(
 def _daemon(master: str) -> dict[str, str]:
     """Have our daemon where its package is sure to be; another Python lacks it, as the job is to say by itself."""
     is_ours = master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable
-    return {"spark.python.daemon.module": worker_daemon.MODULE} if is_ours else {}
+    return {"spark.python.daemon.module": worker_daemon.__name__} if is_ours else {}
 
 
 def on_class_path(jars: Sequence[Path]) -> dict[str, str]:

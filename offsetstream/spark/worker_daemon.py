@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-MODULE = "offsetstream.spark.worker_daemon"
 # What the tasks of batches and loads import.
 _NEEDED = ("pandas", "pyarrow.compute", "pyarrow.parquet", "offsetstream.codec.udf")
 
