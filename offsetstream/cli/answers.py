@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.options import SECONDS, Command
-from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.output import Output
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import Instant, duration_text, instant_text
 from offsetstream.errors import OffsetstreamError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at

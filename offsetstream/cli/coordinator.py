@@ -11,7 +11,8 @@ from offsetstream.cli.describe import broker_text
 from offsetstream.cli.live_options import UNREACHABLE, reading_timeout_option
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, tell
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8, store_at

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 
 from offsetstream.cli.line_files import convert_lines, file_option, input_argument
-from offsetstream.cli.output import tell
+from offsetstream.cli.tell import tell
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line, parse_raw_line
 from offsetstream.codec.wire import DecodeError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from offsetstream.cli.group_state import Group
-from offsetstream.cli.output import Block, Column
+from offsetstream.cli.rows import Block, Column
 
 Row = dict[str, Any]
 TopicPartition = tuple[str, int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +16,10 @@ from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import not_there, unknown_text, unknown_then
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Closing, Column, Output, tell
+from offsetstream.cli.output import Closing, Output
+from offsetstream.cli.rows import Column
 from offsetstream.cli.sampled_ends import SampledEnds
+from offsetstream.cli.tell import tell, tell_all
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from offsetstream.cluster.coordinators import CoordinatorLookup
 
 Rows = list[dict[str, Any]]
+Part = list[tuple[Group, Rows]]
 
 _PART = 10_000  # rows of groups that are asked about together
 _REBALANCING = {"Assigning", "Reconciling"}
@@ -116,7 +120,7 @@ def _describe_then(
     columns, rows_of = _THEN[view]
     closing = closing_at(at, found, sampled) + unknown_text(reader)
     if found or not group or not output.is_text:
-        _print(output, columns, ((group, rows_of(group, ends)) for group in found), verbose=verbose, closing=closing)
+        _print(output, columns, ([(group, rows_of(group, ends))] for group in found), verbose=verbose, closing=closing)
     there = {group.group_id for group in found}
     missing = unknown_then(reader, at, group, there) or [
         next(iter(not_there(reader, "group_id", [name], ())), f"group '{name}' was not there then")
@@ -159,23 +163,23 @@ def _view(
     return views.OFFSETS, offset_rows
 
 
-def _with_rows(found: Iterator[Group], rows: Callable[[list[Group]], list[Rows]]) -> Iterator[tuple[Group, Rows]]:
-    """Yield each group with its rows; the cluster is asked for what is in a part of them at a time."""
+def _with_rows(found: Iterator[Group], rows: Callable[[list[Group]], list[Rows]]) -> Iterator[Part]:
+    """Yield groups with their rows, some at a time; the cluster is asked for what is in them together."""
     part, size = list[Group](), 0
     for group in found:
         part.append(group)
         size += 1 + len(group.members) + len(group.assignments) + len(group.offsets)
         if size >= _PART:
-            yield from zip(part, rows(part), strict=True)
+            yield [*zip(part, rows(part), strict=True)]
             part, size = [], 0
-    yield from zip(part, rows(part), strict=True)
+    yield [*zip(part, rows(part), strict=True)]
 
 
-def _noted(found: Iterator[tuple[Group, Rows]], missing: set[str]) -> Iterator[tuple[Group, Rows]]:
+def _noted(parts: Iterator[Part], missing: set[str]) -> Iterator[Part]:
     """Yield what is found, and take it out of what is missing."""
-    for group, rows in found:
-        missing.discard(group.group_id)
-        yield group, rows
+    for part in parts:
+        missing.difference_update(group.group_id for group, _ in part)
+        yield part
 
 
 def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
@@ -190,12 +194,12 @@ def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str 
 def _print(
     output: Output,
     columns: tuple[Column, ...],
-    found: Iterator[tuple[Group, Rows]],
+    parts: Iterator[Part],
     *,
     verbose: bool,
     closing: Closing,
 ) -> None:
-    said = _said(found)
+    said = _said(parts)
     if output.is_text:
         shown = (rows for group, rows in said if group.is_current and rows)
         output.blocks((views.block(columns, rows, verbose=verbose) for rows in shown), closing=closing)
@@ -203,19 +207,19 @@ def _print(
     output.table(columns, (row for _, rows in said for row in rows), closing=closing)
 
 
-def _said(found: Iterator[tuple[Group, Rows]]) -> Iterator[tuple[Group, Rows]]:
-    """Say the state of each group before its rows."""
-    for group, rows in found:
-        if group.is_current:
-            _say_state(group)
-        yield group, rows
+def _said(parts: Iterator[Part]) -> Iterator[tuple[Group, Rows]]:
+    """Yield the groups one by one, once the states of those in their part are said."""
+    for part in parts:
+        tell_all(chain.from_iterable(("", state) for group, _ in part if (state := _state(group))))
+        yield from part
 
 
-def _say_state(group: Group) -> None:
-    """Write what Kafka's tool says of a state to stderr."""
+def _state(group: Group) -> str | None:
+    """Return what Kafka's tool says of a state on stderr, if anything."""
+    if not group.is_current:
+        return None
     if group.row["state"] == "Empty":
-        click.echo(err=True)
-        tell(f"Consumer group '{group.group_id}' has no active members.")
-    elif group.row["state"] in _REBALANCING:
-        click.echo(err=True)
-        tell(f"Warning: Consumer group '{group.group_id}' is rebalancing.")
+        return f"Consumer group '{group.group_id}' has no active members."
+    if group.row["state"] in _REBALANCING:
+        return f"Warning: Consumer group '{group.group_id}' is rebalancing."
+    return None

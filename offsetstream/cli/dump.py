@@ -7,8 +7,8 @@ from click.core import ParameterSource
 
 from offsetstream.cli.line_files import file_option, open_output
 from offsetstream.cli.options import cluster_options, config_option
-from offsetstream.cli.output import tell
 from offsetstream.cli.segments import open_partitions, warn
+from offsetstream.cli.tell import tell
 from offsetstream.dump.formats import LINE_FORMATS, Unprintable
 from offsetstream.errors import UsageError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from offsetstream.cli.answers import Answer, counted
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable, told_nothing
 from offsetstream.cli.options import client_properties
-from offsetstream.cli.output import Column
+from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, milliseconds, time_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from offsetstream.cli.answers import Row, at_option, counted, reader_of, rows_of
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, not_there, unknown_text
 from offsetstream.cli.options import client_properties, cluster_options, config_option, tables_option
-from offsetstream.cli.output import Output, tell
+from offsetstream.cli.output import Output
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import UsageError
 from offsetstream.tables.left_out import LeftOutNames

@@ -12,7 +12,9 @@ import click
 
 from offsetstream.cli.answers import counted
 from offsetstream.cli.options import client_properties
-from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.output import Output
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text
 from offsetstream.errors import ClusterError, UsageError
 

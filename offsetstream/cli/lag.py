@@ -25,7 +25,7 @@ from offsetstream.cli.live_options import isolation_option, reading_timeout_opti
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column
+from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text, waited_text
 
 if TYPE_CHECKING:

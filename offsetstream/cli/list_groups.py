@@ -10,7 +10,7 @@ import click
 
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, ReadInParts
+from offsetstream.cli.rows import Column, ReadInParts
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 

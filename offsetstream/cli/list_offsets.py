@@ -15,8 +15,10 @@ from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, Output, ReadAnew, tell
+from offsetstream.cli.output import Output
+from offsetstream.cli.rows import Column, ReadAnew
 from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text, time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup

@@ -9,7 +9,9 @@ import click
 
 from offsetstream.cli.answers import counted
 from offsetstream.cli.options import client_properties
-from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.output import Output
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.lookup import Lookup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from offsetstream.cli.output import tell
+from offsetstream.cli.tell import tell
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.output import require_stdout, tell
+from offsetstream.cli.output import require_stdout
+from offsetstream.cli.tell import tell
 from offsetstream.cluster.databricks import is_databricks
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import OffsetstreamError, first_line, is_interrupt

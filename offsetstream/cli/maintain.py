@@ -12,8 +12,9 @@ import click
 
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, settings_options
-from offsetstream.cli.output import Column, tell
 from offsetstream.cli.own_spark import own_spark, reached
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store

@@ -23,7 +23,7 @@ from offsetstream.cli.answers import (
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, unknown_text
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column
+from offsetstream.cli.rows import Column
 from offsetstream.cli.times import Duration, duration_text, instant_text, time_text
 
 _KAFKAS = (

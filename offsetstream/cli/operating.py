@@ -17,10 +17,11 @@ import click
 
 from offsetstream.cli.answers import counted
 from offsetstream.cli.options import SECONDS, Command, client_properties, cluster_options, tables_option
-from offsetstream.cli.output import Output, tell
+from offsetstream.cli.output import Output
 from offsetstream.cli.own_spark import own_spark, reached, spark_options
 from offsetstream.cli.plan_text import done, planned, show_plan
 from offsetstream.cli.signals import end_when_asked
+from offsetstream.cli.tell import tell
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
+from offsetstream.cli.rows import Block, Column, Row, by_column
+from offsetstream.cli.tell import printable
+from offsetstream.cli.text_table import lines_of_blocks, text_cell, text_lines
 from offsetstream.control_characters import without_controls
 from offsetstream.errors import OffsetstreamError, UsageError
 
-Row = Mapping[str, Any]
 Closing = str | Callable[[], str | None] | None
 
-_MISSING = "-"
 _PLAIN = r"[^\x00-\x1f\x7f\",]+"
 _PLAIN_CSV = re.compile(_PLAIN)
 # What spreadsheets take for a formula at the start of a cell (OWASP's list); a plain number is none.
@@ -30,51 +28,7 @@ _FORMULA_MARK = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"(?!-?\d+(?:\.\d+)?\Z){_FORMULA_MARK}")
 _USUAL_CSV = re.compile(f"(?!{_FORMULA_MARK}){_PLAIN}")
 _BOOLEANS = {True: "true", False: "false"}
-# A longer cell stands out of its column: padding all others to 32,767 characters would make gigabytes of spaces.
-_WIDEST = 250
-_AT_ONCE = 1000  # rows, of which each may be long
 _PIECE = 1 << 16  # characters that are written at once
-_about = ContextVar("about", default="")
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: its name in JSON and CSV; its heading and least width in text (no heading: not in text)."""
-
-    name: str
-    heading: str | None = None
-    width: int = 0
-
-
-@dataclass(frozen=True)
-class Block:
-    """One table of a text: its columns, and the rows of it."""
-
-    columns: Sequence[Column]
-    rows: Iterable[Row] = field(default_factory=list)
-
-
-class ReadAnew(Iterable[Row]):
-    """Rows that are read anew each time that someone goes through them, since there may be more than memory."""
-
-    def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
-        self._read = read
-
-    def __iter__(self) -> Iterator[Row]:
-        return self._read()
-
-
-class ReadInParts(ReadAnew):
-    """Such rows that come some at a time, each column as a list: quicker for a million than their dicts."""
-
-    def __init__(self, read: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]) -> None:
-        self.parts = read
-        super().__init__(self._rows)
-
-    def _rows(self) -> Iterator[Row]:
-        for part in self.parts():
-            for row in zip(*part.values(), strict=True):
-                yield dict(zip(part, row, strict=True))
 
 
 class Output:
@@ -101,7 +55,7 @@ class Output:
         """
         names = [column.name for column in columns]
         if self.is_text:
-            self._write(chain(_text_lines(Block(columns, rows)), _closing_lines(closing)))
+            self._write(chain(text_lines(Block(columns, rows)), _closing_lines(closing)))
             return
         writers = {"json": partial(_json, names), "csv": partial(_csv, names, raw=self._raw)}
         self._write(writers[self.output_format](rows))
@@ -113,8 +67,7 @@ class Output:
 
         UsageError if the file cannot be written.
         """
-        of_blocks = (line for block in blocks for line in ("\n", *_text_lines(block)))
-        self._write(chain(of_blocks, _closing_lines(closing)))
+        self._write(chain(lines_of_blocks(blocks), _closing_lines(closing)))
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines for a person. UsageError if the file cannot be written."""
@@ -175,81 +128,10 @@ def require_stdout() -> None:
         raise OffsetstreamError("standard output is closed: leave it open, or send it to a file")
 
 
-def printable(text: str) -> str:
-    """Return the text with what would move the cursor, or not be seen, as Python writes it: an id may hold anything."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def tell(line: str, *, err: bool = True) -> None:
-    """Write a line for a person, to stderr or to stdout; to stderr what is about one of several clusters."""
-    about = _about.get()
-    click.echo(printable(f"{about}: {line}" if about else line), err=err or bool(about))
-
-
-@contextmanager
-def about(cluster: str) -> Iterator[None]:
-    """Have `tell` begin its lines with the name of a cluster."""
-    before = _about.set(cluster)
-    try:
-        yield
-    finally:
-        _about.reset(before)
-
-
 def _closing_lines(closing: Closing) -> Iterator[str]:
     sentence = closing() if callable(closing) else closing
     if sentence is not None:
         yield f"{printable(sentence)}\n"
-
-
-def _text_lines(block: Block) -> Iterator[str]:
-    columns = [column for column in block.columns if column.heading is not None]
-    names, headings = [column.name for column in columns], [str(column.heading) for column in columns]
-
-    def parts() -> Iterator[list[list[str]]]:
-        return (list(map(_text_cells, columns)) for columns in _by_column(names, block.rows))
-
-    # Rows that are in memory become text once, others for their widths, and again.
-    texts = parts if isinstance(block.rows, ReadAnew) else partial(iter, list(parts()))
-    widths = [max(column.width, len(heading)) for column, heading in zip(columns, headings, strict=True)]
-    for part in texts():
-        for at, cells in enumerate(part):
-            widths[at] = max([widths[at], *(length for length in set(map(len, cells)) if length <= _WIDEST)])
-    template = " ".join(f"{{:<{width}}}" for width in widths)
-    for part in chain([[[heading] for heading in headings]], texts()):
-        yield "".join([line.rstrip(" ") + "\n" for line in map(template.format, *part)])
-
-
-def _by_column(names: Sequence[str], rows: Iterable[Row]) -> Iterator[list[Sequence[Any]]]:
-    """Yield the values of some rows at a time, by column: what is done to many of a kind is done quickly."""
-    if isinstance(rows, ReadInParts):
-        yield from ([part[name] for name in names] for part in rows.parts())
-        return
-    left = iter(rows)
-    while part := list(islice(left, _AT_ONCE)):
-        yield [[row.get(name) for row in part] for name in names]
-
-
-def _text_cells(values: Sequence[Any]) -> list[str]:
-    """Return the cells of a column; of 100,000 most are texts and numbers, for which no function is called."""
-    return [
-        value
-        if type(value) is str and value.isprintable()
-        else str(value)
-        if type(value) is int
-        else _MISSING
-        if value is None
-        else _text_cell(value)
-        for value in values
-    ]
-
-
-def _text_cell(value: Any) -> str:
-    if value is None:
-        return _MISSING
-    if isinstance(value, bool):
-        return str(value).lower()
-    return printable(str(value))
 
 
 def _json(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
@@ -263,7 +145,7 @@ def _json(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
 
 def _csv(names: Sequence[str], rows: Iterable[Row], *, raw: bool) -> Iterator[str]:
     yield ",".join(names) + "\r\n"
-    for columns in _by_column(names, rows):
+    for columns in by_column(names, rows):
         fields = [_csv_fields(values, raw=raw) for values in columns]
         yield "".join([",".join(line) + "\r\n" for line in zip(*fields, strict=True)])
 
@@ -292,6 +174,6 @@ def _csv_fields(values: Sequence[Any], *, raw: bool) -> list[str]:
 def _csv_field(value: Any, *, raw: bool) -> str:
     """Return the field of a value that is not null: nothing is null, and a quoted nothing is the empty text."""
     if not isinstance(value, str):
-        return _text_cell(value)
+        return text_cell(value)
     text: str = f"'{value}" if not raw and _FORMULA.match(value) else value
     return text if _PLAIN_CSV.fullmatch(text) else '"' + text.replace('"', '""') + '"'

@@ -14,7 +14,9 @@ from offsetstream.cli.all_clusters import is_said, require_of_file
 from offsetstream.cli.answers import clear
 from offsetstream.cli.main import is_of_storage
 from offsetstream.cli.options import GATHERED, Command, configurable
-from offsetstream.cli.output import Block, Closing, Column, Output, Row, about, tell
+from offsetstream.cli.output import Closing, Output
+from offsetstream.cli.rows import Block, Column, Row
+from offsetstream.cli.tell import about, tell
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store

@@ -10,7 +10,8 @@ import click
 from offsetstream.cli.held_back import show_held_back
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, tell
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup, Row

@@ -18,8 +18,9 @@ from offsetstream.cli.live_options import (
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import client_properties, cluster_options, config_option, output_of, output_options
-from offsetstream.cli.output import Column, tell
 from offsetstream.cli.record_text import record_row
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import Instant, milliseconds
 from offsetstream.errors import UsageError
 

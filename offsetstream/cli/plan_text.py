@@ -6,7 +6,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsetstream.cli.answers import Row, counted
-from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.output import Output
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from offsetstream.cli.answers import (
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column
+from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, instant_text
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
-from offsetstream.cli.output import tell
 from offsetstream.cli.segments import open_partitions, warn
+from offsetstream.cli.tell import tell
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch

@@ -11,8 +11,8 @@ import click
 from offsetstream.cli.answers import group_options, period_options, require_period
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import SECONDS, config_option, tables_option
-from offsetstream.cli.output import tell
 from offsetstream.cli.signals import end_when_asked
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file

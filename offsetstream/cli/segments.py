@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offsetstream.cli.output import tell
+from offsetstream.cli.tell import tell
 from offsetstream.codec.log_folders import LogPartition, find_partitions
 from offsetstream.errors import UsageError
 

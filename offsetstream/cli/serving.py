@@ -11,9 +11,9 @@ import click
 
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, tables_option
-from offsetstream.cli.output import tell
 from offsetstream.cli.own_spark import spark_options
 from offsetstream.cli.signals import end_when_asked
+from offsetstream.cli.tell import tell
 from offsetstream.embedded.ports import LOOPBACK, check_port_is_free
 from offsetstream.errors import OffsetstreamError, UsageError, first_line
 from offsetstream.tables.location import store_at

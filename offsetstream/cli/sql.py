@@ -15,7 +15,9 @@ import click
 from offsetstream.cli.all_clusters import asked_clusters
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, Output, ReadAnew, tell
+from offsetstream.cli.output import Output
+from offsetstream.cli.rows import Column, ReadAnew
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import Instant, instant_text
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import store_at

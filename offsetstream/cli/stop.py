@@ -8,8 +8,8 @@ from functools import partial
 import click
 
 from offsetstream.cli.options import config_option, tables_option, timeout_option
-from offsetstream.cli.output import tell
 from offsetstream.cli.own_spark import own_spark, reached, spark_options
+from offsetstream.cli.tell import tell
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, request_stop
 from offsetstream.tables.lease_holder import HeartbeatWatch, Life

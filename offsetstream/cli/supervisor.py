@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from offsetstream.cli.output import tell
+from offsetstream.cli.tell import tell
 from offsetstream.errors import UsageError
 
 # With this in its environment a job ends between two batches when its standard input does: its supervisor is gone.

@@ -20,7 +20,8 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.output import Column, tell
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import store_at

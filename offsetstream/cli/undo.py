@@ -9,7 +9,7 @@ import click
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.operating import Operator, carry_out, operating_options, session, snapshot_path
 from offsetstream.cli.options import config_option, output_of, output_options
-from offsetstream.cli.output import tell
+from offsetstream.cli.tell import tell
 from offsetstream.errors import OtherClusterError
 
 

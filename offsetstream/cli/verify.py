@@ -20,8 +20,10 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.output import Column, Output, tell
+from offsetstream.cli.output import Output
 from offsetstream.cli.own_spark import own_spark, reached, spark_options
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import EnvironmentNotReadyError, UsageError

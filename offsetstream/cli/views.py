@@ -8,9 +8,10 @@ import click
 
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Column, tell
 from offsetstream.cli.own_spark import own_spark, spark_options
+from offsetstream.cli.rows import Column
 from offsetstream.cli.serving import database_of, script, serve
+from offsetstream.cli.tell import tell
 from offsetstream.errors import OffsetstreamError, first_line
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store

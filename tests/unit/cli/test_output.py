@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cli.output import Block, Column, Output, ReadAnew, ReadInParts, printable
+from offsetstream.cli.output import Output
+from offsetstream.cli.rows import Block, Column, ReadAnew, ReadInParts
+from offsetstream.cli.tell import printable
 from offsetstream.errors import TablesError, UsageError
 
 COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))

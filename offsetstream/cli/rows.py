@@ -1,0 +1,62 @@
+"""What a command prints: columns, rows that may be more than memory, and blocks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+Row = Mapping[str, Any]
+
+AT_ONCE = 1000  # rows, of which each may be long
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name in JSON and CSV; its heading and least width in text (no heading: not in text)."""
+
+    name: str
+    heading: str | None = None
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Block:
+    """One table of a text: its columns, and the rows of it."""
+
+    columns: Sequence[Column]
+    rows: Iterable[Row] = field(default_factory=list)
+
+
+class ReadAnew(Iterable[Row]):
+    """Rows that are read anew each time that someone goes through them, since there may be more than memory."""
+
+    def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._read()
+
+
+class ReadInParts(ReadAnew):
+    """Such rows that come some at a time, each column as a list: quicker for a million than their dicts."""
+
+    def __init__(self, read: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]) -> None:
+        self.parts = read
+        super().__init__(self._rows)
+
+    def _rows(self) -> Iterator[Row]:
+        for part in self.parts():
+            for row in zip(*part.values(), strict=True):
+                yield dict(zip(part, row, strict=True))
+
+
+def by_column(names: Sequence[str], rows: Iterable[Row]) -> Iterator[list[Sequence[Any]]]:
+    """Yield the values of some rows at a time, by column: what is done to many of a kind is done quickly."""
+    if isinstance(rows, ReadInParts):
+        yield from ([part[name] for name in names] for part in rows.parts())
+        return
+    left = iter(rows)
+    while part := list(islice(left, AT_ONCE)):
+        yield [[row.get(name) for row in part] for name in names]
