@@ -112,7 +112,9 @@ class SimulatedJob:
 def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
     """Have the tables keep dead files and their logs for as many batches as of ten seconds, divided by `scale`."""
     for name, schema in all_schemas().items():
-        hurried = {"delta.checkpointInterval": str(max(10, 100 // scale))}
+        hurried = {
+            "delta.checkpointInterval": str(max(10, int(schema.properties["delta.checkpointInterval"]) // scale))
+        }
         for kept in _KEPT:
             _, count, unit = schema.properties[kept].split()
             seconds = int(count) * _SECONDS[unit] * batch_seconds / BATCH_SECONDS / scale

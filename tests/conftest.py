@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.tables.path_store import PathStore
 from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
 from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.tables import new_tables
+from testkit.whole_files import InWholeFiles
 
 # A Spark of the tests, also of a process that they start, lives for minutes: the second of the JVM's compilers
 # took a fifth to a half of its processor time. With one of them Java has a fifth of the room for compiled code, of
@@ -63,16 +63,8 @@ def _place(item: pytest.Item) -> tuple[int, str, bool]:
     return tier, str(parameters.get("every_group", "none")), "after_restart" in getattr(item, "fixturenames", ())
 
 
-class InWholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Where several processes run (`--numprocesses`), the tests of a file stay together: they build on each other."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        folder = next((folder for folder in IN_ONE_PROCESS if nodeid.startswith(folder)), None)
-        return folder or nodeid.partition("::")[0]
-
-
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InWholeFiles:
-    return InWholeFiles(config, log)
+    return InWholeFiles(config, log, in_one=IN_ONE_PROCESS)
 
 
 def pytest_report_header() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from offsetstream.coordinator.cells import Cell
@@ -12,6 +13,7 @@ from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.names import DERIVED_TABLES
 
 Rows = list[dict[str, Any]]
+PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
 
 
 def cell_of(row: Mapping[str, Any]) -> Cell:
@@ -44,5 +46,7 @@ def rows_of_group(
         return None
     name_topics(rows.assignments, topic_names)
     by_table = ([rows.group], rows.members, rows.assignments, rows.subscriptions)
-    shared = dict(place or {})
-    return {table: [shared | row for row in own] for table, own in zip(DERIVED_TABLES, by_table, strict=True)}
+    found = dict(zip(DERIVED_TABLES, by_table, strict=True))
+    for row in chain.from_iterable(found.values()):
+        row.update(place or {})
+    return found

@@ -59,9 +59,12 @@ def find_changes(
     A stored row is updated where it differs, and goes where the source's `is_deleted` says so; `newer_only`:
     not if it is newer. What the source lacks of its columns it keeps. Rows of the source that are not stored come.
     """
-    keys, times = keys_of(source, key), np.zeros(source.num_rows, np.int64)
+    keys: pa.Array | None = None
+    times = np.zeros(source.num_rows, np.int64)
     gone, come = [], []
     for part in gathered(stored, source.num_rows):
+        if keys is None:  # of a million rows they take seconds, and often nothing is stored
+            keys = keys_of(source, key)
         at = pc.index_in(keys_of(part, key), value_set=keys)
         old, at = part.filter(pc.is_valid(at)), at.drop_null()
         np.add.at(times, at.to_numpy(), 1)

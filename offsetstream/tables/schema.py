@@ -17,6 +17,9 @@ HISTORY_DAY = "written_day"
 SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # who wrote a row of a history
 # State is written anew with each batch; a history must outlast those who read it as a stream once a day.
 _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"}
+# Versions from one checkpoint of the log to the next, all of which are read by whoever opens the table, as each batch
+# does. A checkpoint names what was deleted while deleted files are kept.
+_CHECKPOINT_INTERVAL, _OF_LONG_KEPT = "20", "100"
 # Columns of a history's files of which Delta keeps the ranges.
 SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 _ARROW_TYPES = {
@@ -107,7 +110,7 @@ class TableSchema:
         keep = self.keep_deleted_files or _KEEP_DELETED_FILES[self.kind]
         shared = {
             PROPERTY: str(SCHEMA_VERSION),
-            "delta.checkpointInterval": "100",
+            "delta.checkpointInterval": _OF_LONG_KEPT if keep.endswith("days") else _CHECKPOINT_INTERVAL,
             "delta.deletedFileRetentionDuration": keep,
             # A version without its files is of no use; and each write lists the log.
             "delta.logRetentionDuration": keep,

@@ -7,9 +7,11 @@ from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
 
-# The properties of state tables that were others in some earlier versions.
+# The properties that were others in earlier versions: of all tables, and of state tables in some.
+_EARLIER = {"delta.checkpointInterval": "100"}
 _EARLIER_VERSIONS = ("1", "2")
 _EARLIER_STATE = {
+    **_EARLIER,
     "delta.deletedFileRetentionDuration": "interval 6 hours",
     "delta.logRetentionDuration": "interval 2 days",
 }
@@ -71,7 +73,7 @@ def _new_properties(table: Snapshot, schema: TableSchema) -> dict[str, str]:
     """Return the properties that the table lacks, or has as its own version gave them; the version is among them."""
     configuration = table.properties
     found = configuration.get(PROPERTY, "")
-    earlier = _EARLIER_STATE if schema.kind == "state" and found in _EARLIER_VERSIONS else {}
+    earlier = _EARLIER_STATE if schema.kind == "state" and found in _EARLIER_VERSIONS else _EARLIER
     return {
         name: value
         for name, value in schema.properties.items()

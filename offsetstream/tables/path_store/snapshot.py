@@ -199,10 +199,14 @@ class PathSnapshot(Snapshot):
     def _write(self, rows: Iterable[pa.Table], transactions: Sequence[Transaction], **how: Any) -> None:
         """Write the rows; TablesError where they violate a user's CHECK, or a feature was switched on."""
         schema = self.arrow
-        batches = (batch for part in rows for batch in completed(part, schema).to_batches())
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        parts = (completed(part, schema) for part in rows)
+        data: pa.Table | pa.RecordBatchReader
+        if isinstance(rows, Sequence):  # in memory: then delta-rs's threads do not wait for Python's lock
+            data = pa.concat_tables([schema.empty_table(), *parts])
+        else:
+            data = pa.RecordBatchReader.from_batches(schema, (batch for part in parts for batch in part.to_batches()))
         with committing(self.delta, transactions):
-            write_deltalake(self.delta, reader, commit_properties=commit_of(transactions), **how)
+            write_deltalake(self.delta, data, commit_properties=commit_of(transactions), **how)
 
 
 def _field(column: ColumnSchema) -> Field:
