@@ -9,14 +9,7 @@ from typing import Any
 from offsetstream.codec.consumer_protocol import decode_assignment
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.rows import (
-    GroupRows,
-    Row,
-    assignment_row,
-    distinct_assignments,
-    group_row,
-    member_row,
-)
+from offsetstream.coordinator.rows import GroupRows, Row, Share, assignment_rows, group_row, member_row
 from offsetstream.coordinator.subscriptions import classic_subscriptions
 
 KEY_TYPE = 2
@@ -76,20 +69,10 @@ def _member(group_id: str, cell: Cell, member: dict[str, Any]) -> Row:
 def _assignments(group_id: str, cell: Cell, member: dict[str, Any]) -> list[Row]:
     if cell.value["protocolType"] != _CONSUMER:
         return []
-    return distinct_assignments(
-        assignment_row(
-            cell,
-            group_id=group_id,
-            member_id=member["memberId"],
-            kind="assigned",
-            topic=topic,
-            partition=partition,
-        )
-        for topic, partition in _topic_partitions(base64.b64decode(member["assignment"]))
-    )
+    return assignment_rows(cell, group_id, member["memberId"], _shares(base64.b64decode(member["assignment"])))
 
 
-def _topic_partitions(assignment: bytes) -> Iterator[tuple[str, int]]:
+def _shares(assignment: bytes) -> Iterator[Share]:
     """Yield what the bytes assign; empty bytes and other protocols are ordinary (reference 5.10)."""
     try:
         decoded = decode_assignment(assignment)
@@ -97,4 +80,4 @@ def _topic_partitions(assignment: bytes) -> Iterator[tuple[str, int]]:
         return
     for entry in decoded["assignedPartitions"]:
         for partition in entry["partitions"]:
-            yield entry["topic"], partition
+            yield ("assigned", None, None, entry["topic"], partition), None

@@ -19,7 +19,9 @@ from offsetstream.coordinator.rows import ASSIGNMENT_KEY, GroupRows, Row, name_t
 
 CellKey = tuple[int, str]  # key type, and the key as Kafka's JSON
 _PLACE = ("record_offset", "record_timestamp_ms")  # of a record that may say the same as the one before
-_OF_ASSIGNMENT = itemgetter(*(column for column in ASSIGNMENT_KEY if column != "topic"))
+# What an assignment is of, and what else it says.
+_BY_NAME, _BY_ID = itemgetter(*ASSIGNMENT_KEY), itemgetter(*(name for name in ASSIGNMENT_KEY if name != "topic"))
+_SAID = itemgetter("topic", "assignment_epoch")
 
 
 @dataclass(frozen=True)
@@ -138,20 +140,20 @@ def is_same_step(record: GroupRecord, following: GroupRecord) -> bool:
 
 
 def _compare_assignments(before: list[Row], after: list[Row], of_step: Row) -> Iterator[Row]:
-    # A topic that has an id is the same whatever its name was taken for.
-    old, new = ({_assignment(row): row for row in rows} for rows in (before, after))
+    old, new = _by_place(before), _by_place(after)
     for key, row in old.items():
         if key not in new:
             yield {**row, **of_step, "change": "revoked"}
     for key, row in new.items():
         if key not in old:
             yield {**row, **of_step, "change": "assigned"}
-        elif _differ(old[key], row):
+        elif _SAID(old[key]) != _SAID(row):
             yield {**row, **of_step, "change": "changed"}
 
 
-def _assignment(row: Row) -> tuple[object, ...]:
-    return (*_OF_ASSIGNMENT(row), row["topic"] if row["topic_id"] is None else None)
+def _by_place(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
+    # A topic that has an id is the same whatever its name was taken for.
+    return {_BY_NAME(row) if row["topic_id"] is None else _BY_ID(row): row for row in rows}
 
 
 def _differ(before: Row | None, after: Row | None) -> bool:

@@ -69,8 +69,9 @@ _OFFSETS = ("value_offset_max", "tombstone_offset_max")
 
 def _last(records: pa.Table, cell: tuple[str, ...]) -> pa.Table:
     ordered = records.sort_by("record_offset")
-    at = {key: number for number, key in enumerate(_rows(ordered, *cell))}
-    return ordered.take(pa.array(at.values(), pa.int64()))
+    numbered = ordered.select(cell).append_column("at", pa.array(range(ordered.num_rows), pa.int64()))
+    last = numbered.group_by(list(cell), use_threads=False).aggregate([("at", "max")])
+    return ordered.take(last["at_max"])
 
 
 def _rows(table: pa.Table, *columns: str) -> Iterator[tuple]:  # type: ignore[type-arg]  # of any columns

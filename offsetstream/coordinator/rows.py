@@ -52,21 +52,11 @@ MEMBER_COLUMNS = (
     "record_offset",
     "record_timestamp_ms",
 )
-ASSIGNMENT_COLUMNS = (
-    "group_id",
-    "member_id",
-    "kind",
-    "subtopology_id",
-    "topic_id",
-    "topic",
-    "partition",
-    "assignment_epoch",
-    "record_offset",
-    "record_timestamp_ms",
-)
 SUBSCRIPTION_COLUMNS = ("group_id", "member_id", "topic", "subscribed_by", "record_offset", "record_timestamp_ms")
 # member_assignments' key, within one group
 ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
+# What of that key is not the member's: kind, subtopology_id, topic_id, topic, partition; and the assignment_epoch.
+Share = tuple[tuple[str, str | None, str | None, str | None, int], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +79,32 @@ def member_row(record: Cell, **values: Any) -> Row:
     return _row(MEMBER_COLUMNS, record, values)
 
 
-def assignment_row(record: Cell, **values: Any) -> Row:
-    """Return a row of `member_assignments`; columns that are not given are null."""
-    return _row(ASSIGNMENT_COLUMNS, record, values)
-
-
 def subscription_row(record: Cell, **values: Any) -> Row:
     """Return a row of `member_subscriptions`."""
     return _row(SUBSCRIPTION_COLUMNS, record, values)
 
 
-def distinct_assignments(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with one row per key: a broker puts them into a map, so the last one stays."""
-    return list({tuple(row[column] for column in ASSIGNMENT_KEY): row for row in rows}.values())
+def assignment_rows(record: Cell, group_id: str, member_id: str, shares: Iterable[Share]) -> list[Row]:
+    """Return the rows of `member_assignments` of one member.
+
+    There is one row per key: a broker puts the shares into a map, so the last one stays.
+    """
+    # Groups have millions of them, and a dictionary that is written out is the quickest to make.
+    return [
+        {
+            "group_id": group_id,
+            "member_id": member_id,
+            "kind": kind,
+            "subtopology_id": subtopology_id,
+            "topic_id": topic_id,
+            "topic": topic,
+            "partition": partition,
+            "assignment_epoch": assignment_epoch,
+            "record_offset": record.record_offset,
+            "record_timestamp_ms": record.record_timestamp_ms,
+        }
+        for (kind, subtopology_id, topic_id, topic, partition), assignment_epoch in dict(shares).items()
+    ]
 
 
 def name_topics(assignments: Iterable[Row], names: Mapping[str, str]) -> None:

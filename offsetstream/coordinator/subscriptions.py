@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 from offsetstream.codec.consumer_protocol import decode_subscription
@@ -23,7 +24,7 @@ def classic_subscriptions(group_id: str, cell: Cell, members: Iterable[Mapping[s
     return [
         _row(cell, group_id, member["memberId"], topic, "name")
         for member in members
-        for topic in dict.fromkeys(_topics(base64.b64decode(member["subscription"])))
+        for topic in _topics(member["subscription"])
     ]
 
 
@@ -70,12 +71,14 @@ def _source_topics(topology: Cell) -> Iterator[str]:
         yield from (topic["name"] for topic in subtopology["repartitionSourceTopics"])
 
 
-def _topics(subscription: bytes) -> list[str]:
+@lru_cache(maxsize=64)  # few, as each may have a megabyte: the members of most groups say the same, again and again
+def _topics(subscription: str) -> tuple[str, ...]:
+    """Return the topics that a subscription in base64 names, each once."""
     try:
-        topics: list[str] = decode_subscription(subscription)["topics"]
+        decoded = decode_subscription(base64.b64decode(subscription))
     except DecodeError:  # empty bytes are ordinary (reference 5.10)
-        return []
-    return topics
+        return ()
+    return tuple(dict.fromkeys(decoded["topics"]))
 
 
 def _row(record: Cell, group_id: str, member_id: str, topic: str, subscribed_by: str) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from offsetstream.coordinator.cells import Cell
@@ -70,7 +70,7 @@ def _record(row: _Row) -> GroupRecord:
 
 def _placed(changes: Changes, place: Mapping[str, Any], written: Mapping[str, int]) -> dict[str, Rows]:
     by_table = dict(zip(DECODED_TABLES, (changes.groups, changes.members, changes.assignments), strict=True))
-    return {
-        table: [{**row, **place} for row in rows if row["record_offset"] > written[table]]
-        for table, rows in by_table.items()
-    }
+    found = {table: [row for row in rows if row["record_offset"] > written[table]] for table, rows in by_table.items()}
+    for row in chain.from_iterable(found.values()):
+        row.update(place)
+    return found

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
-from offsetstream.tables.arrow_rows import append_rows, partition_numbers, read_groups
+from offsetstream.tables.arrow_rows import append_rows, group_keys, partition_numbers, read_groups
 from offsetstream.tables.engines import Size
 from offsetstream.tables.matching import keys_of
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
@@ -42,8 +42,7 @@ class DriverChangeWriter:
     def append_batch(self, records: pa.Table, decoding: Decoding) -> None:
         """Append what the records of a batch changed; see `ChangeWriter`."""
         new = _placed(records, decoding.of(is_stored=False))
-        groups = set(zip(*(new[name].to_pylist() for name in _GROUP), strict=True))
-        present = read_groups(self._tables, GROUP_CELLS, groups, STORED)
+        present = read_groups(self._tables, GROUP_CELLS, group_keys(new), STORED)
         stored = self._stored(decoding.of(is_stored=True))
         self._append([rows_to_decode(new), rows_to_decode(present), *stored], decoding)
 

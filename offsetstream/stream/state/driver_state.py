@@ -11,8 +11,9 @@ import pyarrow as pa
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_of_cells
-from offsetstream.stream.state.driver_derive import derived_tables
+from offsetstream.stream.state.driver_derive import derived_tables, offsets_only_groups
 from offsetstream.tables.arrow_rows import (
+    group_keys,
     merge_rows,
     partition_numbers,
     read_groups,
@@ -74,8 +75,7 @@ class DriverStateWriter:
         return {key: own.new_coordinator_keeps(existed=key in existed) for key, own in touched.items()}
 
     def _groups_in(self, table: str, groups: Collection[GroupKey]) -> set[GroupKey]:
-        found = read_groups(self._tables, table, groups, _GROUP)
-        return set(zip(*(found[name].to_pylist() for name in _GROUP), strict=True))
+        return group_keys(read_groups(self._tables, table, groups, _GROUP))
 
     def _derive(
         self,
@@ -92,7 +92,11 @@ class DriverStateWriter:
             place = self._place(key, facts[key])
             return rows_of_group(own, key[1], self._topic_names, exists=exists[key], place=place)
 
-        rows = derived_tables(cells, exists.keys(), derive)
+        rows = derived_tables(cells, derive)
+        with_cells = group_keys(cells)
+        alone = (key for key, is_there in exists.items() if is_there and key not in with_cells)
+        only = offsets_only_groups([{"group_id": key[1], **self._place(key, facts[key])} for key in alone])
+        rows[GROUPS] = pa.concat_tables([rows[GROUPS], only])
         in_parallel([partial(self._replace, name, rows[name], exists, batch, replace_where) for name in DERIVED_TABLES])
 
     def _place(self, key: GroupKey, facts: GroupFacts) -> dict[str, Any]:
@@ -115,6 +119,7 @@ class DriverStateWriter:
         rows = with_constants(derived, {DELETED: False})
         if replace_where is None:
             present = read_groups(self._tables, name, groups, schema.key)
-            gone = with_constants(without(present, keys_of(rows, schema.key), schema.key), {DELETED: True})
-            rows = pa.concat_tables([rows, completed(gone, rows.schema)])
+            if present.num_rows:
+                gone = with_constants(without(present, keys_of(rows, schema.key), schema.key), {DELETED: True})
+                rows = pa.concat_tables([rows, completed(gone, rows.schema)])
         merge_rows(self._tables, name, rows, batch, replace_where=replace_where)

@@ -12,13 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsetstream.tables.derived import cell_of, rows_of_group
+from offsetstream.tables.derived import PLACE, cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.spark_rows import as_stored, in_batches, one_by_one, struct_fields
 
 _GROUP = ("offsets_partition", "group_id")
-_PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
 Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _CELL = ("key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp_ms")
 
@@ -35,7 +34,7 @@ def derived_groups(
     """
     cells = live_cells.withColumn("record_timestamp_ms", F.unix_millis("record_timestamp"))
     of_group = cells.groupBy(*_GROUP).agg(F.collect_list(F.struct(*_CELL)).alias("cells"))
-    joined = groups.join(of_group, list(_GROUP), "left").select(*_PLACE, "group_id", "exists", "cells")
+    joined = groups.join(of_group, list(_GROUP), "left").select(*PLACE, "group_id", "exists", "cells")
     result = _result_type()
     derived = joined.mapInArrow(_deriver(to_arrow_schema(result), topic_names), result).persist()
     try:
@@ -45,7 +44,7 @@ def derived_groups(
 
 
 def _rows(derived: DataFrame, table: str) -> DataFrame:
-    rows = derived.select(*_PLACE, F.explode(table).alias("row")).select(*_PLACE, "row.*")
+    rows = derived.select(*PLACE, F.explode(table).alias("row")).select(*PLACE, "row.*")
     return as_stored(rows, load_schema(table))
 
 
@@ -57,7 +56,7 @@ def _result_type() -> StructType:
 
 
 def _row_type(table: str) -> str:
-    return struct_fields(column for column in load_schema(table).columns if column.name not in _PLACE)
+    return struct_fields(column for column in load_schema(table).columns if column.name not in PLACE)
 
 
 def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
@@ -71,4 +70,4 @@ def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
 def _derive_row(group: dict[str, Any], topic_names: Mapping[str, str]) -> dict[str, Any] | None:
     cells = [cell_of(cell) for cell in group["cells"] or ()]
     rows = rows_of_group(cells, group["group_id"], topic_names, exists=bool(group["exists"]))
-    return None if rows is None else {name: group[name] for name in _PLACE} | rows
+    return None if rows is None else {name: group[name] for name in PLACE} | rows

@@ -4,7 +4,7 @@ import random
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
-from offsetstream.coordinator.rows import ASSIGNMENT_COLUMNS, GROUP_COLUMNS, MEMBER_COLUMNS, SUBSCRIPTION_COLUMNS
+from offsetstream.coordinator.rows import GROUP_COLUMNS, MEMBER_COLUMNS, SUBSCRIPTION_COLUMNS
 from offsetstream.tables.schema import load_schema
 from tests.unit.coordinator.cells import (
     GROUP,
@@ -28,14 +28,13 @@ def _expected_columns(table: str) -> list[str]:
 def test_the_rows_have_the_columns_of_the_tables() -> None:
     assert list(GROUP_COLUMNS) == _expected_columns("groups")
     assert list(MEMBER_COLUMNS) == _expected_columns("group_members")
-    assert list(ASSIGNMENT_COLUMNS) == _expected_columns("member_assignments")
     assert list(SUBSCRIPTION_COLUMNS) == _expected_columns("member_subscriptions")
     rows = rows_of(*consumer_group())
-    assert rows.subscriptions
+    assert rows.subscriptions and rows.assignments
     assert all(list(row) == list(SUBSCRIPTION_COLUMNS) for row in rows.subscriptions)
     assert list(rows.group) == list(GROUP_COLUMNS)
     assert all(list(row) == list(MEMBER_COLUMNS) for row in rows.members)
-    assert all(list(row) == list(ASSIGNMENT_COLUMNS) for row in rows.assignments)
+    assert all(list(row) == _expected_columns("member_assignments") for row in rows.assignments)
 
 
 def test_the_order_of_the_cells_does_not_matter() -> None:

@@ -12,8 +12,9 @@ import pytest
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
 from offsetstream.stream.state import spark_derive as derive
-from offsetstream.stream.state.driver_derive import derived_tables
+from offsetstream.stream.state.driver_derive import derived_tables, offsets_only_groups
 from offsetstream.tables import row_pieces, spark_rows
+from offsetstream.tables.arrow_rows import from_rows
 from offsetstream.tables.derived import Rows, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
@@ -21,7 +22,6 @@ from tests.unit.coordinator.cells import classic, classic_member
 
 COLUMNS = ("offsets_partition", "group_id", "key_type", "key_json", "value_version", "value_json", "record_offset")
 GROUPS = [(number % 3, f"group-{number:02}") for number in range(30)]
-WITHOUT_CELLS = (1, "offsets-only")
 
 
 def group_cells(groups: Iterable[GroupKey]) -> pa.Table:
@@ -44,19 +44,34 @@ def rows_of(key: GroupKey, cells: list[Cell]) -> dict[str, Rows] | None:
 def test_each_group_is_derived_once_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_pieces, "ROWS_AT_ONCE", 20)
     monkeypatch.setattr(row_pieces, "_RECORDS_AT_ONCE", 4)
-    groups = {*GROUPS, WITHOUT_CELLS}
-    found = derived_tables(group_cells(reversed(GROUPS)), groups, rows_of)
+    found = derived_tables(group_cells(reversed(GROUPS)), rows_of)
     counts = {name: found[name].num_rows for name in DERIVED_TABLES}
-    assert counts == {"groups": 31, "group_members": 90, "member_assignments": 180, "member_subscriptions": 0}
-    assert {(row["offsets_partition"], row["group_id"]) for row in found["groups"].to_pylist()} == groups
+    assert counts == {"groups": 30, "group_members": 90, "member_assignments": 180, "member_subscriptions": 0}
+    assert {(row["offsets_partition"], row["group_id"]) for row in found["groups"].to_pylist()} == {*GROUPS}
     members = {(row["group_id"], row["member_id"]) for row in found["group_members"].to_pylist()}
     assert members == {(group_id, f"{group_id}-m{number}") for _, group_id in GROUPS for number in range(3)}
     for name in DERIVED_TABLES:
         assert found[name].schema == load_schema(name).arrow
 
 
+@pytest.mark.parametrize("groups", [[], GROUPS])
+def test_groups_without_cells_are_as_if_each_was_derived(groups: list[GroupKey]) -> None:
+    places = [
+        {"offsets_partition": partition, "log_id": 7, "in_coordinator_partition": partition != 1}
+        for partition, _ in groups
+    ]
+    found = offsets_only_groups([{**place, "group_id": key[1]} for place, key in zip(places, groups, strict=True)])
+    one_by_one = [
+        row
+        for place, (_, group_id) in zip(places, groups, strict=True)
+        for row in (rows_of_group([], group_id, {}, exists=True, place=place) or {})["groups"]
+    ]
+    assert found.equals(from_rows(one_by_one, load_schema("groups")))
+    assert found.schema == load_schema("groups").arrow
+
+
 def test_without_groups_there_are_no_rows() -> None:
-    found = derived_tables(group_cells([]), set(), rows_of)
+    found = derived_tables(group_cells([]), rows_of)
     assert {name: found[name].num_rows for name in DERIVED_TABLES} == dict.fromkeys(DERIVED_TABLES, 0)
 
 
@@ -68,7 +83,7 @@ def test_the_cells_of_one_group_are_gone_before_the_next_are_there() -> None:
         return rows_of(key, cells)
 
     before = sum(isinstance(each, Cell) for each in gc.get_objects())
-    derived_tables(group_cells(GROUPS), set(GROUPS), derive_counting)
+    derived_tables(group_cells(GROUPS), derive_counting)
     assert max(alive) - before <= 2
 
 
