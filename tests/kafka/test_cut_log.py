@@ -79,7 +79,8 @@ def test_a_log_cut_among_aborted_records(runner: JobRunner, kafka: EmbeddedKafka
 
 def test_a_restart_of_the_broker_is_no_cut(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     """Not even twice, without a record of the first leader epoch, and with an aborted one as the last."""
-    before = of_partitions(runner, "log_id")
+    runner.run_once()
+    before = {column: of_partitions(runner, column) for column in ("log_id", "load_id")}
     abort(kafka)
     runner.run_once()
     for _ in range(2):
@@ -88,18 +89,18 @@ def test_a_restart_of_the_broker_is_no_cut(runner: JobRunner, kafka: EmbeddedKaf
         runner.run_once()
     commit(kafka, 80)
     runner.run_once()
-    assert of_partitions(runner, "log_id") == before
-    assert set(of_partitions(runner, "load_id").values()) == {1, 2}
+    assert {column: of_partitions(runner, column) for column in before} == before
 
 
 def test_a_log_cut_while_the_job_runs(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    cut_at = end_of(kafka)
+    runner.run_once()
+    before, cut_at = of_partitions(runner, "log_id"), end_of(kafka)
     abort(kafka)
     with runner.running():
         runner.await_(lambda: of_partitions(runner, "next_offset")[7] == end_of(kafka))
         cut_and_grow(kafka, cut_at, of_partitions(runner, "next_offset")[7], 90)
         runner.await_(lambda: commits(runner).items() >= at(GROUPS[1], 90).items())
-    assert of_partitions(runner, "log_id") == dict.fromkeys(range(50), 0) | {7: 2}
+    assert of_partitions(runner, "log_id") == before | {7: before[7] + 1}
 
 
 def test_a_log_cut_within_the_batch_that_was_read(
@@ -115,7 +116,7 @@ def test_a_log_cut_within_the_batch_that_was_read(
         look(check, *args)
 
     runner.run_once()
-    cut_at = end_of(kafka)
+    before, cut_at = of_partitions(runner, "log_id"), end_of(kafka)
     for _ in range(2):
         commit_of(kafka, GROUPS[3], 666)
     monkeypatch.setattr(QueryCheck, "before_writing", cut_before)
@@ -125,7 +126,7 @@ def test_a_log_cut_within_the_batch_that_was_read(
     assert commits(runner).items() >= at(GROUPS[1], 100).items()
     assert runner.said.getvalue().count("Starting checkpoint") == checkpoints + 1  # of the query that was begun anew
     assert 666 not in commits(runner).values()
-    assert of_partitions(runner, "log_id")[7] == 2
+    assert of_partitions(runner, "log_id") == before
 
 
 def test_a_batch_that_was_written_and_not_noted_before_the_log_was_cut(

@@ -96,9 +96,9 @@ def test_what_was_deleted_while_the_machine_slept_is_gone(
     with runner.running():
         runner.await_(lambda: is_loaded(runner) and DOOMED_PLACE.items() <= commits(runner).items())
         monkeypatch.setattr(BatchWriter, "apply", sleep_first)
-        commit(kafka, 1)
+        commit(kafka, 1001)  # what no test before left: else the first load would have the last of them
         assert asleep.wait(120)
-        last = delete_doomed(kafka, 1)
+        last = delete_doomed(kafka, 1001)
         awake.set()
         runner.await_(lambda: all_at(last).items() <= commits(runner).items())
     assert commits(runner) == all_at(last)
@@ -111,13 +111,13 @@ def test_a_clock_that_stood_still_is_found_out_by_the_times_of_the_records(
     set_topic_config(kafka, delete_retention_ms="1800000")
     with runner.running():
         runner.await_(lambda: is_loaded(runner))
-        commit(kafka, 1)
-        runner.await_(lambda: all_at(1).items() <= commits(runner).items())
+        commit(kafka, 2001)
+        runner.await_(lambda: all_at(2001).items() <= commits(runner).items())
         before = load_ids(runner)
         ahead = int(time.time() * 1000) + 50 * 60_000
         commit_at(kafka, DOOMED, ahead)
         runner.await_(lambda: (DOOMED, 0) in commits(runner))
-        for offset in (2, 3):
+        for offset in (2002, 2003):
             commit(kafka, offset)
             runner.await_(lambda: all_at(offset).items() <= commits(runner).items())  # noqa: B023 - awaited within
     assert load_ids(runner) == before | {7: before[7] + 1}

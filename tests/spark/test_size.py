@@ -19,7 +19,7 @@ from offsetstream.tables.filters import Filters
 from tests.spark.log import PARTITIONS, RAW
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-_RECORDS, _ROW_BYTES = 16, 10_000_000
+_RECORDS, _ROW_BYTES = 40, 10_000_000
 FILTERS = Filters(group_exclude="left out")
 
 
