@@ -15,14 +15,12 @@ from benchmarks import (
     codec,
     first_load,
     large_groups,
-    lookups,
+    many_partitions,
     million_groups,
-    sampler,
     scale,
     sparse,
     start,
     steady,
-    views,
 )
 from benchmarks.goals import GOALS
 from benchmarks.machine import describe_machine
@@ -35,12 +33,10 @@ SUITES = (
     sparse,
     start,
     steady,
+    many_partitions,
     large_groups,
     million_groups,
     scale,
-    lookups,
-    sampler,
-    views,
     answers,
 )
 
@@ -70,6 +66,7 @@ def _measure(wanted: set[str], scale: float, console: Console) -> tuple[list[Res
     for suite in SUITES:
         if not wanted & set(suite.ROWS):
             continue
+        started = time.monotonic()
         try:
             for row in suite.measure(wanted, scale):
                 results[row.name] = row
@@ -77,6 +74,7 @@ def _measure(wanted: set[str], scale: float, console: Console) -> tuple[list[Res
         except Exception:  # of whatever kind: the other suites are worth their time
             traceback.print_exc()
             failed = True
+        console.print(f"{suite.__name__}: {(time.monotonic() - started) / 60:.1f} minutes")
     return [results[name] for name in GOALS if name in results], failed
 
 

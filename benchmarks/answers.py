@@ -1,4 +1,4 @@
-"""What a person waits for who asks a question by a command: a process of its own over 100,000 committed offsets."""
+"""What a person waits for who asks a question over 100,000 committed offsets: by a command of its own, or by a view."""
 
 from __future__ import annotations
 
@@ -9,35 +9,44 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.results import Result, Samples, tell
-from benchmarks.views import write_commits
+from benchmarks.views import VIEWS, measured_views, write_commits
 from testkit.command import OFFSETSTREAM
 from testkit.tables import new_tables
 
 _COMMANDS = {
+    "describe": ("groups", "describe", "--group", "group-7"),
+    "list": ("groups", "list"),
     "cold-lag": ("lag", "--group", "group-7", "--time"),
     "cold-status": ("groups", "status", "--group", "group-7"),
     "cold-then": ("offsets", "list", "--group", "group-7", "--at", "2026-01-05T11:58:20"),
     "cold-history": ("offsets", "history", "--group", "group-7"),
 }
-ROWS = tuple(_COMMANDS)
+ROWS = ("help", *_COMMANDS, *VIEWS)
 _CELLS, _ROUNDS = 100_000, 5
-_NOTE = "of one group; its tables are as those of the views"
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Call each command several times."""
+    """Call each command several times, and compute each view, over the same tables."""
+    if "help" in wanted:
+        yield _row("help", ("--help",), "offsetstream", "Of the command that has all others")
     with tempfile.TemporaryDirectory() as folder:
-        new_tables(Path(folder))
-        write_commits(Path(folder), round(_CELLS * scale))
-        for name in (each for each in ROWS if each in wanted):
-            what = " ".join(_COMMANDS[name])
-            seconds = [tell(what, _seconds(_COMMANDS[name], folder)) for _ in range(_ROUNDS)]
-            yield Result.of(name, Samples.of(what, "s", seconds), _NOTE)
+        store, cells = new_tables(Path(folder)), round(_CELLS * scale)
+        write_commits(Path(folder), cells)
+        for name in (each for each in _COMMANDS if each in wanted):
+            note = f"{cells:,} committed offsets of {cells // 100:,} groups, each committed thirty times"
+            yield _row(name, (*_COMMANDS[name], "--tables", folder), "group-7 ", note)
+        yield from measured_views(wanted, store)
 
 
-def _seconds(command: tuple[str, ...], tables: str) -> float:
+def _row(name: str, command: tuple[str, ...], shows: str, note: str) -> Result:
+    what = " ".join(command).partition(" --tables")[0]
+    seconds = [tell(what, _seconds(command, shows)) for _ in range(_ROUNDS)]
+    return Result.of(name, Samples.of(what, "s", seconds), note)
+
+
+def _seconds(command: tuple[str, ...], shows: str) -> float:
     started = time.monotonic()
-    done = subprocess.run([*OFFSETSTREAM, *command, "--tables", tables], check=True, capture_output=True, text=True)
-    if "group-7 " not in done.stdout:
-        raise RuntimeError(f"the command showed no group: {done.stdout}")
+    done = subprocess.run([*OFFSETSTREAM, *command], check=True, capture_output=True, text=True)
+    if shows not in done.stdout:
+        raise RuntimeError(f"the command did not show {shows}: {done.stdout}")
     return time.monotonic() - started

@@ -14,12 +14,15 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from benchmarks.broker import empty_broker
-from benchmarks.commit_log import Groups, Record, write
+from benchmarks.commit_log import Groups, Record, Records, write
 from benchmarks.job import Job
 from benchmarks.load import loaded
 from benchmarks.results import Samples
 
 WARM_UP, BATCHES = 3, 12
+_COMMITS, REBALANCES = 10_000, 20
+STEADY = _COMMITS + REBALANCES  # records of a steady batch
+_STRIDE = 7919  # the commits of a batch are all over the table
 _FEW = 10  # commits of a near-empty batch
 _BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group records.*, ([\d.]+) s")
 
@@ -60,6 +63,13 @@ class Ran:
         )
         ends = tuple(chain.from_iterable(run.ends for run in runs))
         return cls(seconds, told, ends, max(run.peak_bytes for run in runs))
+
+
+def steady_log(groups: Groups, measured: int = BATCHES) -> Records:
+    """Yield the records of steady batches: of those to warm up, of so many `measured`, and of the last one."""
+    for number in range(WARM_UP + measured + 1):
+        yield from groups.members(number * REBALANCES, REBALANCES)
+        yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE)
 
 
 def near_empty(tables: Tables, what: str) -> Ran:

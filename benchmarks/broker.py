@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from benchmarks.commit_log import CLIENT_TOPIC
+from benchmarks.commit_log import CLIENT_TOPIC, TOPIC
 from offsetstream.embedded.kafka import EmbeddedKafka
 
-CLIENT_PARTITIONS = 20
+CLIENT_PARTITIONS, FIRST_GROUP = 20, "first"
 # The cleaner leaves a log's last segment alone, so that every measurement finds what was written.
 _ONE_SEGMENT = {"offsets.topic.segment.bytes": str(2**30)}
 _AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
@@ -28,11 +29,23 @@ def empty_broker(properties: Mapping[str, str] | None = None, brokers: int = 1) 
 
 
 def _make_offsets_topic(bootstrap_server: str) -> None:
-    """Make the broker create the topic, as any first commit does: of the group `first`."""
+    """Make the broker create the topic, as any first commit does."""
     topic = NewTopic(CLIENT_TOPIC, CLIENT_PARTITIONS, 1)
     admin = AdminClient({"bootstrap.servers": bootstrap_server})
     admin.create_topics([topic])[topic.topic].result(30)
-    consumer = Consumer({"bootstrap.servers": bootstrap_server, "group.id": "first"})
+    consumer = Consumer({"bootstrap.servers": bootstrap_server, "group.id": FIRST_GROUP})
     first_commit = retry(retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(30), wait=wait_fixed(0.5))
     first_commit(consumer.commit)(offsets=[TopicPartition(topic.topic, 0, 0)], asynchronous=False)
     consumer.close()
+
+
+@contextmanager
+def segments_at_rest(kafka: EmbeddedKafka) -> Iterator[dict[int, Path]]:
+    """Kill the only broker, so that it looks at its logs when it starts again at the end.
+
+    Yield the segment file of each offsets partition, which may be written to meanwhile.
+    """
+    kafka.stop_broker(1, kill=True)
+    logs = kafka.folder.rglob(f"{TOPIC}-*")
+    yield {int(folder.name.rpartition("-")[2]): folder / f"{0:020d}.log" for folder in logs}
+    kafka.start_broker(1)

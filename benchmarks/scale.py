@@ -10,32 +10,33 @@ from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, records_in, write
 from benchmarks.console import console_command, process_seconds
 from benchmarks.load import Load, load
+from benchmarks.log_copies import double_log
 from benchmarks.results import Result, Samples
 
 _LARGER_ROWS = {"memory-growth", "large-load", "executors"}
 ROWS = ("memory", "hot-partition", *sorted(_LARGER_ROWS))
 _CELLS = 32_000
-_SPREAD, _LARGE, _LARGER = 5_000_000, 10_000_000, 20_000_000
+_SPREAD = 5_000_000  # twice that is large, and four times is larger
 _HOT = 17
 _GIB = 2**30
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     """Let one topic grow, and then measure another whose one partition is hot."""
-    spread, large, larger = (round(commits * scale) for commits in (_SPREAD, _LARGE, _LARGER))
-    groups, seconds = Groups(round(_CELLS * scale)), 0.0
+    spread, groups, seconds = round(_SPREAD * scale), Groups(round(_CELLS * scale)), 0.0
     with empty_broker() as kafka:
         server = kafka.bootstrap_server
         write(server, groups.log(spread))
         if "hot-partition" in wanted:
             seconds = load(server, groups.cells, spread).seconds
         if wanted & {"memory", *_LARGER_ROWS}:
-            write(server, groups.log(large - spread, first=spread))
+            double_log(kafka)
+            large, larger = 2 * spread, 4 * spread
             peak = _peak(load(server, groups.cells, large), large) if wanted & {"memory", "memory-growth"} else None
             if peak:
                 yield Result.of("memory", peak)
             if wanted & _LARGER_ROWS:
-                write(server, groups.log(larger - large, first=large))
+                double_log(kafka)
                 yield from _larger(wanted, server, groups, larger, peak)
     if "hot-partition" in wanted:
         hot = Groups(groups.cells, _HOT)

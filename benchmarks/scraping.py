@@ -1,4 +1,4 @@
-"""Prometheus, as far as the job notices: somebody who asks for its metrics now and then, every other minute.
+"""Prometheus, as far as the job notices: somebody who asks for its metrics now and then, every other half minute.
 
 So the same job is measured with and without: what a machine does to one run of minutes is more than what scrapes do.
 """
@@ -16,7 +16,7 @@ from urllib.request import urlopen
 from offsetstream.embedded.ports import LOOPBACK
 
 _EVERY_SECONDS = 15.0  # as monitoring/prometheus has it
-_WINDOW_SECONDS = 60.0
+_WINDOW_SECONDS = 30.0
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Scrapes:
 
 @contextmanager
 def scraping(port: int) -> Iterator[Scrapes]:
-    """Scrape a job while the context lasts, in every other minute."""
+    """Scrape a job while the context lasts, in every other half minute."""
     ended, scrapes = threading.Event(), Scrapes()
 
     def scrape() -> None:

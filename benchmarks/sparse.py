@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.broker import empty_broker
-from benchmarks.commit_log import OFFSETS_PARTITIONS, TOPIC, Groups
+from benchmarks.broker import empty_broker, segments_at_rest
+from benchmarks.commit_log import OFFSETS_PARTITIONS, Groups
 from benchmarks.load import load
 from benchmarks.results import Result, Samples
 from offsetstream.codec.crc32c import crc32c
@@ -37,11 +37,9 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001
 
 def _loads(groups: Groups, step: int) -> list[float]:
     with empty_broker() as kafka:
-        kafka.stop_broker(1, kill=True)
-        logs = {int(folder.name.rpartition("-")[2]): folder for folder in kafka.folder.rglob(f"{TOPIC}-*")}
-        for partition, records in enumerate(_by_partition(groups)):
-            _append(logs[partition], records, step)
-        kafka.start_broker(1)
+        with segments_at_rest(kafka) as segments:
+            for partition, records in enumerate(_by_partition(groups)):
+                _append(segments[partition], records, step)
         return [load(kafka.bootstrap_server, groups.cells, groups.cells).seconds for _ in range(_ROUNDS)]
 
 
@@ -52,13 +50,13 @@ def _by_partition(groups: Groups) -> list[list[tuple[bytes, bytes]]]:
     return found
 
 
-def _append(log: Path, records: Sequence[tuple[bytes, bytes]], step: int) -> None:
+def _append(segment: Path, records: Sequence[tuple[bytes, bytes]], step: int) -> None:
     """Append the records to a log that has at most one, each `step` offsets after the one before."""
     bodies = [(at * step, _body(records[at : at + _IN_BATCH], step)) for at in range(0, len(records), _IN_BATCH)]
     crcs = crc32c([body for _, body in bodies])
-    with (log / f"{0:020d}.log").open("ab") as segment:
+    with segment.open("ab") as file:
         for (first, body), crc in zip(bodies, crcs.tolist(), strict=True):
-            segment.write(_HEADER.pack(first + 1, len(body) + 9, 0, 2, crc) + body)
+            file.write(_HEADER.pack(first + 1, len(body) + 9, 0, 2, crc) + body)
 
 
 def _body(records: Sequence[tuple[bytes, bytes]], step: int) -> bytes:

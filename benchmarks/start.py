@@ -14,7 +14,7 @@ from benchmarks.results import Result, Samples
 from offsetstream.spark.settings import JAVA_OPTIONS
 
 ROWS = ("start",)
-_STARTS = 5
+_STARTS = 2
 _OURS, _PLAIN = "with archives of classes", "without, as before there were any"
 _WAYS = {_OURS: (), _PLAIN: ("--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}")}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,19 +12,21 @@ import duckdb
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from benchmarks.commit_log import OFFSETS_PARTITIONS
 from benchmarks.results import Result, Samples, tell
+from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.store import Store
 from offsetstream.views.reader import ViewReader
-from testkit.tables import new_tables
 
-ROWS = ("lag", "group-status", "one-instant")
-_CELLS, _COMMITS, _ROUNDS = 100_000, 30, 5
+VIEWS = ("lag", "group-status", "one-instant")
+_ROUNDS = 5
 _NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 _NOTE = "a fifth of the groups lags; 3 million commits, an hour of samples of 1,000 partitions"
 _MADE = {
     # A hundred partitions of one topic for each group; every fifth group stays behind.
     "cell": """
-        SELECT 'group-' || (i // 100) AS group_id, (i // 100) % 50 AS offsets_partition, 0 AS log_id, i,
+        SELECT 'group-' || (i // 100) AS group_id, {homes}[i // 100 + 1] AS offsets_partition, 0 AS log_id, i,
                'topic-' || ((i // 100) % 10) AS topic, i % 100 AS partition, (i // 100) % 5 = 0 AS lags,
                true AS in_coordinator_partition
         FROM range({cells}) AS t(i)""",
@@ -49,39 +50,41 @@ _TABLES = {
     "groups": """
         SELECT DISTINCT offsets_partition, group_id, 0 AS log_id, 'Consumer' AS group_type, 'Stable' AS state,
                1 AS member_count, true AS in_coordinator_partition FROM cell""",
+    "group_members": """
+        SELECT DISTINCT offsets_partition, group_id, 0 AS log_id, group_id || '-1' AS member_id, 'client' AS client_id,
+               '/127.0.0.1' AS client_host, true AS in_coordinator_partition FROM cell""",
     "member_assignments": "SELECT *, 'assigned' AS kind, group_id || '-1' AS member_id FROM cell",
     "end_offsets": "FROM sampled",
     "topic_partitions": "FROM sampled WHERE sampled_at = (SELECT now_at FROM clock)",
     "offsets_partitions": """
-        SELECT DISTINCT offsets_partition, 0 AS log_id, now_at - INTERVAL 1 DAY AS history_complete_from
+        SELECT DISTINCT offsets_partition, 0 AS log_id, 'OWNED' AS load_state,
+               now_at - INTERVAL 1 DAY AS history_complete_from
         FROM cell, clock""",
 }
 
 
-def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Compute each view several times, each time with tables that are opened anew."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = new_tables(Path(folder))
-        write_commits(Path(folder), round(_CELLS * scale))
-        asked: dict[str, tuple[str, dict[str, Any]]] = {
-            "lag": ("lag", {}),
-            "group-status": ("group_status", {}),
-            "one-instant": ("offsets_at", {"where": {"group_id": ["group-7"]}, "at": _NOW - timedelta(seconds=100)}),
-        }
-        clock = {"clock": f"SELECT TIMESTAMPTZ '{_NOW}' AS now_at, TIMESTAMPTZ '{_NOW}' - INTERVAL 1 DAY AS since_at"}
-        for name in (each for each in ROWS if each in wanted):
-            view, options = asked[name]
-            seconds = []
-            for _ in range(_ROUNDS):
-                reader, started = ViewReader(store, clock), time.monotonic()
-                rows = reader.arrow(view, **options).num_rows
-                seconds.append(tell(f"{view}, {rows} rows", time.monotonic() - started))
-            yield Result.of(name, Samples.of(view, "s", seconds), _NOTE)
+def measured_views(wanted: set[str], store: Store) -> Iterator[Result]:
+    """Compute each view of `write_commits` several times, each time with tables that are opened anew."""
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        "lag": ("lag", {}),
+        "group-status": ("group_status", {}),
+        "one-instant": ("offsets_at", {"where": {"group_id": ["group-7"]}, "at": _NOW - timedelta(seconds=100)}),
+    }
+    clock = {"clock": f"SELECT TIMESTAMPTZ '{_NOW}' AS now_at, TIMESTAMPTZ '{_NOW}' - INTERVAL 1 DAY AS since_at"}
+    for name in (each for each in VIEWS if each in wanted):
+        view, options = asked[name]
+        seconds = []
+        for _ in range(_ROUNDS):
+            reader, started = ViewReader(store, clock), time.monotonic()
+            rows = reader.arrow(view, **options).num_rows
+            seconds.append(tell(f"{view}, {rows} rows", time.monotonic() - started))
+        yield Result.of(name, Samples.of(view, "s", seconds), _NOTE)
 
 
 def write_commits(folder: Path, cells: int) -> None:
     """Write the tables of so many committed offsets, each committed thirty times, into a folder that has them empty."""
-    made = {name: query.format(cells=cells) for name, query in _MADE.items()}
+    homes = [partition_for(f"group-{number}", OFFSETS_PARTITIONS) for number in range(-(-cells // 100))]
+    made = {name: query.format(cells=cells, homes=homes) for name, query in _MADE.items()}
     write_tables(folder, made, _TABLES, _NOW)
 
 

@@ -1,0 +1,40 @@
+"""A log made longer by its own records, in the folder of a broker that is down: a tenth of the time of writing them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from benchmarks.broker import FIRST_GROUP, segments_at_rest
+from benchmarks.commit_log import OFFSETS_PARTITIONS
+from offsetstream.codec.batch_format import LAST_DELTA_AT
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.embedded.kafka import EmbeddedKafka
+
+_BASE_OFFSET, _LENGTH = struct.Struct(">q"), struct.Struct(">i")
+_HEAD = _BASE_OFFSET.size + _LENGTH.size  # a batch's length is without these
+_LAST_DELTA = struct.Struct(">i")
+_FIRST_LOG = partition_for(FIRST_GROUP, OFFSETS_PARTITIONS)
+
+
+def double_log(kafka: EmbeddedKafka) -> None:
+    """Append to each log of the offsets topic what it has, but for the commit that made the topic."""
+    with segments_at_rest(kafka) as segments:
+        for partition, segment in segments.items():
+            _double(segment, skipped=int(partition == _FIRST_LOG))
+
+
+def _double(segment: Path, skipped: int) -> None:
+    """Offsets of batches are outside of what their checksums are of."""
+    data = bytearray(segment.read_bytes())
+    starts, at, end = list[int](), 0, 0
+    while at < len(data):
+        starts.append(at)
+        end = _BASE_OFFSET.unpack_from(data, at)[0] + _LAST_DELTA.unpack_from(data, at + LAST_DELTA_AT)[0] + 1
+        at += _HEAD + _LENGTH.unpack_from(data, at + _BASE_OFFSET.size)[0]
+    again = starts[skipped:]
+    for start in again:
+        _BASE_OFFSET.pack_into(data, start, _BASE_OFFSET.unpack_from(data, start)[0] + end - skipped)
+    if again:
+        with segment.open("ab") as file:
+            file.write(memoryview(data)[again[0] :])
