@@ -22,6 +22,7 @@ from offsetstream.errors import UsageError
 SUPERVISED = "OFFSETSTREAM_SUPERVISED"
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
 _LONG = 600.0  # seconds: who ran for so long is started again after the first pause
+_HEARS_SECONDS = 1.0  # after which a signal is seen at the latest
 _LEFT_SECONDS = 10.0  # that a Java may take to see that its driver was killed
 
 
@@ -55,7 +56,9 @@ class Supervisor:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            # Who waits for ever here may not hear of a signal that comes just before, or to another thread (CPython).
+            while thread.is_alive():
+                thread.join(_HEARS_SECONDS)
         return [f"{job.name} ({self._failed[job.name]})" for job in self._jobs if job.name in self._failed]
 
     def stop(self) -> None:

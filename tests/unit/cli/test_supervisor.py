@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from offsetstream.cli.signals import end_when_asked
 from offsetstream.cli.supervisor import ClusterJob, Supervisor
 from testkit.command import OFFSETSTREAM, offsetstream
 from testkit.job_process import RunningProcess
 from testkit.processes import descendants, is_alive
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 WAITS = """
 import signal, sys
@@ -122,6 +123,29 @@ def test_all_are_asked_to_end_and_waited_for(capfd: pytest.CaptureFixture[str], 
     supervisor.stop()
     thread.join()
     assert failed == [[f"b (exit code {code})"] if code else []]
+
+
+def test_a_signal_is_heard_that_did_not_wake_who_waits(capfd: pytest.CaptureFixture[str]) -> None:
+    """As one that comes just before the main thread waits, or to another thread: then nothing interrupts the wait."""
+    supervisor, ended, in_time = Supervisor([job("a", WAITS.format(0))]), threading.Event(), list[bool]()
+
+    def signal_once_at_work() -> None:
+        await_(lambda: "at work" in capfd.readouterr().err)
+        os.kill(os.getpid(), signal.SIGTERM)
+        in_time.append(ended.wait(SECONDS))
+        supervisor.stop()
+
+    other = threading.Thread(target=signal_once_at_work)
+    other.start()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # so that the other thread gets it
+    try:
+        with end_when_asked(supervisor.stop):
+            assert supervisor.run() == []
+    finally:
+        ended.set()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        other.join()
+    assert in_time == [True]
 
 
 def test_none_is_started_once_it_was_asked_to_end(capsys: pytest.CaptureFixture[str]) -> None:
