@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from offsetstream.cli.group_state import Group
@@ -66,15 +66,20 @@ STATE = (
 
 def block(columns: Iterable[Column], rows: list[Row], *, verbose: bool) -> Block:
     """Return one group's block of text, without what no row has and what only `--verbose` shows."""
-    hidden = set() if verbose else set(_VERBOSE)
+    hidden = set()
     if not any(row.get("group_instance_id") for row in rows):
         hidden.add("group_instance_id")
     if not {True, False} <= {row.get("upgraded") for row in rows}:
         hidden.add("upgraded")
-    return Block([column for column in columns if column.name not in hidden], rows)
+    return Block([column for column in shown(columns, verbose=verbose) if column.name not in hidden], rows)
 
 
-def topic_partitions(groups: Iterable[Group]) -> set[TopicPartition]:
+def shown(columns: Iterable[Column], *, verbose: bool) -> list[Column]:
+    """Return the columns without those that only `--verbose` shows."""
+    return [column for column in columns if verbose or column.name not in _VERBOSE]
+
+
+def topic_partitions(groups: Collection[Group]) -> set[TopicPartition]:
     """Return the partitions that the view of offsets shows of these groups."""
     committed = {(row["topic"], row["partition"]) for group in groups for row in group.offsets}
     return committed | {partition for group in groups for owned in _owned(group).values() for partition in owned}
@@ -83,22 +88,18 @@ def topic_partitions(groups: Iterable[Group]) -> set[TopicPartition]:
 def offset_rows(group: Group, ends: Mapping[TopicPartition, int], *, clamped: bool = True) -> list[Row]:
     """Return a row per partition, members with more partitions first, those that nobody owns last.
 
-    `ends` has the log end offsets that are known; `clamped`: a commit beyond the end, as one after a sample was taken
-    may be, has no lag. Kafka's tool gives less than none.
+    `ends` has the log end offsets that are known; `clamped` is as for `lag`.
     """
     committed = {(row["topic"], row["partition"]): row for row in group.offsets}
     owned = _owned(group)
     members = sorted(group.members, key=lambda member: -len(owned[member["member_id"]]))
     rows = [
-        _offset_row(group, partition, committed.get(partition, {}), ends, member)
+        _offset_row(group, partition, committed.get(partition, {}), ends, member, clamped)
         for member in members
         for partition in sorted(owned[member["member_id"]])
     ]
     unowned = committed.keys() - {partition for partitions in owned.values() for partition in partitions}
-    rows += [_offset_row(group, partition, committed[partition], ends, {}) for partition in sorted(unowned)]
-    for row in rows:
-        if clamped and row["lag"] is not None:
-            row["lag"] = max(row["lag"], 0)
+    rows += [_offset_row(group, partition, committed[partition], ends, {}, clamped) for partition in sorted(unowned)]
     return rows
 
 
@@ -149,8 +150,24 @@ def broker_text(broker_id: int | None, addresses: Mapping[int, str]) -> str | No
     return f"{addresses[broker_id]} ({broker_id})" if broker_id in addresses else f"({broker_id})"
 
 
+def lag(offset: int | None, end: int | None, *, clamped: bool) -> int | None:
+    """Return by how much a committed offset is behind the end of a log; None where one of them is not known.
+
+    `clamped`: a commit beyond the end, as one after a sample was taken may be, has none. Kafka's tool gives less than
+    none.
+    """
+    if offset is None or offset == -1 or end is None:
+        return None
+    return 0 if clamped and offset > end else end - offset
+
+
 def _offset_row(
-    group: Group, partition: TopicPartition, committed: Row, ends: Mapping[TopicPartition, int], member: Row
+    group: Group,
+    partition: TopicPartition,
+    committed: Row,
+    ends: Mapping[TopicPartition, int],
+    member: Row,
+    clamped: bool,
 ) -> Row:
     offset, end = committed.get("committed_offset"), ends.get(partition)
     return {
@@ -160,7 +177,7 @@ def _offset_row(
         "leader_epoch": committed.get("leader_epoch"),
         "current_offset": offset,
         "log_end_offset": end,
-        "lag": None if offset in {None, -1} or end is None else end - offset,
+        "lag": lag(offset, end, clamped=clamped),
         "consumer_id": member.get("member_id"),
         "host": member.get("client_host"),
         "client_id": member.get("client_id"),

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import chain
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetstream.cli import describe as views
 from offsetstream.cli.answers import at_option, reader_of
-from offsetstream.cli.group_state import Group, read_groups
+from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
+from offsetstream.cli.group_state import Group, SomeGroups, read_some
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import not_there, unknown_text, unknown_then
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Closing, Output
-from offsetstream.cli.rows import Column
+from offsetstream.cli.rows import Blocks, Column, ReadInParts, together
 from offsetstream.cli.sampled_ends import SampledEnds
 from offsetstream.cli.tell import tell, tell_all
 from offsetstream.tables.location import store_at
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from offsetstream.cluster.coordinators import CoordinatorLookup
 
 Rows = list[dict[str, Any]]
-Part = list[tuple[Group, Rows]]
 
-_PART = 10_000  # rows of groups that are asked about together
-_REBALANCING = {"Assigning", "Reconciling"}
+_REBALANCING = "Warning: Consumer group '{}' is rebalancing."
+_SAID = {
+    "Empty": "Consumer group '{}' has no active members.",
+    "Assigning": _REBALANCING,
+    "Reconciling": _REBALANCING,
+}
 
 
 @click.command(
@@ -90,13 +94,16 @@ def describe_groups(
     lookup = Lookup(store_at(tables))
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
-    found = read_groups(lookup, wanted, members=True, offsets=view == "offsets")
+    found = read_some(lookup, wanted, members=True, offsets=view == "offsets")
     cluster = _cluster_of(lookup.store, bootstrap_server, command_config)
-    sampled = SampledEnds(lookup)
-    columns, rows = _view(view, lookup, cluster, sampled)
-    missing = set(group)
-    shown = _noted(_with_rows(found, rows), missing)
-    _print(output, columns, shown, verbose=verbose, closing=sampled.closing)
+    sampled, missing = SampledEnds(lookup), set(group)
+    shown = _told(found, missing)
+    if view == "offsets":
+        _print_offsets(output, shown, _Ends(cluster, sampled), verbose=verbose)
+    else:
+        columns, rows_of = _view(view, lookup, cluster)
+        groups = ((each, rows_of(each)) for some in shown for each in some.each())
+        _print(output, columns, groups, verbose=verbose)
     _tell_missing(output, missing)
 
 
@@ -120,7 +127,8 @@ def _describe_then(
     columns, rows_of = _THEN[view]
     closing = closing_at(at, found, sampled) + unknown_text(reader)
     if found or not group or not output.is_text:
-        _print(output, columns, ([(group, rows_of(group, ends))] for group in found), verbose=verbose, closing=closing)
+        _tell_states((group.group_id, group.row["state"]) for group in found if group.is_current)
+        _print(output, columns, ((group, rows_of(group, ends)) for group in found), verbose=verbose, closing=closing)
     there = {group.group_id for group in found}
     missing = unknown_then(reader, at, group, there) or [
         next(iter(not_there(reader, "group_id", [name], ())), f"group '{name}' was not there then")
@@ -140,46 +148,54 @@ def _tell_missing(output: Output, missing: set[str]) -> None:
 
 
 def _view(
-    view: str, lookup: Lookup, cluster: CoordinatorLookup | None, sampled: SampledEnds
-) -> tuple[tuple[Column, ...], Callable[[list[Group]], list[Rows]]]:
-    """Return the view's columns, and what makes each group's rows; `cluster` has what the tables do not have."""
+    view: str, lookup: Lookup, cluster: CoordinatorLookup | None
+) -> tuple[tuple[Column, ...], Callable[[Group], Rows]]:
+    """Return the view's columns, and what makes a group's rows; `cluster` has what the tables do not have."""
     if view == "members":
-        return views.MEMBERS, lambda found: [views.member_rows(group) for group in found]
-    if view == "state":
-        partitions = lookup.rows("offsets_partitions", ["offsets_partition", "coordinator_id"])
-        coordinators = {row["offsets_partition"]: row["coordinator_id"] for row in partitions}
-        brokers = cluster.brokers() if cluster else {}
-        addresses = {number: broker.address for number, broker in brokers.items()}
-        return views.STATE, lambda found: [[views.state_row(group, coordinators, addresses)] for group in found]
-    ends: dict[views.TopicPartition, int] = {}
-
-    def offset_rows(found: list[Group]) -> list[Rows]:
-        unknown = views.topic_partitions(found) - ends.keys()
-        if cluster and unknown:
-            ends.update(cluster.end_offsets(unknown))
-        of_found = ends if cluster else sampled.ends(views.topic_partitions(found))
-        return [views.offset_rows(group, of_found, clamped=cluster is None) for group in found]
-
-    return views.OFFSETS, offset_rows
+        return views.MEMBERS, views.member_rows
+    partitions = lookup.rows("offsets_partitions", ["offsets_partition", "coordinator_id"])
+    coordinators = {row["offsets_partition"]: row["coordinator_id"] for row in partitions}
+    brokers = cluster.brokers() if cluster else {}
+    addresses = {number: broker.address for number, broker in brokers.items()}
+    return views.STATE, lambda group: [views.state_row(group, coordinators, addresses)]
 
 
-def _with_rows(found: Iterator[Group], rows: Callable[[list[Group]], list[Rows]]) -> Iterator[Part]:
-    """Yield groups with their rows, some at a time; the cluster is asked for what is in them together."""
-    part, size = list[Group](), 0
-    for group in found:
-        part.append(group)
-        size += 1 + len(group.members) + len(group.assignments) + len(group.offsets)
-        if size >= _PART:
-            yield [*zip(part, rows(part), strict=True)]
-            part, size = [], 0
-    yield [*zip(part, rows(part), strict=True)]
+class _Ends:
+    """Where logs end: of the cluster, if there is one, else as sampled."""
+
+    def __init__(self, cluster: CoordinatorLookup | None, sampled: SampledEnds) -> None:
+        self._cluster, self._sampled = cluster, sampled
+        self._known: dict[views.TopicPartition, int] = {}
+
+    def of(self, places: set[views.TopicPartition]) -> Mapping[views.TopicPartition, int]:
+        """Return the ends of those that are known."""
+        if self._cluster is None:
+            return self._sampled.ends(places)
+        if unknown := places - self._known.keys():
+            self._known.update(self._cluster.end_offsets(unknown))
+        return self._known
+
+    @property
+    def are_live(self) -> bool:
+        return self._cluster is not None
+
+    @property
+    def closing(self) -> Closing:
+        return self._sampled.closing
 
 
-def _noted(parts: Iterator[Part], missing: set[str]) -> Iterator[Part]:
-    """Yield what is found, and take it out of what is missing."""
-    for part in parts:
-        missing.difference_update(group.group_id for group, _ in part)
-        yield part
+def _told(found: Iterator[SomeGroups], missing: set[str]) -> Iterator[SomeGroups]:
+    """Yield the groups once their states are said, and take them out of what is missing."""
+    for some in found:
+        missing.difference_update(some.groups.columns["group_id"])
+        facts = zip(*(some.groups.columns[name] for name in ("group_id", "state")), strict=True)
+        _tell_states(compress(facts, some.are_current))
+        yield some
+
+
+def _tell_states(groups: Iterable[tuple[str, str]]) -> None:
+    """Say what Kafka's tool says of the states of groups on stderr, if anything."""
+    tell_all(line for group_id, state in groups if state in _SAID for line in ("", _SAID[state].format(group_id)))
 
 
 def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
@@ -191,35 +207,30 @@ def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str 
     return own_cluster(store, bootstrap_server, command_config)
 
 
+def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, *, verbose: bool) -> None:
+    clamped = not ends.are_live
+    parts = (
+        offset_columns(some, ends.of(topic_partitions(some)), clamped=clamped, only_current=output.is_text)
+        for some in found
+    )
+    if output.is_text:
+        columns = views.shown(views.OFFSETS, verbose=verbose)
+        blocks = (Blocks(columns, values, [size for size in sizes if size]) for values, sizes in parts)
+        output.blocks(blocks, closing=ends.closing)
+    else:
+        output.table(views.OFFSETS, ReadInParts(lambda: (values for values, _ in parts)), closing=ends.closing)
+
+
 def _print(
     output: Output,
     columns: tuple[Column, ...],
-    parts: Iterator[Part],
+    groups: Iterable[tuple[Group, Rows]],
     *,
     verbose: bool,
-    closing: Closing,
+    closing: Closing = None,
 ) -> None:
-    said = _said(parts)
     if output.is_text:
-        shown = (rows for group, rows in said if group.is_current and rows)
-        output.blocks((views.block(columns, rows, verbose=verbose) for rows in shown), closing=closing)
+        shown = (rows for group, rows in groups if group.is_current and rows)
+        output.blocks(together(views.block(columns, rows, verbose=verbose) for rows in shown), closing=closing)
         return
-    output.table(columns, (row for _, rows in said for row in rows), closing=closing)
-
-
-def _said(parts: Iterator[Part]) -> Iterator[tuple[Group, Rows]]:
-    """Yield the groups one by one, once the states of those in their part are said."""
-    for part in parts:
-        tell_all(chain.from_iterable(("", state) for group, _ in part if (state := _state(group))))
-        yield from part
-
-
-def _state(group: Group) -> str | None:
-    """Return what Kafka's tool says of a state on stderr, if anything."""
-    if not group.is_current:
-        return None
-    if group.row["state"] == "Empty":
-        return f"Consumer group '{group.group_id}' has no active members."
-    if group.row["state"] in _REBALANCING:
-        return f"Warning: Consumer group '{group.group_id}' is rebalancing."
-    return None
+    output.table(columns, (row for _, rows in groups for row in rows), closing=closing)

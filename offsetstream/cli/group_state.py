@@ -1,16 +1,20 @@
-"""A group with its members, assignments and committed offsets, as the look-ups read it from the tables."""
+"""Groups, their members, assignments and committed offsets, as look-ups read them: some at a time, by column."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from offsetstream.tables.lookup import Lookup
 
 Row = dict[str, Any]
+Columns = Mapping[str, Sequence[Any]]
+Copy = tuple[str, int]  # a group as one offsets partition has it
 
 _PLACE = ("offsets_partition", "group_id")
 _COLUMNS = {
@@ -24,8 +28,12 @@ _COLUMNS = {
     "member_assignments": "member_id kind subtopology_id topic_id topic partition",
     "committed_offsets": "topic partition committed_offset leader_epoch",
 }
-_PARTS = ("group_members", "member_assignments", "committed_offsets")
-_ORDER = {"group_members": ("group_id", "member_id")}
+_ORDER = {
+    "groups": ("group_id", "-in_coordinator_partition", "offsets_partition"),
+    "group_members": ("group_id", "offsets_partition", "member_id"),
+    "member_assignments": ("group_id", "offsets_partition"),
+    "committed_offsets": ("group_id", "offsets_partition", "topic", "partition"),
+}
 
 
 @dataclass
@@ -49,45 +57,141 @@ class Group:
         return group_id
 
 
-def read_groups(
-    lookup: Lookup, group_ids: Collection[str] | None, *, members: bool = False, offsets: bool = False
-) -> Iterator[Group]:
-    """Yield the groups by group id, the current one of two copies first; None means all groups.
+class OfGroups:
+    """A table's rows of some groups, by column: those of a copy of a group are one after the other."""
 
-    With their `members`, ordered by member id, and their assignments, and with their committed `offsets`, where
-    wanted. Only what belongs to one group id is in memory at a time.
-    """
-    tables = (*(("group_members", "member_assignments") if members else ()), *(("committed_offsets",) * offsets))
-    own = {table: _OfGroup(_read(lookup, table, group_ids)) for table in tables}
-    for group_id, copies in groupby(_read(lookup, "groups", group_ids), itemgetter("group_id")):
-        rows = sorted(copies, key=lambda row: (not row["in_coordinator_partition"], row["offsets_partition"]))
-        found = {table: of_group.rows(group_id) for table, of_group in own.items()}
-        for row in rows:
-            is_current = bool(row["in_coordinator_partition"]) or not rows[0]["in_coordinator_partition"]
-            yield Group(row, is_current, *(_in(row, found.get(table, [])) for table in _PARTS))
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
 
+    @cached_property
+    def copies(self) -> list[Copy]:
+        """Of each row the copy of a group that it is of."""
+        return list(zip(self.columns["group_id"], self.columns["offsets_partition"], strict=True))
 
-class _OfGroup:
-    """The rows of a table in the order of their group ids, of which each group takes its own in turn."""
+    def range_of(self, copy: Copy) -> range:
+        """Return the numbers of the rows of a copy."""
+        return self._ranges.get(copy, range(0))
 
-    def __init__(self, rows: Iterator[Row]) -> None:
-        self._groups = groupby(rows, itemgetter("group_id"))
-        self._next = next(self._groups, None)
+    def rows_of(self, copy: Copy) -> list[Row]:
+        """Return the rows of a copy."""
+        return [self.row(number) for number in self.range_of(copy)]
 
-    def rows(self, group_id: str) -> list[Row]:
-        while self._next is not None and self._next[0] < group_id:
-            self._next = next(self._groups, None)
-        if self._next is None or self._next[0] != group_id:
-            return []
-        found = list(self._next[1])
-        self._next = next(self._groups, None)
+    def row(self, number: int) -> Row:
+        """Return a row."""
+        return {name: values[number] for name, values in self.columns.items()}
+
+    @cached_property
+    def _ranges(self) -> dict[Copy, range]:
+        found, end = dict[Copy, range](), 0
+        for copy, count in Counter(self.copies).items():
+            start, end = end, end + count
+            found[copy] = range(start, end)
         return found
 
 
-def _in(place: Row, rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row["offsets_partition"] == place["offsets_partition"]]
+@dataclass(frozen=True)
+class SomeGroups:
+    """All copies of some groups by group id, the current one first, and what the tables have of them."""
+
+    groups: OfGroups
+    members: OfGroups
+    assignments: OfGroups
+    offsets: OfGroups
+
+    @cached_property
+    def are_current(self) -> list[bool]:
+        """Of each row of `groups`, whether its copy is current."""
+        return Current().of(self.groups.columns)
+
+    def each(self) -> Iterator[Group]:
+        """Yield the copies one by one."""
+        return map(self.group, range(len(self.groups.copies)))
+
+    def group(self, number: int) -> Group:
+        """Return a copy of a group with all its rows."""
+        copy = self.groups.copies[number]
+        parts = (of_group.rows_of(copy) for of_group in (self.members, self.assignments, self.offsets))
+        return Group(self.groups.row(number), self.are_current[number], *parts)
 
 
-def _read(lookup: Lookup, table: str, group_ids: Collection[str] | None) -> Iterator[Row]:
-    order = _ORDER.get(table, ("group_id",))
-    return lookup.stream(table, [*_PLACE, *_COLUMNS[table].split()], {"group_id": group_ids}, order=order)
+class Current:
+    """Tells which rows of `groups` are current; the copies of a group come one after the other, that one first."""
+
+    def __init__(self) -> None:
+        self._group: str | None = None
+        self._has_home = False  # the first of its copies is where its coordinator looks for it
+
+    def of(self, groups: Columns) -> list[bool]:
+        """Return it of each of the next rows."""
+        found = list[bool]()
+        for group, is_home in zip(groups["group_id"], groups["in_coordinator_partition"], strict=True):
+            if group != self._group:
+                self._group, self._has_home = group, bool(is_home)
+            found.append(bool(is_home) or not self._has_home)
+        return found
+
+
+def read_some(
+    lookup: Lookup, group_ids: Collection[str] | None, *, members: bool = False, offsets: bool = False
+) -> Iterator[SomeGroups]:
+    """Yield the groups by group id, some at a time; None means all groups.
+
+    With their `members`, ordered by member id, and their assignments, and with their committed `offsets`, ordered by
+    topic and partition, where wanted. A few thousand rows of each table are in memory at a time, or what one group has.
+    """
+    wanted = {"groups": True, "group_members": members, "member_assignments": members, "committed_offsets": offsets}
+    tables = [_InOrder(lookup, table, group_ids) if wanted[table] else _InOrder() for table in _COLUMNS]
+    while sum(table.has_more() for table in tables):  # each is read, where nothing is left of it
+        whole = [table.last_whole() for table in tables]
+        until = min((group_id for group_id in whole if group_id is not None), default=None)
+        yield SomeGroups(*(OfGroups(table.take(until)) for table in tables))
+
+
+def read_groups(
+    lookup: Lookup, group_ids: Collection[str] | None, *, members: bool = False, offsets: bool = False
+) -> Iterator[Group]:
+    """Yield the same groups one by one, the current one of two copies first."""
+    for some in read_some(lookup, group_ids, members=members, offsets=offsets):
+        yield from some.each()
+
+
+class _InOrder:
+    """The rows of a table by group id, of which are taken those up to a group; without a table there are none."""
+
+    def __init__(self, lookup: Lookup | None = None, table: str = "groups", ids: Collection[str] | None = None) -> None:
+        names = (*_PLACE, *_COLUMNS[table].split())
+        self._parts = lookup.parts(table, names, {"group_id": ids}, order=_ORDER[table]) if lookup else iter(())
+        self._read: Columns = {name: [] for name in names}
+
+    def has_more(self) -> bool:
+        """Whether there are rows that were not taken."""
+        if not self._ids:
+            self._read = next(self._parts, self._read)
+        return bool(self._ids)
+
+    def last_whole(self) -> str | None:
+        """Return the last group of which all rows are read; None where these are all."""
+        parts = [self._read]
+        while parts[-1]["group_id"][-1:] == parts[0]["group_id"][:1]:
+            part = next(self._parts, None)
+            if part is None:
+                self._read = _joined(parts)
+                return None
+            parts.append(part)
+        self._read = _joined(parts)
+        return self._ids[bisect_left(self._ids, self._ids[-1]) - 1]
+
+    def take(self, until: str | None) -> Columns:
+        """Return the rows that are read of groups up to one, or all, and leave the others."""
+        cut = len(self._ids) if until is None else bisect_right(self._ids, until)
+        taken = {name: values[:cut] for name, values in self._read.items()}
+        self._read = {name: values[cut:] for name, values in self._read.items()}
+        return taken
+
+    @property
+    def _ids(self) -> Sequence[str]:
+        return self._read["group_id"]
+
+
+def _joined(parts: Sequence[Columns]) -> Columns:
+    return parts[0] if len(parts) == 1 else {name: [*chain(*(part[name] for part in parts))] for name in parts[0]}

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.group_state import Current
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column, ReadInParts
@@ -63,7 +64,7 @@ def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str
     tell_what_is_loading(lookup, None)
 
     def parts() -> Iterator[dict[str, list[Any]]]:
-        is_current = _Current()
+        is_current = Current()
         for part in lookup.parts("groups", _READ, order=_ORDER):
             wanted = is_current.of(part) if output.is_text else [True] * len(part["group_id"])
             for chosen, values in ((state, part["state"]), (group_type, part["group_type"])):
@@ -72,22 +73,6 @@ def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str
             yield {name: list(compress(values, wanted)) for name, values in _listed(part).items()}
 
     output.table(_LIST, ReadInParts(parts))
-
-
-class _Current:
-    """Tells which rows are current, as those of `group_state.Group`; the copies of a group come one after the other."""
-
-    def __init__(self) -> None:
-        self._group: str | None = None
-        self._has_home = False  # the first of its copies is where its coordinator looks for it
-
-    def of(self, part: Mapping[str, Sequence[Any]]) -> list[bool]:
-        found = list[bool]()
-        for group, is_home in zip(part["group_id"], part["in_coordinator_partition"], strict=True):
-            if group != self._group:
-                self._group, self._has_home = group, bool(is_home)
-            found.append(bool(is_home) or not self._has_home)
-        return found
 
 
 def _listed(part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.rows import Block, Column, Row, by_column
+from offsetstream.cli.rows import Block, Blocks, Column, Row, by_column
 from offsetstream.cli.tell import printable
 from offsetstream.cli.text_table import lines_of_blocks, text_cell, text_lines
 from offsetstream.control_characters import without_controls
@@ -62,12 +62,12 @@ class Output:
         for line in _closing_lines(closing):
             click.echo(line, err=True, nl=False)
 
-    def blocks(self, blocks: Iterable[Block], *, closing: Closing = None) -> None:
+    def blocks(self, blocks: Iterable[Blocks], *, closing: Closing = None) -> None:
         """Print the blocks as text, each after an empty line, and what `closing` gives after the last of them.
 
         UsageError if the file cannot be written.
         """
-        self._write(chain(lines_of_blocks(blocks), _closing_lines(closing)))
+        self._write(chain(chain.from_iterable(map(lines_of_blocks, blocks)), _closing_lines(closing)))
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines for a person. UsageError if the file cannot be written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,7 @@ from offsetstream.cli.answers import clear
 from offsetstream.cli.main import is_of_storage
 from offsetstream.cli.options import GATHERED, Command, configurable
 from offsetstream.cli.output import Closing, Output
-from offsetstream.cli.rows import Block, Column, Row
+from offsetstream.cli.rows import Block, Blocks, Column, Row, together
 from offsetstream.cli.tell import about, tell
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
@@ -131,7 +131,7 @@ class Gathered:
             clear(output)
         blocks = [_named(part.cluster, block) for part in self.parts for block in part.blocks]
         if not self.is_table:
-            output.blocks(blocks)
+            output.blocks(together(blocks))
         elif blocks:
             output.table(_columns(blocks), [row for block in blocks for row in block.rows])
         for part in self.parts:
@@ -150,10 +150,10 @@ class _Gathering(Output):
         """Keep the table; its rows are read now, as who asks tells then what was not among them."""
         self._keep([Block(columns, list(rows))], closing)
 
-    def blocks(self, blocks: Iterable[Block], *, closing: Closing = None) -> None:
+    def blocks(self, blocks: Iterable[Blocks], *, closing: Closing = None) -> None:
         """Keep the blocks."""
         self._gathered.is_table = False
-        self._keep([replace(block, rows=list(block.rows)) for block in blocks], closing)
+        self._keep([block for some in blocks for block in some.each()], closing)
 
     def _keep(self, blocks: list[Block], closing: Closing) -> None:
         sentence = closing() if callable(closing) else closing

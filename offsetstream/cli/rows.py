@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -27,6 +27,41 @@ class Block:
 
     columns: Sequence[Column]
     rows: Iterable[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of the same columns one after the other: the values of all by column, and how many rows each has."""
+
+    columns: Sequence[Column]
+    values: Mapping[str, Sequence[Any]]
+    sizes: Sequence[int]
+
+    def each(self) -> Iterator[Block]:
+        """Yield them one by one."""
+        rows = (dict(zip(self.values, row, strict=True)) for row in zip(*self.values.values(), strict=True))
+        return (Block(self.columns, list(islice(rows, size))) for size in self.sizes)
+
+
+def together(blocks: Iterable[Block]) -> Iterator[Blocks]:
+    """Yield the blocks some at a time: of a million that have a row or two many are laid out at once.
+
+    The rows of a block are in memory.
+    """
+    for columns, alike in groupby(blocks, key=lambda block: tuple(block.columns)):
+        waiting, size = list[list[Row]](), 0
+        for block in alike:
+            waiting.append(list(block.rows))
+            size += 1 + len(waiting[-1])
+            if size >= AT_ONCE:
+                yield _blocks(columns, waiting)
+                waiting, size = [], 0
+        yield _blocks(columns, waiting)
+
+
+def _blocks(columns: Sequence[Column], blocks: Sequence[list[Row]]) -> Blocks:
+    values = {column.name: [row.get(column.name) for rows in blocks for row in rows] for column in columns}
+    return Blocks(columns, values, [len(rows) for rows in blocks])
 
 
 class ReadAnew(Iterable[Row]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import groupby
+from itertools import chain, islice, starmap
 from typing import Any
 
-from offsetstream.cli.rows import AT_ONCE, Block, Column, ReadAnew, Row, by_column
+from offsetstream.cli.rows import Block, Blocks, Column, ReadAnew, by_column
 from offsetstream.cli.tell import printable
 
 _MISSING = "-"
@@ -28,37 +28,31 @@ def text_lines(block: Block) -> Iterator[str]:
     texts = parts if isinstance(block.rows, ReadAnew) else partial(iter, list(parts()))
     widths = _least_widths(columns)
     for part in texts():
-        widths = [*map(_width, widths, part)]
+        widths = [width for each in map(partial(_widths, [len(part[0])]), widths, part) for width in each]
     heading, line = _layout(_headings(columns), tuple(widths))
     yield heading
     for part in texts():
-        yield _lines(line, part)
+        yield _lines(line, zip(*part, strict=True))
 
 
-def lines_of_blocks(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield the blocks, each after an empty line; of a million that have a row or two many are made together.
-
-    The rows of a block are in memory.
-    """
-    for columns, alike in groupby(blocks, key=lambda block: tuple(block.columns)):
-        shown, waiting, size = _shown(columns), list[list[Row]](), 0
-        for block in alike:
-            waiting.append(list(block.rows))
-            size += 1 + len(waiting[-1])
-            if size >= AT_ONCE:
-                yield from _together(shown, waiting)
-                waiting, size = [], 0
-        yield from _together(shown, waiting)
+def lines_of_blocks(blocks: Blocks) -> Iterator[str]:
+    """Yield the blocks, each after an empty line."""
+    columns = _shown(blocks.columns)
+    cells = [_text_cells(blocks.values[column.name]) for column in columns]
+    of_blocks = zip(*map(partial(_widths, blocks.sizes), _least_widths(columns), cells), strict=True)
+    headings, rows = _headings(columns), zip(*cells, strict=True)
+    for size, widths in zip(blocks.sizes, of_blocks, strict=True):
+        heading, line = _layout(headings, widths)
+        yield f"\n{heading}{_lines(line, islice(rows, size))}"
 
 
-def _together(columns: Sequence[Column], blocks: Sequence[list[Row]]) -> Iterator[str]:
-    cells = [_text_cells([row.get(column.name) for rows in blocks for row in rows]) for column in columns]
-    headings, least, end = _headings(columns), _least_widths(columns), 0
-    for rows in blocks:
-        start, end = end, end + len(rows)
-        own = [column[start:end] for column in cells]
-        heading, line = _layout(headings, tuple(map(_width, least, own)))
-        yield f"\n{heading}{_lines(line, own)}"
+def _widths(sizes: Sequence[int], least: int, cells: list[str]) -> list[int]:
+    """Return the width of a column in each block."""
+    lengths = list(map(len, cells))
+    if max(lengths, default=0) <= least:
+        return [least] * len(sizes)
+    shown = iter([length if length <= _WIDEST else 0 for length in lengths])
+    return [max(chain((least,), islice(shown, size))) for size in sizes]
 
 
 def _shown(columns: Iterable[Column]) -> list[Column]:
@@ -73,22 +67,15 @@ def _least_widths(columns: Iterable[Column]) -> list[int]:
     return [max(column.width, len(str(column.heading))) for column in columns]
 
 
-def _width(least: int, cells: list[str]) -> int:
-    longest = max(map(len, cells), default=0)
-    if longest > _WIDEST:
-        longest = max((length for length in map(len, cells) if length <= _WIDEST), default=0)
-    return max(least, longest)
-
-
 @lru_cache(maxsize=1000)
 def _layout(headings: tuple[str, ...], widths: tuple[int, ...]) -> tuple[str, Callable[..., str]]:
     """Return the line of the headings, and what makes a line of the cells of a row."""
     line = " ".join(f"{{:<{width}}}" for width in widths).format
-    return _lines(line, [[heading] for heading in headings]), line
+    return _lines(line, [headings]), line
 
 
-def _lines(line: Callable[..., str], cells: _Cells) -> str:
-    return "".join([text.rstrip(" ") + "\n" for text in map(line, *cells)])
+def _lines(line: Callable[..., str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join([text.rstrip(" ") + "\n" for text in starmap(line, rows)])
 
 
 def _text_cells(values: Sequence[Any]) -> list[str]:

@@ -1,11 +1,16 @@
 """Log end offsets and lag, which need a cluster and so come into the rows from outside."""
 
+from itertools import chain
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from offsetstream.cli.describe import OFFSETS, block, offset_rows, topic_partitions
-from offsetstream.cli.group_state import Group
+from offsetstream.cli.describe_offsets import offset_columns
+from offsetstream.cli.describe_offsets import topic_partitions as partitions_of_some
+from offsetstream.cli.group_state import Group, OfGroups, SomeGroups
 
 
 def make_group(committed: int, owners: dict[str, list[int]] | None = None) -> Group:
@@ -60,3 +65,63 @@ def test_a_block_leaves_out_what_no_row_has() -> None:
     rows: list[dict[str, Any]] = [{"group": "g", "leader_epoch": 3}]
     assert "leader_epoch" not in [column.name for column in block(OFFSETS, rows, verbose=False).columns]
     assert "leader_epoch" in [column.name for column in block(OFFSETS, rows, verbose=True).columns]
+
+
+TOPICS, NUMBERS = st.sampled_from("tuv"), st.integers(0, 3)
+PLACES = st.tuples(TOPICS, NUMBERS)
+ENDS = st.dictionaries(PLACES, st.integers(0, 20))
+
+
+@st.composite
+def some_groups(draw: st.DrawFn) -> list[Group]:
+    """Copies of groups, in their order, of which some have members, and some commits."""
+    found = []
+    for group_id in sorted(draw(st.sets(st.sampled_from("abcdef")))):
+        at_home = draw(st.integers(0, 2))
+        for number in sorted(draw(st.sets(st.integers(0, 2), min_size=1)), key=lambda number: number != at_home):
+            place = {"group_id": group_id, "offsets_partition": number}
+            facts = {"group_type": draw(st.sampled_from(["Classic", "Consumer"]))}
+            group = Group({**place, **facts, "in_coordinator_partition": number == at_home}, number == at_home)
+            for topic, partition in sorted(draw(st.sets(PLACES))):
+                commit = {"committed_offset": draw(st.integers(-1, 20)), "leader_epoch": draw(st.none() | NUMBERS)}
+                group.offsets.append({**place, "topic": topic, "partition": partition, **commit})
+            for member_id in sorted(draw(st.sets(st.sampled_from(["m1", "m2"])))):
+                group.members.append({**place, "member_id": member_id, "client_host": "/h", "client_id": "c"})
+                group.assignments += [
+                    {**place, "member_id": member_id, "kind": kind, "topic": topic, "partition": partition}
+                    | {"subtopology_id": None}
+                    for kind in ("assigned", "target")
+                    for topic, partition in sorted(draw(st.sets(PLACES)))
+                ]
+            found.append(group)
+    return found
+
+
+def by_column(rows: list[dict[str, Any]], *names: str) -> OfGroups:
+    every = ("group_id", "offsets_partition", *names)
+    return OfGroups({name: [row[name] for row in rows] for name in every})
+
+
+@given(some_groups(), ENDS, st.booleans())
+def test_by_column_they_are_as_by_row(groups: list[Group], ends: dict[tuple[str, int], int], clamped: bool) -> None:
+    some = SomeGroups(
+        by_column([group.row for group in groups], "group_type", "in_coordinator_partition"),
+        by_column(list(chain(*(group.members for group in groups))), "member_id", "client_host", "client_id"),
+        by_column(
+            list(chain(*(group.assignments for group in groups))),
+            *("member_id", "kind", "topic", "partition", "subtopology_id"),
+        ),
+        by_column(
+            list(chain(*(group.offsets for group in groups))),
+            *("topic", "partition", "committed_offset", "leader_epoch"),
+        ),
+    )
+    assert partitions_of_some(some) == topic_partitions(groups)
+    for only_current in (False, True):
+        rows = [
+            offset_rows(group, ends, clamped=clamped) if is_current or not only_current else []
+            for group, is_current in zip(groups, some.are_current, strict=True)
+        ]
+        columns, sizes = offset_columns(some, ends, clamped=clamped, only_current=only_current)
+        assert sizes == [*map(len, rows)]
+        assert [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)] == [*chain(*rows)]

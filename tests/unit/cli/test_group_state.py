@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from offsetstream.cli.group_state import Group, read_groups
-from offsetstream.tables.lookup import Lookup, Row
+from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, create_empty_tables
 from tests.unit.cli.conftest import assigned, commit, group, member, place
@@ -23,10 +25,10 @@ class CountingLookup(Lookup):
         super().__init__(location)
         self.taken = Counter[str]()
 
-    def stream(self, table: str, *arguments: Any, **options: Any) -> Iterator[Row]:
-        for row in super().stream(table, *arguments, **options):
-            self.taken[table] += 1
-            yield row
+    def parts(self, table: str, *arguments: Any, **options: Any) -> Iterator[dict[str, list[Any]]]:
+        for part in super().parts(table, *arguments, **options):
+            self.taken[table] += len(part["group_id"])
+            yield part
 
 
 def read(root: Path, *group_ids: str) -> list[Group]:
@@ -46,10 +48,29 @@ def test_a_group_is_there_before_others_are_read(tmp_path: Path) -> None:
     assert [row["member_id"] for row in first.members] == ["a", "b"]
     assert [row["partition"] for row in first.assignments] == [0, 1]
     assert [row["committed_offset"] for row in first.offsets] == [7]
-    assert max(lookup.taken.values()) < 10
+    assert 0 < max(lookup.taken.values()) < GROUPS
     rest = list(groups)
     assert [each.group_id for each in rest] == ids[1:]
     assert {(len(each.members), len(each.assignments), len(each.offsets)) for each in rest} == {(2, 2, 1)}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+def test_where_a_part_ends_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    create_empty_tables(tmp_path)
+    ids = [f"group-{number}" for number in range(8)]
+    copies = [place(ids[2], 7), place(ids[5], 7)]
+    append_rows(tmp_path, "groups", [group(i, "Classic", "Stable", 1) for i in reversed(ids)])
+    append_rows(
+        tmp_path, "groups", [group(ids[number], "Classic", "Empty", 0) | copies[number > 2] for number in (2, 5)]
+    )
+    append_rows(tmp_path, "group_members", [member(i, name) for i in ids[1::3] for name in "cab"])
+    append_rows(tmp_path, "member_assignments", [row for i in ids[4:] for row in assigned(i, "a", 0, topic="t")])
+    append_rows(tmp_path, "committed_offsets", [commit(i, "t", number, 7) for i in ids[::2] for number in range(9)])
+    whole = read(tmp_path)
+    assert [each.group_id for each in whole] == sorted([*ids, ids[2], ids[5]])
+    assert sum(len(each.offsets) for each in whole) == 36
+    monkeypatch.setattr("offsetstream.tables.lookup._AT_ONCE", at_once)
+    assert read(tmp_path) == whole
 
 
 def test_rows_without_a_group_are_passed_over(tmp_path: Path) -> None:

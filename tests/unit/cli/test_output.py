@@ -3,6 +3,7 @@ import io
 import json
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Block, Column, ReadAnew, ReadInParts
+from offsetstream.cli.rows import Block, Blocks, Column, ReadAnew, ReadInParts, together
 from offsetstream.cli.tell import printable
 from offsetstream.errors import TablesError, UsageError
 
@@ -81,8 +82,21 @@ def test_blocks_stand_after_empty_lines_and_have_widths_of_their_own(
 ) -> None:
     column = Column("x", "X", 2)
     blocks = [Block([column, Column("y", "Y")], [{"x": "long", "y": 1}]), Block([column], [{"x": "a"}])]
-    Output().blocks(blocks)
+    Output().blocks(together(blocks))
     assert capsysbinary.readouterr().out == b"\nX    Y\nlong 1\n\nX\na\n"
+
+
+def test_blocks_by_column_are_as_those_by_row(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    values = [None, True, 0, -17, *HOSTILE, "plain", "x" * 30, "y" * 300]
+    blocks = Blocks([Column("a", "A", 5), Column("hidden"), Column("b", "B")], {}, [1, 0, 3, len(values) - 4])
+    blocks = replace(blocks, values={"a": values, "hidden": values, "b": values[::-1]})
+    assert [len(list(block.rows)) for block in blocks.each()] == blocks.sizes
+    Output().blocks([blocks])
+    by_column = capsysbinary.readouterr().out
+    for block in blocks.each():
+        Output().blocks(together([block]))
+    assert capsysbinary.readouterr().out == by_column
+    assert by_column.count(b"\n\nA ") == len(blocks.sizes) - 1
 
 
 @pytest.mark.parametrize("output_format", ["text", "json", "csv"])
@@ -106,7 +120,7 @@ def test_blocks_are_written_before_the_last_is_made(capsysbinary: pytest.Capture
         yield from (Block([Column("x", "X")], [{"x": f"row {number}"}]) for number in range(20_000))
         written.append(capsysbinary.readouterr().out)
 
-    Output().blocks(blocks())
+    Output().blocks(together(blocks()))
     assert b"row 1" in written[-1]
 
 

@@ -1,0 +1,75 @@
+"""The view of offsets of `groups describe`, by column: of a million groups most have a commit or two and no member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from offsetstream.cli import describe as views
+from offsetstream.cli.describe import TopicPartition
+from offsetstream.cli.group_state import SomeGroups
+
+_OF_MEMBERS = ("consumer_id", "host", "client_id")
+
+
+def topic_partitions(some: SomeGroups) -> set[TopicPartition]:
+    """Return the partitions that the view shows of these groups."""
+    owned = views.topic_partitions([some.group(number) for number in _with_members(some)])
+    return owned.union(_places(some))
+
+
+def offset_columns(
+    some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: bool, only_current: bool
+) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return what `describe.offset_rows` has of each copy of a group, by column, and how many rows each copy has.
+
+    `only_current`: of copies that are not current there are none.
+    """
+    columns = _unowned(some, ends, clamped=clamped)
+    ranges = list(map(some.offsets.range_of, some.groups.copies))
+    for number in _with_members(some):
+        rows, end = views.offset_rows(some.group(number), ends, clamped=clamped), len(columns["group"])
+        for name, values in columns.items():
+            values += [row[name] for row in rows]
+        ranges[number] = range(end, end + len(rows))
+    if only_current:
+        ranges = [own if is_current else range(0) for own, is_current in zip(ranges, some.are_current, strict=True)]
+    order = list(chain.from_iterable(ranges))
+    return {name: [values[number] for number in order] for name, values in columns.items()}, list(map(len, ranges))
+
+
+def _with_members(some: SomeGroups) -> Iterator[int]:
+    """Yield which rows of `groups` are of copies that have members."""
+    have = {*some.members.copies}
+    return (number for number, copy in enumerate(some.groups.copies) if copy in have)
+
+
+def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: bool) -> dict[str, list[Any]]:
+    """Return the columns of all commits as they are where nobody owns a partition."""
+    own, offsets = some.offsets.columns, some.offsets.columns["committed_offset"]
+    of_ends = list(map(ends.get, _places(some)))
+    facts = dict(zip(some.groups.copies, _facts(some), strict=True))
+    of_groups = [facts.get(copy, (None, None)) for copy in some.offsets.copies]
+    return {
+        "group": [*own["group_id"]],
+        "topic": [*own["topic"]],
+        "partition": [*own["partition"]],
+        "leader_epoch": [*own["leader_epoch"]],
+        "current_offset": [*offsets],
+        "log_end_offset": of_ends,
+        "lag": [views.lag(*both, clamped=clamped) for both in zip(offsets, of_ends, strict=True)],
+        **{name: [None] * len(offsets) for name in _OF_MEMBERS},
+        "offsets_partition": [*own["offsets_partition"]],
+        "in_coordinator_partition": [is_home for is_home, _ in of_groups],
+        "type": [group_type for _, group_type in of_groups],
+    }
+
+
+def _facts(some: SomeGroups) -> Iterator[tuple[bool, str]]:
+    return zip(some.groups.columns["in_coordinator_partition"], some.groups.columns["group_type"], strict=True)
+
+
+def _places(some: SomeGroups) -> Iterator[TopicPartition]:
+    topics: Sequence[str] = some.offsets.columns["topic"]
+    return zip(topics, some.offsets.columns["partition"], strict=True)
