@@ -20,7 +20,7 @@ from offsetstream.cli.options import cluster_options, config_option, output_of, 
 from offsetstream.cli.output import Closing, Output
 from offsetstream.cli.rows import Blocks, Column, ReadInParts, together
 from offsetstream.cli.sampled_ends import SampledEnds
-from offsetstream.cli.tell import tell, tell_all
+from offsetstream.cli.tell import tell, tell_apart
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
@@ -195,7 +195,7 @@ def _told(found: Iterator[SomeGroups], missing: set[str]) -> Iterator[SomeGroups
 
 def _tell_states(groups: Iterable[tuple[str, str]]) -> None:
     """Say what Kafka's tool says of the states of groups on stderr, if anything."""
-    tell_all(line for group_id, state in groups if state in _SAID for line in ("", _SAID[state].format(group_id)))
+    tell_apart([_SAID[state].format(group_id) for group_id, state in groups if state in _SAID])
 
 
 def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
@@ -210,8 +210,7 @@ def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str 
 def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, *, verbose: bool) -> None:
     clamped = not ends.are_live
     parts = (
-        offset_columns(some, ends.of(topic_partitions(some)), clamped=clamped, only_current=output.is_text)
-        for some in found
+        offset_columns(some, ends.of(topic_partitions(some)), clamped=clamped, as_text=output.is_text) for some in found
     )
     if output.is_text:
         columns = views.shown(views.OFFSETS, verbose=verbose)

@@ -20,20 +20,20 @@ def topic_partitions(some: SomeGroups) -> set[TopicPartition]:
 
 
 def offset_columns(
-    some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: bool, only_current: bool
+    some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: bool, as_text: bool
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Return what `describe.offset_rows` has of each copy of a group, by column, and how many rows each copy has.
 
-    `only_current`: of copies that are not current there are none.
+    `as_text`: there are no rows of copies that are not current, and no columns that tell these apart.
     """
-    columns = _unowned(some, ends, clamped=clamped)
+    columns = _unowned(some, ends, clamped=clamped) | ({} if as_text else _copies(some))
     ranges = list(map(some.offsets.range_of, some.groups.copies))
     for number in _with_members(some):
         rows, end = views.offset_rows(some.group(number), ends, clamped=clamped), len(columns["group"])
         for name, values in columns.items():
             values += [row[name] for row in rows]
         ranges[number] = range(end, end + len(rows))
-    if only_current:
+    if as_text:
         ranges = [own if is_current else range(0) for own, is_current in zip(ranges, some.are_current, strict=True)]
     order = list(chain.from_iterable(ranges))
     return {name: [values[number] for number in order] for name, values in columns.items()}, list(map(len, ranges))
@@ -49,8 +49,6 @@ def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: b
     """Return the columns of all commits as they are where nobody owns a partition."""
     own, offsets = some.offsets.columns, some.offsets.columns["committed_offset"]
     of_ends = list(map(ends.get, _places(some)))
-    facts = dict(zip(some.groups.copies, _facts(some), strict=True))
-    of_groups = [facts.get(copy, (None, None)) for copy in some.offsets.copies]
     return {
         "group": [*own["group_id"]],
         "topic": [*own["topic"]],
@@ -60,7 +58,15 @@ def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: b
         "log_end_offset": of_ends,
         "lag": [views.lag(*both, clamped=clamped) for both in zip(offsets, of_ends, strict=True)],
         **{name: [None] * len(offsets) for name in _OF_MEMBERS},
-        "offsets_partition": [*own["offsets_partition"]],
+    }
+
+
+def _copies(some: SomeGroups) -> dict[str, list[Any]]:
+    """Return of each commit which copy of its group has it."""
+    facts = dict(zip(some.groups.copies, _facts(some), strict=True))
+    of_groups = [facts.get(copy, (None, None)) for copy in some.offsets.copies]
+    return {
+        "offsets_partition": [*some.offsets.columns["offsets_partition"]],
         "in_coordinator_partition": [is_home for is_home, _ in of_groups],
         "type": [group_type for _, group_type in of_groups],
     }

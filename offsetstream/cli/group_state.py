@@ -147,14 +147,6 @@ def read_some(
         yield SomeGroups(*(OfGroups(table.take(until)) for table in tables))
 
 
-def read_groups(
-    lookup: Lookup, group_ids: Collection[str] | None, *, members: bool = False, offsets: bool = False
-) -> Iterator[Group]:
-    """Yield the same groups one by one, the current one of two copies first."""
-    for some in read_some(lookup, group_ids, members=members, offsets=offsets):
-        yield from some.each()
-
-
 class _InOrder:
     """The rows of a table by group id, of which are taken those up to a group; without a table there are none."""
 

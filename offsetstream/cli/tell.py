@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -21,9 +21,9 @@ def tell(line: str, *, err: bool = True) -> None:
     click.echo(_about_it(line), err=err or bool(_about.get()))
 
 
-def tell_all(lines: Iterable[str]) -> None:
-    """Write lines for a person to stderr, as `tell` does, at once: of a million groups each may have one."""
-    click.echo("".join([f"{_about_it(line) if line else line}\n" for line in lines]), err=True, nl=False)
+def tell_apart(lines: Sequence[str]) -> None:
+    """Write lines for a person to stderr as `tell` does, each after an empty one, at once: there may be a million."""
+    click.echo("".join([f"\n{_about_it(line)}\n" for line in lines]), err=True, nl=False)
 
 
 def _about_it(line: str) -> str:

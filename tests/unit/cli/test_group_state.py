@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.cli.group_state import Group, read_groups
+from offsetstream.cli.group_state import Group, read_some
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, create_empty_tables
@@ -32,7 +32,8 @@ class CountingLookup(Lookup):
 
 
 def read(root: Path, *group_ids: str) -> list[Group]:
-    return list(read_groups(Lookup(PathStore(str(root))), group_ids or None, members=True, offsets=True))
+    some = read_some(Lookup(PathStore(str(root))), group_ids or None, members=True, offsets=True)
+    return [each for found in some for each in found.each()]
 
 
 def test_a_group_is_there_before_others_are_read(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_a_group_is_there_before_others_are_read(tmp_path: Path) -> None:
     append_rows(tmp_path, "member_assignments", [row for i in ids for row in assigned(i, "a", 0, 1, topic="t")])
     append_rows(tmp_path, "committed_offsets", [commit(i, "t", 0, 7) for i in ids])
     lookup = CountingLookup(PathStore(str(tmp_path)))
-    groups = read_groups(lookup, None, members=True, offsets=True)
+    groups = (each for some in read_some(lookup, None, members=True, offsets=True) for each in some.each())
     first = next(groups)
     assert first.group_id == ids[0]
     assert [row["member_id"] for row in first.members] == ["a", "b"]

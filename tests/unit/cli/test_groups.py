@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.group_state import read_groups
+from offsetstream.cli.group_state import read_some
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, create_empty_tables
@@ -73,7 +73,7 @@ def test_copies_of_thousands_of_groups_are_told_apart(run: Run, tmp_path: Path) 
     tables = tmp_path / "many"
     create_empty_tables(tables)
     append_rows(tables, "groups", sorted(copies, key=lambda row: (row["offsets_partition"], row["group_id"])))
-    found = list(read_groups(Lookup(PathStore(str(tables))), None))
+    found = [each for some in read_some(Lookup(PathStore(str(tables))), None) for each in some.each()]
     current = [each.group_id for each in found if each.is_current]
     assert [line.split()[0] for line in run("groups", "list", tables=tables).stdout.splitlines()[1:]] == current
     assert len(current) > len(names) == len(set(current))
