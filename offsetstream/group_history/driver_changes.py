@@ -12,10 +12,10 @@ from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
 from offsetstream.tables.arrow_rows import append_rows, group_keys, partition_numbers, read_groups
 from offsetstream.tables.engines import Size
-from offsetstream.tables.matching import keys_of
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import is_of
+from offsetstream.tables.row_keys import RowKeys, among
 from offsetstream.tables.row_pieces import RowPieces, as_python
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
@@ -72,8 +72,7 @@ class DriverChangeWriter:
         columns = ", ".join(STORED)
         recorded = self._read(f"SELECT {columns} FROM rows WHERE {within(spans, IN_SPAN)}")  # noqa: S608 - our own SQL
         before = self._read(_LAST.format(columns=columns, where=within(spans, BEFORE_SPAN)))
-        is_wanted = pc.is_in(keys_of(before, _GROUP), keys_of(recorded, _GROUP))
-        return [recorded, before if of_all else before.filter(is_wanted)]
+        return [recorded, before if of_all else among(before, RowKeys(recorded, _GROUP))]
 
     def _read(self, query: str) -> pa.Table:
         return rows_to_decode(self._tables.open(RECORDS).query(query).read_all())

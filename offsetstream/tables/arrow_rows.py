@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.matching import gathered, keys_of
+from offsetstream.tables.matching import gathered
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
+from offsetstream.tables.row_keys import RowKeys, among
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.sql import sql_text
 from offsetstream.tables.store import Snapshot, Store, Transaction
@@ -76,9 +77,9 @@ def read_groups(tables: Store, name: str, groups: Collection[GroupKey], columns:
     where = f"offsets_partition IN ({partitions})"
     if len(groups) <= _IN_A_CONDITION:
         where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
-    wanted = keys_of(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
+    wanted = RowKeys(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
     parts = gathered(tables.open(name).rows(where, chosen), len(groups))
-    found = [part.filter(pc.is_in(keys_of(part, _GROUP), value_set=wanted)) for part in parts]
+    found = [among(part, wanted) for part in parts]
     return pa.concat_tables([empty, *found]).cast(empty.schema)
 
 

@@ -11,28 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetstream.tables.row_keys import RowKeys
 from offsetstream.tables.store import Snapshot
 
 
 @dataclass(frozen=True)
 class Changes:
-    """`gone` has the keys (`keys_of`) of the stored rows that give way, `come` the rows that are to be there.
+    """`gone` has the keys of the stored rows that give way, `come` the rows that are to be there.
 
     `doubled`: the offsets partitions of rows whose key is stored more than once.
     """
 
-    gone: pa.Array
+    gone: pa.Table
     come: pa.Table
     doubled: frozenset[int]
-
-
-def keys_of(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Return the keys of the rows as one text each: no two keys have the same, whatever is in them."""
-    parts: list[Any] = []
-    for name in names:
-        text = rows[name].cast(pa.string())
-        parts += [pc.coalesce(pc.binary_length(text).cast(pa.string()), "null"), pc.coalesce(text, "")]
-    return pc.binary_join_element_wise(*parts, ":").combine_chunks()
 
 
 def gathered(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -59,32 +51,27 @@ def find_changes(
     A stored row is updated where it differs, and goes where the source's `is_deleted` says so; `newer_only`:
     not if it is newer. What the source lacks of its columns it keeps. Rows of the source that are not stored come.
     """
-    keys: pa.Array | None = None
+    keys: RowKeys | None = None
     times = np.zeros(source.num_rows, np.int64)
     gone, come = [], []
     for part in gathered(stored, source.num_rows):
         if keys is None:  # of a million rows they take seconds, and often nothing is stored
-            keys = keys_of(source, key)
-        at = pc.index_in(keys_of(part, key), value_set=keys)
+            keys = RowKeys(source, key)
+        at = keys.find(part)
         old, at = part.filter(pc.is_valid(at)), at.drop_null()
         np.add.at(times, at.to_numpy(), 1)
         new, deleted = source.take(at), is_deleted.take(at)
         changed = pc.or_(deleted, _differ(old, new))
         if newer_only:
             changed = pc.and_(changed, _is_newer(new, old))
-        gone.append(keys.take(at.filter(changed)))
+        gone.append(at.filter(changed))
         updated = pc.and_(changed, pc.invert(deleted))
         come.append(_over(old.filter(updated), new.filter(updated)))
     come.append(source.filter(pc.and_(pa.array(times == 0), pc.invert(is_deleted))))
     doubled = source.filter(pa.array(times > 1))
     partitions = frozenset(doubled["offsets_partition"].to_pylist()) if doubled.num_rows else frozenset[int]()
-    changed_keys = pa.chunked_array(gone, pa.string()).combine_chunks()
+    changed_keys = source.select(list(key)).take(pa.chunked_array(gone, pa.int32()).combine_chunks())
     return Changes(changed_keys, pa.concat_tables(come, promote_options="default"), partitions)
-
-
-def without(rows: pa.Table, keys: pa.Array, key: Sequence[str]) -> pa.Table:
-    """Return the rows whose key is none of `keys`."""
-    return rows.filter(pc.invert(pc.is_in(keys_of(rows, key), value_set=keys)))
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -101,10 +88,10 @@ def with_users_columns(table: Snapshot, where: str, rows: pa.Table, key: Sequenc
     users = [name for name in table.arrow.names if name not in rows.column_names]
     if not users:
         return rows
-    keys, found, at = keys_of(rows, key), [], []
+    keys, found, at = RowKeys(rows, key), [], []
     for part in table.rows(where, [*key, *users]):
         found.append(part.select(users))
-        at.append(pc.index_in(keys_of(part, key), value_set=keys))
+        at.append(keys.find(part))
     if not found:
         return rows
     row_of_key = pc.index_in(pa.array(range(rows.num_rows), pa.int32()), value_set=pa.chunked_array(at))

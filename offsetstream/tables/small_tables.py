@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.matching import keys_of, with_users_columns, without
+from offsetstream.tables.matching import with_users_columns
+from offsetstream.tables.row_keys import RowKeys, without
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
@@ -106,7 +107,7 @@ def insert_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -
     signature = batch.signature(datetime.now(UTC).date())
     new = _arrow(name, [{**row, **signature} for row in rows])
     for stored in table.rows(EVERY_ROW, key):
-        new = without(new, keys_of(stored, key), key)
+        new = without(new, RowKeys(stored, key))
     table.append([new], transaction_of(table, batch))
 
 

@@ -21,11 +21,12 @@ from offsetstream.tables.arrow_rows import (
     with_constants,
 )
 from offsetstream.tables.derived import Rows, rows_of_group
-from offsetstream.tables.matching import completed, keys_of, without
+from offsetstream.tables.matching import completed
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS, GROUPS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import CELLS_RENAMED
+from offsetstream.tables.row_keys import RowKeys, without
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.store import Store
@@ -120,6 +121,6 @@ class DriverStateWriter:
         if replace_where is None:
             present = read_groups(self._tables, name, groups, schema.key)
             if present.num_rows:
-                gone = with_constants(without(present, keys_of(rows, schema.key), schema.key), {DELETED: True})
+                gone = with_constants(without(present, RowKeys(rows, schema.key)), {DELETED: True})
                 rows = pa.concat_tables([rows, completed(gone, rows.schema)])
         merge_rows(self._tables, name, rows, batch, replace_where=replace_where)

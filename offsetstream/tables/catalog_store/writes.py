@@ -17,8 +17,9 @@ from offsetstream.errors import ConflictError, DoubledRowsError, TablesError
 from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, anchor
 from offsetstream.tables.catalog_store.errors import told
 from offsetstream.tables.catalog_store.reads import batches_of
-from offsetstream.tables.matching import completed, find_changes, keys_of, with_users_columns
+from offsetstream.tables.matching import completed, find_changes, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.row_keys import RowKeys, among
 from offsetstream.tables.schema import is_history, load_schema
 from offsetstream.tables.spark_rows import replacing_rows
 from offsetstream.tables.sql import of_partitions
@@ -68,11 +69,11 @@ def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transacti
     changes = find_changes(_stored(table, rows, key), rows, is_deleted, key, newer_only=merge.newer_only)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
-    if not len(changes.gone):
+    if not changes.gone.num_rows:
         if changes.come.num_rows:  # else nothing is written: a merge that changes nothing makes no version
             append(table, held(table, [changes.come]), transactions, CHANGES)
         return
-    deleted = rows.filter(pc.and_(is_deleted, pc.is_in(keys_of(rows, key), value_set=changes.gone)))
+    deleted = among(rows.filter(is_deleted), RowKeys(changes.gone, key))
     rows_of = {False: held(table, [changes.come]), True: held(table, [deleted])}
     changed = reduce(DataFrame.union, (each.withColumn(DELETED, F.lit(gone)) for gone, each in rows_of.items()))
     _commit(table, CHANGES, transactions, lambda stamp: _merge(table, changed, key, stamp))

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.errors import DoubledRowsError
-from offsetstream.tables.matching import find_changes, gathered, with_users_columns, without
+from offsetstream.tables.matching import find_changes, gathered, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.row_keys import RowKeys, without
 from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.store import Transaction
 
@@ -34,12 +35,13 @@ def merge_by_delta_rs(table: PathSnapshot, source: pa.Table, merge: Merge, trans
     changes = find_changes(stored(), rows, is_deleted, key, newer_only=merge.newer_only)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
-    if not len(changes.gone):
+    if not changes.gone.num_rows:
         if changes.come.num_rows:  # else nothing is written: a merge that changes nothing makes no version
             table.append([changes.come], *transactions)
         return
     again = stored()
-    kept = (without(part, changes.gone, key) for part in gathered(again, len(changes.gone)))
+    gone = RowKeys(changes.gone, key)
+    kept = (without(part, gone) for part in gathered(again, changes.gone.num_rows))
     table.replace(of_these, chain(kept, [changes.come]), *transactions)
 
 
