@@ -12,6 +12,7 @@ from benchmarks.console import console_command, process_seconds
 from benchmarks.load import Load, load
 from benchmarks.log_copies import double_log
 from benchmarks.results import Result, Samples
+from offsetstream.embedded.kafka import EmbeddedKafka
 
 _LARGER_ROWS = {"memory-growth", "large-load", "executors"}
 ROWS = ("memory", "hot-partition", *sorted(_LARGER_ROWS))
@@ -26,7 +27,7 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     spread, groups, seconds = round(_SPREAD * scale), Groups(round(_CELLS * scale)), 0.0
     with empty_broker() as kafka:
         server = kafka.bootstrap_server
-        write(server, groups.log(spread))
+        _write(kafka, groups, spread)
         if "hot-partition" in wanted:
             seconds = load(server, groups.cells, spread).seconds
         if wanted & {"memory", *_LARGER_ROWS}:
@@ -41,10 +42,16 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     if "hot-partition" in wanted:
         hot = Groups(groups.cells, _HOT)
         with empty_broker() as kafka:
-            write(kafka.bootstrap_server, hot.log(spread))
+            _write(kafka, hot, spread)
             in_one = load(kafka.bootstrap_server, hot.cells, spread).seconds
         ours, theirs = Samples.of("one partition", "s", [in_one]), Samples.of("50 partitions", "s", [seconds])
         yield Result.ratio("hot-partition", ours, theirs)
+
+
+def _write(kafka: EmbeddedKafka, groups: Groups, commits: int) -> None:
+    """Write half of the commits, and have the log twice."""
+    write(kafka.bootstrap_server, groups.log(commits // 2))
+    double_log(kafka)
 
 
 def _larger(
