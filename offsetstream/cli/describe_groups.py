@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import compress
+from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
+_ASKED_TOGETHER = 10_000  # rows of groups
 _REBALANCING = "Warning: Consumer group '{}' is rebalancing."
 _SAID = {
     "Empty": "Consumer group '{}' has no active members.",
@@ -184,6 +185,22 @@ class _Ends:
         return self._sampled.closing
 
 
+def _with_ends(
+    found: Iterator[SomeGroups], ends: _Ends
+) -> Iterator[tuple[SomeGroups, Mapping[views.TopicPartition, int]]]:
+    """Yield the groups with what is known of ends; the cluster is asked for those of thousands of rows together."""
+    waiting, places, size = list[SomeGroups](), set[views.TopicPartition](), 0
+    for some in found:
+        waiting.append(some)
+        places |= topic_partitions(some)
+        size += some.size
+        if size >= _ASKED_TOGETHER:
+            yield from zip(waiting, repeat(ends.of(places)))
+            waiting, places, size = [], set(), 0
+    if waiting:
+        yield from zip(waiting, repeat(ends.of(places)))
+
+
 def _told(found: Iterator[SomeGroups], missing: set[str]) -> Iterator[SomeGroups]:
     """Yield the groups once their states are said, and take them out of what is missing."""
     for some in found:
@@ -208,9 +225,9 @@ def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str 
 
 
 def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, *, verbose: bool) -> None:
-    clamped = not ends.are_live
     parts = (
-        offset_columns(some, ends.of(topic_partitions(some)), clamped=clamped, as_text=output.is_text) for some in found
+        offset_columns(some, known, clamped=not ends.are_live, as_text=output.is_text)
+        for some, known in _with_ends(found, ends)
     )
     if output.is_text:
         columns = views.shown(views.OFFSETS, verbose=verbose)

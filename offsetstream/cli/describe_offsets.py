@@ -63,17 +63,16 @@ def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: b
 
 def _copies(some: SomeGroups) -> dict[str, list[Any]]:
     """Return of each commit which copy of its group has it."""
-    facts = dict(zip(some.groups.copies, _facts(some), strict=True))
+    groups = some.groups.columns
+    facts = dict(
+        zip(some.groups.copies, zip(groups["in_coordinator_partition"], groups["group_type"], strict=True), strict=True)
+    )
     of_groups = [facts.get(copy, (None, None)) for copy in some.offsets.copies]
     return {
         "offsets_partition": [*some.offsets.columns["offsets_partition"]],
         "in_coordinator_partition": [is_home for is_home, _ in of_groups],
         "type": [group_type for _, group_type in of_groups],
     }
-
-
-def _facts(some: SomeGroups) -> Iterator[tuple[bool, str]]:
-    return zip(some.groups.columns["in_coordinator_partition"], some.groups.columns["group_type"], strict=True)
 
 
 def _places(some: SomeGroups) -> Iterator[TopicPartition]:

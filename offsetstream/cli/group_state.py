@@ -98,6 +98,11 @@ class SomeGroups:
     assignments: OfGroups
     offsets: OfGroups
 
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return sum(len(own.copies) for own in (self.groups, self.members, self.assignments, self.offsets))
+
     @cached_property
     def are_current(self) -> list[bool]:
         """Of each row of `groups`, whether its copy is current."""
@@ -137,11 +142,11 @@ def read_some(
     """Yield the groups by group id, some at a time; None means all groups.
 
     With their `members`, ordered by member id, and their assignments, and with their committed `offsets`, ordered by
-    topic and partition, where wanted. A few thousand rows of each table are in memory at a time, or what one group has.
+    topic and partition, where wanted. Some hundred rows of each table are in memory at a time, or what one group has.
     """
     wanted = {"groups": True, "group_members": members, "member_assignments": members, "committed_offsets": offsets}
     tables = [_InOrder(lookup, table, group_ids) if wanted[table] else _InOrder() for table in _COLUMNS]
-    while sum(table.has_more() for table in tables):  # each is read, where nothing is left of it
+    while [table for table in tables if table.has_more()]:
         whole = [table.last_whole() for table in tables]
         until = min((group_id for group_id in whole if group_id is not None), default=None)
         yield SomeGroups(*(OfGroups(table.take(until)) for table in tables))

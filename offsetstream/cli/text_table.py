@@ -28,7 +28,7 @@ def text_lines(block: Block) -> Iterator[str]:
     texts = parts if isinstance(block.rows, ReadAnew) else partial(iter, list(parts()))
     widths = _least_widths(columns)
     for part in texts():
-        widths = [width for each in map(partial(_widths, [len(part[0])]), widths, part) for width in each]
+        widths = [*chain(*map(partial(_widths, [len(part[0])]), widths, part))]
     heading, line = _layout(_headings(columns), tuple(widths))
     yield heading
     for part in texts():
