@@ -76,11 +76,18 @@ class Connection:
     """confluent-kafka's Admin client with the user's own client properties.
 
     Raises UsageError for properties that it cannot have, UnauthorisedError where a right or the login is refused,
-    UnreachableError where no broker answers within 30 seconds, ClusterError for the rest.
+    UnreachableError where no broker answers within 30 seconds, ClusterError for the rest. Once `is_stopped` says so it
+    does not wait for the first answer any more: UnreachableError.
     """
 
-    def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap_server: str,
+        properties: Mapping[str, str] | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.bootstrap_server = bootstrap_server
+        self._is_stopped = is_stopped
         self._errors: deque[KafkaError] = deque(maxlen=100)  # heard since the last answer
         self._is_connected = False
         self._cluster_id: str | None = None
@@ -150,6 +157,8 @@ class Connection:
         answer = self._admin.describe_cluster(request_timeout=timeout)
         while not answer.done() and self._refusal() is None:
             self._admin.poll(_LOOK)  # which hears the errors
+            if self._is_stopped():
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         if (refusal := self._refusal()) is not None:
             raise KafkaException(refusal)
         return self._wait(answer).nodes

@@ -76,7 +76,7 @@ class Job:
         self._session = session
         self._progress = progress
         self._signals = Signals(threading.Event(), threading.Event())
-        self._cluster = Cluster(settings.bootstrap_server, settings.properties)
+        self._cluster = Cluster(settings.bootstrap_server, settings.properties, self._signals.stop.is_set)
         self._leaders = Leadership(self._cluster, self._signals.stop.wait)
         self._patience = Patience(settings.max_silence, self._signals.stop, progress.say)
         self._metrics = Metrics(settings, progress.say)
