@@ -98,12 +98,12 @@ def describe_groups(
     found = read_some(lookup, wanted, members=True, offsets=view == "offsets")
     cluster = _cluster_of(lookup.store, bootstrap_server, command_config)
     sampled, missing = SampledEnds(lookup), set(group)
-    shown = _told(found, missing)
+    shown = _noted(found, missing)
     if view == "offsets":
         _print_offsets(output, shown, _Ends(cluster, sampled), verbose=verbose)
     else:
         columns, rows_of = _view(view, lookup, cluster)
-        groups = ((each, rows_of(each)) for some in shown for each in some.each())
+        groups = ((each, rows_of(each)) for some in _told(shown) for each in some.each())
         _print(output, columns, groups, verbose=verbose)
     _tell_missing(output, missing)
 
@@ -189,22 +189,32 @@ def _with_ends(
     found: Iterator[SomeGroups], ends: _Ends
 ) -> Iterator[tuple[SomeGroups, Mapping[views.TopicPartition, int]]]:
     """Yield the groups with what is known of ends; the cluster is asked for those of thousands of rows together."""
-    waiting, places, size = list[SomeGroups](), set[views.TopicPartition](), 0
+    for part in _thousands(found):
+        known = ends.of(set[views.TopicPartition]().union(*map(topic_partitions, part)))
+        yield from zip(_told(part), repeat(known))
+
+
+def _thousands(found: Iterator[SomeGroups]) -> Iterator[list[SomeGroups]]:
+    waiting, size = list[SomeGroups](), 0
     for some in found:
         waiting.append(some)
-        places |= topic_partitions(some)
         size += some.size
         if size >= _ASKED_TOGETHER:
-            yield from zip(waiting, repeat(ends.of(places)))
-            waiting, places, size = [], set(), 0
-    if waiting:
-        yield from zip(waiting, repeat(ends.of(places)))
+            yield waiting
+            waiting, size = [], 0
+    yield waiting
 
 
-def _told(found: Iterator[SomeGroups], missing: set[str]) -> Iterator[SomeGroups]:
-    """Yield the groups once their states are said, and take them out of what is missing."""
+def _noted(found: Iterator[SomeGroups], missing: set[str]) -> Iterator[SomeGroups]:
+    """Yield what is found, and take it out of what is missing."""
     for some in found:
         missing.difference_update(some.groups.columns["group_id"])
+        yield some
+
+
+def _told(found: Iterable[SomeGroups]) -> Iterator[SomeGroups]:
+    """Yield the groups once their states are said: after what may fail, whose error is all that is said then."""
+    for some in found:
         facts = zip(*(some.groups.columns[name] for name in ("group_id", "state")), strict=True)
         _tell_states(compress(facts, some.are_current))
         yield some
