@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import compress, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ from offsetstream.cli.output import Closing, Output
 from offsetstream.cli.rows import Blocks, Column, ReadInParts, together
 from offsetstream.cli.sampled_ends import SampledEnds
 from offsetstream.cli.tell import tell, tell_apart
+from offsetstream.in_parts import in_parts
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
@@ -189,20 +191,9 @@ def _with_ends(
     found: Iterator[SomeGroups], ends: _Ends
 ) -> Iterator[tuple[SomeGroups, Mapping[views.TopicPartition, int]]]:
     """Yield the groups with what is known of ends; the cluster is asked for those of thousands of rows together."""
-    for part in _thousands(found):
+    for part in in_parts(found, _ASKED_TOGETHER, attrgetter("size")):
         known = ends.of(set[views.TopicPartition]().union(*map(topic_partitions, part)))
         yield from zip(_told(part), repeat(known))
-
-
-def _thousands(found: Iterator[SomeGroups]) -> Iterator[list[SomeGroups]]:
-    waiting, size = list[SomeGroups](), 0
-    for some in found:
-        waiting.append(some)
-        size += some.size
-        if size >= _ASKED_TOGETHER:
-            yield waiting
-            waiting, size = [], 0
-    yield waiting
 
 
 def _noted(found: Iterator[SomeGroups], missing: set[str]) -> Iterator[SomeGroups]:

@@ -15,8 +15,7 @@ _OF_MEMBERS = ("consumer_id", "host", "client_id")
 
 def topic_partitions(some: SomeGroups) -> set[TopicPartition]:
     """Return the partitions that the view shows of these groups."""
-    owned = views.topic_partitions([some.group(number) for number in _with_members(some)])
-    return owned.union(_places(some))
+    return views.topic_partitions(some.with_members.values()).union(_places(some))
 
 
 def offset_columns(
@@ -28,8 +27,8 @@ def offset_columns(
     """
     columns = _unowned(some, ends, clamped=clamped) | ({} if as_text else _copies(some))
     ranges = list(map(some.offsets.range_of, some.groups.copies))
-    for number in _with_members(some):
-        rows, end = views.offset_rows(some.group(number), ends, clamped=clamped), len(columns["group"])
+    for number, group in some.with_members.items():
+        rows, end = views.offset_rows(group, ends, clamped=clamped), len(columns["group"])
         for name, values in columns.items():
             values += [row[name] for row in rows]
         ranges[number] = range(end, end + len(rows))
@@ -37,12 +36,6 @@ def offset_columns(
         ranges = [own if is_current else range(0) for own, is_current in zip(ranges, some.are_current, strict=True)]
     order = list(chain.from_iterable(ranges))
     return {name: [values[number] for number in order] for name, values in columns.items()}, list(map(len, ranges))
-
-
-def _with_members(some: SomeGroups) -> Iterator[int]:
-    """Yield which rows of `groups` are of copies that have members."""
-    have = {*some.members.copies}
-    return (number for number, copy in enumerate(some.groups.copies) if copy in have)
 
 
 def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: bool) -> dict[str, list[Any]]:

@@ -16,6 +16,8 @@ Row = dict[str, Any]
 Columns = Mapping[str, Sequence[Any]]
 Copy = tuple[str, int]  # a group as one offsets partition has it
 
+# Of `groups`: the current copy of a group before others.
+COPIES_IN_ORDER = ("group_id", "-in_coordinator_partition", "offsets_partition")
 _PLACE = ("offsets_partition", "group_id")
 _COLUMNS = {
     "groups": (
@@ -29,7 +31,7 @@ _COLUMNS = {
     "committed_offsets": "topic partition committed_offset leader_epoch",
 }
 _ORDER = {
-    "groups": ("group_id", "-in_coordinator_partition", "offsets_partition"),
+    "groups": COPIES_IN_ORDER,
     "group_members": ("group_id", "offsets_partition", "member_id"),
     "member_assignments": ("group_id", "offsets_partition"),
     "committed_offsets": ("group_id", "offsets_partition", "topic", "partition"),
@@ -108,6 +110,12 @@ class SomeGroups:
         """Of each row of `groups`, whether its copy is current."""
         return Current().of(self.groups.columns)
 
+    @cached_property
+    def with_members(self) -> dict[int, Group]:
+        """The copies that have members, by the numbers of their rows of `groups`."""
+        have = {*self.members.copies}
+        return {number: self.group(number) for number, copy in enumerate(self.groups.copies) if copy in have}
+
     def each(self) -> Iterator[Group]:
         """Yield the copies one by one."""
         return map(self.group, range(len(self.groups.copies)))
@@ -120,7 +128,7 @@ class SomeGroups:
 
 
 class Current:
-    """Tells which rows of `groups` are current; the copies of a group come one after the other, that one first."""
+    """Tells which rows of `groups`, which come in `COPIES_IN_ORDER`, are current."""
 
     def __init__(self) -> None:
         self._group: str | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.group_state import Current
+from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column, ReadInParts
@@ -29,7 +29,6 @@ _LIST = (
 )
 _AS_THEY_ARE = ("state", "is_simple", "offsets_partition", "in_coordinator_partition")
 _READ = ("group_id", "group_type", "protocol_type", "member_count", *_AS_THEY_ARE)
-_ORDER = ("group_id", "-in_coordinator_partition", "offsets_partition")
 
 
 @click.command(
@@ -65,7 +64,7 @@ def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str
 
     def parts() -> Iterator[dict[str, list[Any]]]:
         is_current = Current()
-        for part in lookup.parts("groups", _READ, order=_ORDER):
+        for part in lookup.parts("groups", _READ, order=COPIES_IN_ORDER):
             wanted = is_current.of(part) if output.is_text else [True] * len(part["group_id"])
             for chosen, values in ((state, part["state"]), (group_type, part["group_type"])):
                 if chosen:

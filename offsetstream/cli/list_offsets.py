@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
+from offsetstream.cli.describe import lag
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
@@ -159,10 +160,9 @@ def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
     end = ends.get((row["topic"], row["partition"]))
-    has_lag = end is not None and row["committed_offset"] != -1
     return row | {
         "log_end_offset": end,
-        "lag": max(end - row["committed_offset"], 0) if end is not None and has_lag else None,
+        "lag": lag(row["committed_offset"], end, clamped=True),
         "group": row["group_id"],
         "commit_time": time_text(row["commit_timestamp_ms"]),
         "expire_time": time_text(row["expire_timestamp_ms"]),

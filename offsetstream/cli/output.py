@@ -18,6 +18,7 @@ from offsetstream.cli.tell import printable
 from offsetstream.cli.text_table import lines_of_blocks, text_cell, text_lines
 from offsetstream.control_characters import without_controls
 from offsetstream.errors import OffsetstreamError, UsageError
+from offsetstream.in_parts import in_parts
 
 Closing = str | Callable[[], str | None] | None
 
@@ -111,15 +112,8 @@ class Output:
 
 def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
     """Yield the texts in pieces that are worth a write."""
-    gathered, length = list[str](), 0
-    for text in texts:
-        gathered.append(text)
-        length += len(text)
-        if length >= _PIECE:
-            yield "".join(gathered).encode("utf-8", "backslashreplace")
-            gathered, length = [], 0
-    if gathered:
-        yield "".join(gathered).encode("utf-8", "backslashreplace")
+    for some in in_parts(texts, _PIECE, len):
+        yield "".join(some).encode("utf-8", "backslashreplace")
 
 
 def require_stdout() -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any
 
+from offsetstream.in_parts import in_parts
+
 Row = Mapping[str, Any]
 
 AT_ONCE = 1000  # rows, of which each may be long
@@ -49,14 +51,9 @@ def together(blocks: Iterable[Block]) -> Iterator[Blocks]:
     The rows of a block are in memory.
     """
     for columns, alike in groupby(blocks, key=lambda block: tuple(block.columns)):
-        waiting, size = list[list[Row]](), 0
-        for block in alike:
-            waiting.append(list(block.rows))
-            size += 1 + len(waiting[-1])
-            if size >= AT_ONCE:
-                yield _blocks(columns, waiting)
-                waiting, size = [], 0
-        yield _blocks(columns, waiting)
+        rows_of_each = (list(block.rows) for block in alike)
+        for some in in_parts(rows_of_each, AT_ONCE, lambda rows: 1 + len(rows)):
+            yield _blocks(columns, some)
 
 
 def _blocks(columns: Sequence[Column], blocks: Sequence[list[Row]]) -> Blocks:

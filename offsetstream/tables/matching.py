@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetstream.in_parts import in_parts
 from offsetstream.tables.row_keys import RowKeys
 from offsetstream.tables.store import Snapshot
 
@@ -32,14 +33,7 @@ def gathered(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
     Looking for one piece among others takes as long as these are many, so it is done once for about as many.
     """
-    held, size = list[pa.Table](), 0
-    for part in parts:
-        held.append(part)
-        size += part.num_rows
-        if size >= rows:
-            yield pa.concat_tables(held)
-            held, size = [], 0
-    if held:
+    for held in in_parts(parts, rows, lambda part: part.num_rows):
         yield pa.concat_tables(held)
 
 
@@ -55,7 +49,7 @@ def find_changes(
     times = np.zeros(source.num_rows, np.int64)
     gone, come = [], []
     for part in gathered(stored, source.num_rows):
-        if keys is None:  # of a million rows they take seconds, and often nothing is stored
+        if keys is None:  # a million rows take half a second, and often nothing is stored
             keys = RowKeys(source, key)
         at = keys.find(part)
         old, at = part.filter(pc.is_valid(at)), at.drop_null()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from offsetstream.errors import ConflictError, TablesError
+from offsetstream.in_parts import in_parts
 from offsetstream.tables.arrow_rows import with_constants
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.files import Crowd, NewFile
@@ -53,16 +55,8 @@ def _small_files(table: PathSnapshot, crowd: Crowd) -> Iterator[_Small]:
 
 
 def _bins(files: Iterator[_Small], target: int) -> Iterator[list[_Small]]:
-    """Yield files that together are about the target; none that would stay alone."""
-    held, size = list[_Small](), 0
-    for file in files:
-        held.append(file)
-        size += file.size
-        if size >= target:
-            yield held
-            held, size = [], 0
-    if len(held) > 1:
-        yield held
+    """Return files that together are about the target; none that would stay alone."""
+    return (held for held in in_parts(files, target, attrgetter("size")) if len(held) > 1)
 
 
 def _write(table: PathSnapshot, files: list[_Small], day: date | None) -> NewFile | None:
