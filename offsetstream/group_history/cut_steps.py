@@ -3,42 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
-from operator import itemgetter
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from offsetstream.group_history.spans import IN_SPAN, Span, Spans, within
 from offsetstream.tables.names import RECORDS
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
 from offsetstream.tables.tally import Log
 
 # No append has more records than fit into a batch of Kafka's (max.message.bytes, 1 MiB, and 60 bytes at least each).
 _LONGEST = 20_000
-_COLUMNS = ("offsets_partition", "log_id", "record_offset", "record_timestamp", "group_id")
+_LOG = ("offsets_partition", "log_id")
+_SCHEMA = pa.schema(
+    [load_schema(RECORDS).arrow.field(name) for name in (*_LOG, "record_offset", "record_timestamp", "group_id")]
+)
 
 
-def whole_until(tables: Store, spans: Spans) -> dict[Log, Span]:
-    """Return the spans without the last step of each, if it goes up to the span's end; a step of their own they keep.
-
-    The records are read from the history of records, which must have them.
-    """
+def stored_tails(tables: Store, spans: Spans) -> pa.Table:
+    """Return the last records of each span, of the history of records: as many as a step may have."""
     tails = {log: replace(span, start=max(span.start, span.end - _LONGEST)) for log, span in spans.items()}
-    query = f"SELECT {', '.join(_COLUMNS)} FROM rows WHERE {within(tails, IN_SPAN)}"  # noqa: S608 - our own SQL
-    found = tables.open(RECORDS).query(query).read_all().to_pylist()
-    places: dict[Log, list[tuple[int, object]]] = {log: [] for log in spans}
-    for row in sorted(found, key=itemgetter("record_offset"), reverse=True):
-        step = (row["group_id"], row["record_timestamp"])
-        places[row["offsets_partition"], row["log_id"]].append((row["record_offset"], step))
-    return {log: replace(span, end=_whole_end(span, places[log])) for log, span in spans.items()}
+    query = f"SELECT {', '.join(_SCHEMA.names)} FROM rows WHERE {within(tails, IN_SPAN)}"  # noqa: S608 - our own SQL
+    return tables.open(RECORDS).query(query).read_all().cast(_SCHEMA)
 
 
-def _whole_end(span: Span, places: list[tuple[int, object]]) -> int:
-    """Return where the last step begins, of which the last record is the span's last offset; else the span's end.
+def whole_until(spans: Spans, records: pa.Table) -> dict[Log, Span]:
+    """Return the spans without the last step of each, if it goes up to the span's end.
 
-    `places` are the records from the last one back, with what those of one step have in common.
+    `records` are the group records of the spans, in any order, or the last of them.
     """
-    if not places or places[0][0] != span.end - 1:
-        return span.end
-    for (offset, step), (earlier, other) in pairwise(places):
-        if earlier != offset - 1 or other != step:
-            return offset
-    return places[-1][0]
+    last_steps = _last_steps(records)
+    return {log: replace(span, end=_whole_end(span, last_steps.get(log))) for log, span in spans.items()}
+
+
+def _whole_end(span: Span, last_step: tuple[int, int] | None) -> int:
+    return span.end if last_step is None or last_step[1] != span.end - 1 else last_step[0]
+
+
+def _last_steps(records: pa.Table) -> dict[Log, tuple[int, int]]:
+    """Return the first and the last offset of the last step of each log: neighbours of one group, and of one time."""
+    if not records.num_rows:
+        return {}
+    rows = records.select(_SCHEMA.names).sort_by([(name, "ascending") for name in (*_LOG, "record_offset")])
+    partitions, logs, offsets = (rows[name].to_numpy() for name in (*_LOG, "record_offset"))
+    begins_log = _changes(partitions) | _changes(logs)
+    groups = rows["group_id"].combine_chunks().dictionary_encode().indices
+    equal = [values.cast(pa.int64()).fill_null(-1).to_numpy() for values in (rows["record_timestamp"], groups)]
+    begins = np.logical_or.reduce([begins_log, np.diff(offsets, prepend=offsets[0]) != 1, *map(_changes, equal)])
+    first = offsets[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
+    ends = np.append(begins_log[1:], True)
+    return {
+        (partition, log): (start, end)
+        for partition, log, start, end in zip(
+            *(values[ends].tolist() for values in (partitions, logs, first, offsets)), strict=True
+        )
+    }
+
+
+def _changes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Tell of each value whether it is another than the one before."""
+    return np.append([True], values[1:] != values[:-1])

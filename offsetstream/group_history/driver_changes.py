@@ -41,7 +41,7 @@ class DriverChangeWriter:
 
     def append_batch(self, records: pa.Table, decoding: Decoding) -> None:
         """Append what the records of a batch changed; see `ChangeWriter`."""
-        new = _placed(records, decoding.of(is_stored=False))
+        new = placed(records, decoding.of(is_stored=False))
         present = read_groups(self._tables, GROUP_CELLS, group_keys(new), STORED)
         stored = self._stored(decoding.of(is_stored=True))
         self._append([rows_to_decode(new), rows_to_decode(present), *stored], decoding)
@@ -49,8 +49,8 @@ class DriverChangeWriter:
     def append_load(self, records: pa.Table, cells: pa.Table, decoding: Decoding) -> None:
         """Append what the records of loaded partitions changed; see `ChangeWriter`."""
         stored = decoding.of(is_stored=True)
-        new = _placed(records, decoding.of(is_stored=False))
-        left = _placed(cells.filter(pc.invert(cells["is_tombstone"])), stored)
+        new = placed(records, decoding.of(is_stored=False))
+        left = placed(cells.filter(pc.invert(cells["is_tombstone"])), stored)
         self._append(
             [rows_to_decode(new), rows_to_decode(left, is_final=True), *self._stored(stored, of_all=True)], decoding
         )
@@ -86,7 +86,7 @@ def _append_to(tables: Store, table: str, changes: pa.Table, decoding: Decoding)
     append_rows(tables, table, changes, decoding.batch)
 
 
-def _placed(decoded: pa.Table, spans: Spans) -> pa.Table:
+def placed(decoded: pa.Table, spans: Spans) -> pa.Table:
     """Return the group records of the spans, with their log's id."""
     logs, ends = dict(spans.keys()), {log[0]: span.end for log, span in spans.items()}
     is_within = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))

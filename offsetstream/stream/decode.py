@@ -21,24 +21,34 @@ from offsetstream.tables.spark_rows import is_held, timestamp_of
 LEFT_OUT = "is_left_out"
 
 
-def decode(raw: DataFrame, partitions: int, filters: Filters = NO_FILTERS) -> DataFrame:
-    """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
+class Decoder:
+    """Decodes the records of batches, by one UDF for all: to bring it to the JVM takes longer than to use it."""
 
-    `partitions` is the partition count of the topic. The raw key and value stay, and whatever else was there. With
-    filters there is a column that tells what these leave out, LEFT_OUT, which `sifted` takes away.
-    """
-    udf = _udf(partitions, filters)
-    decoded = as_few_tasks(raw).select("*", udf("offsets_partition", "key", "value").alias("decoded"))
-    return decoded.selectExpr(
-        "* EXCEPT (record_timestamp, decoded)",
-        "decoded.*",
-        # A producer may give a record any time (message.timestamp.after.max.ms).
-        f"CASE WHEN {is_held('unix_millis(record_timestamp)')} THEN record_timestamp END AS record_timestamp",
-        f"{timestamp_of('decoded.commit_timestamp_ms')} AS commit_timestamp",
-        f"{timestamp_of('decoded.expire_timestamp_ms')} AS expire_timestamp",
-        "key AS key_bytes",
-        "CAST(length(value) AS INT) AS value_size",
-    )
+    def __init__(self, partitions: int, filters: Filters = NO_FILTERS) -> None:
+        self._udf = _udf(partitions, filters)
+
+    def decode(self, raw: DataFrame) -> DataFrame:
+        """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
+
+        `partitions` is the partition count of the topic. The raw key and value stay, and whatever else was there. With
+        filters there is a column that tells what these leave out, LEFT_OUT, which `sifted` takes away.
+        """
+        decoded = as_few_tasks(raw).select("*", self._udf("offsets_partition", "key", "value").alias("decoded"))
+        return decoded.selectExpr(
+            "* EXCEPT (record_timestamp, decoded)",
+            "decoded.*",
+            # A producer may give a record any time (message.timestamp.after.max.ms).
+            f"CASE WHEN {is_held('unix_millis(record_timestamp)')} THEN record_timestamp END AS record_timestamp",
+            f"{timestamp_of('decoded.commit_timestamp_ms')} AS commit_timestamp",
+            f"{timestamp_of('decoded.expire_timestamp_ms')} AS expire_timestamp",
+            "key AS key_bytes",
+            "CAST(length(value) AS INT) AS value_size",
+        )
+
+
+def decode(raw: DataFrame, partitions: int, filters: Filters = NO_FILTERS) -> DataFrame:
+    """Return raw records, once, as a `Decoder` does."""
+    return Decoder(partitions, filters).decode(raw)
 
 
 def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, partitions: int) -> pa.Array:

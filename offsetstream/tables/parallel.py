@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 Step = Callable[[], None]
 
@@ -21,3 +22,12 @@ def in_parallel(steps: Sequence[Step], in_thread: Callable[[Step], Step] = lambd
         futures = [pool.submit(in_thread(step)) for step in steps]
     for future in futures:
         future.result()
+
+
+@contextmanager
+def beside(step: Step) -> Iterator[None]:
+    """Take the step while the context lasts, and wait for it; its error is raised where the context had none."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(step)
+        yield
+    future.result()

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
-from offsetstream.stream.decode import decode
+from offsetstream.stream.decode import Decoder
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -21,6 +21,7 @@ from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.filters import Filters
+from offsetstream.tables.parallel import beside
 from offsetstream.tables.transaction import BatchId
 
 
@@ -60,6 +61,7 @@ class BatchWriter:
         self._watch = watch
         self._checkpoint = checkpoint
         self._filters = filters
+        self._decoder = Decoder(len(book.rows), filters)
 
     @property
     def checkpoint_id(self) -> int:
@@ -75,7 +77,7 @@ class BatchWriter:
         batch = BatchId(self.checkpoint_id, batch_id)
         self._state.merged_by.clear()
         new = raw.where(f"record_offset >= {partition_number(self._book.next_offsets, 0)}")
-        decoded = with_own_offsets(decode(new, len(self._book.rows), self._filters)).persist(ON_DISK)
+        decoded = with_own_offsets(self._decoder.decode(new)).persist(ON_DISK)
         try:
             ends = self._checkpoint.end_offsets(batch_id)
             records, size, left_out = self._held(decoded, ends)
@@ -90,11 +92,12 @@ class BatchWriter:
             }
             if size.has_cells:
                 self._watch.look_at_topics(batch)
-            self._history.append(records, batch, size.tables)
-            if self._history.keeps_records:
-                self._decoded_history.append(records, size, ends, batch)
-            if size.has_state:
-                self._state.apply(records, batch, has_cells=size.has_cells)
+            count = self._history.append(records, batch, size.tables)
+            with beside(count):
+                if self._history.keeps_records:
+                    self._decoded_history.append(records, size, ends, batch)
+                if size.has_state:
+                    self._state.apply(records, batch, has_cells=size.has_cells)
         finally:
             decoded.unpersist()
         self._book.advance(ends, incomplete, {number: share.left_out for number, share in left_out.items()})

@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from offsetstream.group_history.cut_steps import whole_until
-from offsetstream.group_history.driver_changes import DriverChangeWriter
+from offsetstream.group_history.cut_steps import stored_tails, whole_until
+from offsetstream.group_history.driver_changes import DriverChangeWriter, placed
 from offsetstream.group_history.spans import Decoding, Span, Spans
 from offsetstream.group_history.spark_changes import SparkChangeWriter
 from offsetstream.stream.apply.history import history_positions
@@ -102,7 +102,7 @@ class DecodedHistory:
             if (start := rows[number].next_decoded_offset) is not None and end > start
         }
         if size.has_cells or self._ahead & ends.keys():
-            spans = self._until_whole_steps(spans, ends)
+            spans = self._until_whole_steps(spans, ends, decoded)
             decoding = Decoding(spans, self._written, batch)
             if isinstance(decoded, DataFrame):
                 self._spark.append_batch(decoded, decoding)
@@ -150,9 +150,14 @@ class DecodedHistory:
         """Return the offsets at which an earlier job, which was killed, took a step for ended."""
         return frozenset(self._written[table].get(partition, -1) for table in DECODED_TABLES)
 
-    def _until_whole_steps(self, spans: Spans, ends: Mapping[int, int]) -> Spans:
+    def _until_whole_steps(self, spans: Spans, ends: Mapping[int, int], decoded: Held) -> Spans:
         """Return the spans without the last step of each log, if Spark may have ended the batch within it."""
         offsets = sum(end - self._book.rows[number].applied for number, end in ends.items())
         if offsets < self._most_at_once - len(ends):  # it takes a share of each partition, rounded
             return spans
-        return whole_until(self._tables, spans)
+        if not isinstance(decoded, pa.Table):
+            return whole_until(spans, stored_tails(self._tables, spans))
+        here = {log: span for log, span in spans.items() if not span.is_stored}
+        stored = {log: span for log, span in spans.items() if span.is_stored}
+        tails = whole_until(stored, stored_tails(self._tables, stored)) if stored else {}
+        return {**spans, **tails, **whole_until(here, placed(decoded, here))}

@@ -19,7 +19,7 @@ from offsetstream.tables.arrow_rows import append_rows, partition_numbers
 from offsetstream.tables.files import TaskWriter, append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
-from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.record_rows import RENAMED, as_rows_of, is_of
 from offsetstream.tables.tally import Entry, Log, Tally
 from offsetstream.tables.transaction import BatchId
@@ -97,15 +97,20 @@ class History:
                 found |= {log[0] for log in ranges if log[0] in given and given[log[0]].records > had.get(log, 0)}
         return found
 
-    def append(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
-        """Append the decoded records, each to its table, side by side; then count them."""
+    def append(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
+        """Append the decoded records, each to its table, side by side; return the step that counts them.
+
+        It may be taken beside what comes next: rows that are not counted when a job dies, the next one counts.
+        """
         kept = [table for table in tables if table in self._kept]
         if isinstance(decoded, DataFrame):
             steps = [partial(self._append_by_spark, table, decoded, batch) for table in kept]
             in_parallel(steps, inheritable_thread_target(self._writer.spark))
-            count_open(self._writer.tables, kept, self._above, batch)
-        else:
-            write_entries(self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
+            return partial(self._count_open, kept, batch)
+        return partial(write_entries, self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
+
+    def _count_open(self, tables: Collection[str], batch: BatchId) -> None:
+        count_open(self._writer.tables, tables, self._above, batch)
 
     def _append_by_spark(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
         new = f"record_offset > {partition_number(self._written.get(table, {}), -1)}"
@@ -146,7 +151,7 @@ class History:
             counted = self._append_by_driver(self._kept, others, batch) | counted
         write_entries(self._writer.tables, counted, batch)
         if isinstance(others, DataFrame):
-            self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])
+            self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])()
 
 
 def _below(table: str, decoded: Held, ends: Mapping[int, int]) -> Held:

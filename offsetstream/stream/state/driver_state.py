@@ -24,7 +24,7 @@ from offsetstream.tables.derived import Rows, rows_of_group
 from offsetstream.tables.matching import completed
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS, GROUPS
-from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.row_keys import RowKeys, without
 from offsetstream.tables.schema import load_schema
@@ -51,13 +51,15 @@ class DriverStateWriter:
         """Apply decoded records; see `StateWriter.apply`."""
         replace_where = of_partitions(loaded) if loaded else None
         commits, cells = last_of_cells(self._placed(decoded))
+        facts, existed = group_facts(decoded, commits), set[GroupKey]()
         merge = partial(self._merge, batch=batch, replace_where=replace_where)
-        steps = [partial(merge, COMMITTED_OFFSETS, commits)]
+        steps: list[Step] = [partial(merge, COMMITTED_OFFSETS, commits)]
         if has_cells:
             steps.append(partial(merge, GROUP_CELLS, cells))
+        if not loaded:
+            steps.append(lambda: existed.update(self._groups_in(GROUPS, facts)))
         in_parallel(steps)
-        facts = group_facts(decoded, commits)
-        self._derive(facts, self._exists(facts, is_load=bool(loaded)), batch, replace_where)
+        self._derive(facts, self._exists(facts, existed), batch, replace_where)
 
     def _placed(self, decoded: pa.Table) -> pa.Table:
         return decoded.append_column("log_id", partition_numbers(decoded, self._log_ids, 0))
@@ -66,9 +68,8 @@ class DriverStateWriter:
         source = renamed(rows, CELLS_RENAMED[table])
         merge_rows(self._tables, table, source, batch, newer_only=True, replace_where=replace_where)
 
-    def _exists(self, facts: Mapping[GroupKey, GroupFacts], *, is_load: bool) -> dict[GroupKey, bool]:
+    def _exists(self, facts: Mapping[GroupKey, GroupFacts], existed: Collection[GroupKey]) -> dict[GroupKey, bool]:
         """Return, for each group whose rows may change, whether the coordinator holds it even without a cell."""
-        existed = set() if is_load else self._groups_in(GROUPS, facts)
         touched = {key: own for key, own in facts.items() if own.is_touched or key not in existed}
         if self._is_classic:
             with_offsets = self._groups_in(COMMITTED_OFFSETS, touched)
