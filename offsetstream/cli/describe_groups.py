@@ -39,11 +39,22 @@ _SAID = {
     "Assigning": _REBALANCING,
     "Reconciling": _REBALANCING,
 }
+_VIEWS = {"--offsets", "--members", "--state"}
+
+
+class OneView(OneLineErrors):
+    """A command that shows one view, as Kafka's tool does: of several, one would be left out without a word."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options."""
+        if len(_VIEWS & set(args)) > 1:
+            raise click.UsageError(f"give one of {', '.join(sorted(_VIEWS))}", ctx)
+        return super().parse_args(ctx, args)
 
 
 @click.command(
     "describe",
-    cls=OneLineErrors,
+    cls=OneView,
     epilog="""\b
 Examples:
   offsetstream groups describe --group my-group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,8 @@ def lag(
         note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
         missing = missing_of(reader, rows, group, topic, at) + nothing_known(reader, rows, group, at)
         columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
-        return Answer(columns, rows, _closing(rows, at, now) + unknown_text(reader), missing=missing)
+        closing = _closing(rows, at, now) + _without_any(rows, group, missing) + unknown_text(reader)
+        return Answer(columns, rows, closing, missing=missing)
 
     show(output, watch, ask)
 
@@ -167,11 +169,24 @@ def _complete(row: Row, now_ms: int, *, is_text: bool) -> None:
 def _closing(rows: list[Row], at: datetime | None, now: datetime) -> str:
     behind = [row for row in rows if row["lag"]]
     waiting = sum(row["lag"] for row in behind)
-    looks = {row["sampled_ms"] for row in rows if row["lag"] is not None}
+    looks = {row["sampled_ms"] for row in rows if row["log_end_offset"] is not None}
     sampled = [datetime.fromtimestamp(look / 1000, UTC) for look in looks]
     groups = len({row["group"] for row in rows})
-    as_of = f"as it was at {instant_text(at)}, " if at else ""
+    as_of = f"as it was at {instant_text(at)}" if at else ""
+    told = ", ".join(filter(None, (as_of, ends_text(sampled, now) if rows else "")))
     return (
         f"{counted(waiting, 'message')} wait in {len(behind)} of {counted(len(rows), 'partition')} "
-        f"of {counted(groups, 'group')}; {as_of}{ends_text(sampled, now)}."
+        f"of {counted(groups, 'group')}{'; ' if told else ''}{told}."
+    )
+
+
+def _without_any(rows: list[Row], groups: Collection[str], missing: Collection[str]) -> str:
+    """Return which of the groups are there, and have nothing that could lag: who sees no row may take it for no lag."""
+    found = {row["group"] for row in rows}
+    silent = [name for name in groups if name not in found and not any(f"'{name}'" in told for told in missing)]
+    names = ", ".join(f"'{name}'" for name in dict.fromkeys(silent))
+    return (
+        f" Without an offset or a partition there: group{'s' if len(set(silent)) > 1 else ''} {names}."
+        if silent
+        else ""
     )

@@ -74,7 +74,7 @@ Exit code 1 where a group has no committed offset there, or --live differs from 
 @config_option("offsets.list")
 @click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
-@click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")
+@click.option("--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Only this partition; repeatable.")
 @at_option
 @click.option("--live", is_flag=True, help="Beside what the groups' coordinators have now, with the difference.")
 @click.option("--require-stable", is_flag=True, help="With --live: no offset that an open transaction is to change.")

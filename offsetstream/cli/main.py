@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.descriptors import hold_standard_descriptors
 from offsetstream.cli.output import require_stdout
 from offsetstream.cli.tell import tell
 from offsetstream.cluster.databricks import is_databricks
@@ -104,6 +105,11 @@ class LazyGroup(OneLineErrors, click.Group):
     def __init__(self, *args: Any, lazy_subcommands: dict[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy_subcommands = lazy_subcommands
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run as a program does."""
+        hold_standard_descriptors()
+        return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order in which the help shows them."""

@@ -93,7 +93,7 @@ Exit code 1 where a group or topic is not there.""",
 @config_option("offsets.history")
 @group_options
 @topic_options
-@click.option("--partition", multiple=True, type=int, help="Only this partition; repeatable.")
+@click.option("--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Only this partition; repeatable.")
 @period_options
 @watch_option
 @tables_option

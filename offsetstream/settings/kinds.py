@@ -16,6 +16,7 @@ CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")
 _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
 _FLAGS = re.IGNORECASE | re.ASCII
 _YEAR = timedelta(days=365)
+_PORTS = 1 << 16
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
 
@@ -35,6 +36,10 @@ def _brokers(value: str) -> str:
     brokers = [broker.strip() for broker in value.split(",")]
     if not all(brokers):
         raise ValueError(f"{value!r} names no broker: give host:port, or several with commas between")
+    for broker in brokers:
+        port = broker.rpartition(":")[2] if ":" in broker else ""
+        if port.isdecimal() and not 0 < int(port) < _PORTS:  # librdkafka would take another one for it
+            raise ValueError(f"{broker!r} has no port: ports are from 1 to {_PORTS - 1}")
     return ",".join(brokers)
 
 

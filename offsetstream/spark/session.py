@@ -12,13 +12,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -209,10 +210,18 @@ def launchers_session() -> Iterator[SparkSession]:
 
 
 def _prepared(builder: SparkSession.Builder) -> SparkSession:
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    spark = prepare(builder.getOrCreate())
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, on_interrupt)  # PySpark has put its own there, which would end us in mid-batch
+    """Return the session, prepared; a context is made in a thread of its own.
+
+    In the main thread PySpark puts its own handler for SIGINT there, which asks the JVM while our call is under way:
+    whoever pressed Ctrl-C meanwhile would see both fail.
+    """
+    if SparkContext._active_spark_context is not None or threading.current_thread() is not threading.main_thread():
+        return prepare(builder.getOrCreate())
+    with ThreadPoolExecutor(1, "start of Spark") as pool:
+        spark = pool.submit(lambda: prepare(builder.getOrCreate())).result()
+    # The JVM has a thread for each of ours, and the session that is active is one thread's.
+    java: Any = spark.sparkContext._jvm
+    java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     return spark
 
 

@@ -143,6 +143,19 @@ def test_status_of_a_verdict(run: Run, world: Path) -> None:
     assert all("the group has no member" in row["reason"] for row in both if row["verdict"] == "dead")
 
 
+def test_what_has_no_lag_is_not_told_as_if_nothing_was_sampled(run: Run, world: Path) -> None:
+    groups = ("--group", "group-10", "--group", "group-11")
+    without = run("lag", *groups, "--topic", "orders", "--at", END, tables=world)
+    assert without.stdout.splitlines()[-1] == (
+        "0 messages wait in 0 of 0 partitions of 0 groups; as it was at 2026-01-05T10:40:00.000Z. "
+        "Without an offset or a partition there: groups 'group-10', 'group-11'."
+    )
+    assert without.exit_code == 0
+    share = run("lag", "--group", "group-1", "--at", END, tables=world).stdout.splitlines()
+    assert (len(share), share[1].split()[4:6]) == (3, ["22184", "-"])
+    assert "in 0 of 1 partition of 1 group; as it was at 2026-01-05T10:40:00.000Z, end offsets as of" in share[-1]
+
+
 def test_lag(run: Run, world: Path) -> None:
     rows = rows_of(run, world, "lag", "--group", "group-10", "--time", "--at", END)
     told = ("topic", "partition", "current_offset", "log_end_offset", "lag", "client_id", "time_lag", "note")

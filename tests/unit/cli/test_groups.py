@@ -225,6 +225,13 @@ def test_groups_or_all_groups(run: Run, arguments: list[str]) -> None:
     assert "give --group, or --all-groups" in result.stderr
 
 
+def test_one_view_at_a_time(run: Run) -> None:
+    """As Kafka's tool has it: the last one would have won without a word."""
+    result = run("groups", "describe", "--all-groups", "--state", "--members")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "give one of --members, --offsets, --state" in result.stderr
+
+
 def test_hostile_group_ids(run: Run, tmp_path: Path) -> None:
     ids = ["", "a,b", 'a"b', "a\nb", "a\r\nb", "a\x00b", " ", "😀"]
     append_rows(tmp_path, "groups", [group(group_id, "Classic", "Empty", 0) for group_id in ids])

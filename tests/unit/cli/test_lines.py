@@ -191,6 +191,23 @@ def test_a_closed_standard_output_is_told(arguments: list[str], said: str) -> No
     assert said in done.stderr.decode()
 
 
+def test_with_a_closed_standard_error_the_answer_is_the_same() -> None:
+    """What is told beside it is lost; the file that is opened next is not what it goes to."""
+    lines = raw((_COMMIT[0], b"\0")) + "\n" + raw(_COMMIT)
+    command = shlex.join([*OFFSETSTREAM, "decode", "--format", "kafka"])
+    open_one, closed = (
+        subprocess.run(
+            ["sh", "-c", f"{command} {error}"],
+            input=lines.encode(),
+            capture_output=True,
+            check=False,
+        )
+        for error in ("2>/dev/null", "2>&-")
+    )
+    assert (closed.returncode, closed.stdout) == (open_one.returncode, open_one.stdout)
+    assert (closed.returncode, closed.stdout.count(b"\n")) == (1, 1)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device of Linux that is always full")
 @pytest.mark.parametrize("arguments", [["partition-for", "g"], ["decode"], ["--version"], ["stop", "--help"]])
 def test_a_full_disk_is_told(arguments: list[str]) -> None:

@@ -145,6 +145,7 @@ def test_the_entry_point_for_spark_submit_leaves_settings_of_spark_to_it(tmp_pat
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({}, "bootstrap_server: it has no default: give one"),
     ({"bootstrap_server": ","}, "bootstrap_server: ',' names no broker"),
+    ({"bootstrap_server": "a:9092,b:99999"}, "bootstrap_server: 'b:99999' has no port: ports are from 1 to 65535"),
     ({"tables": 5}, "tables: Input should be a valid string"),
     ({"once": "maybe"}, "once: Input should be a valid boolean"),
     ({"max_offsets_per_trigger": "many"}, "max_offsets_per_trigger: Input should be a valid integer"),

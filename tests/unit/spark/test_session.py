@@ -56,6 +56,34 @@ def _as_pyspark_does() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+_SIGINT_DURING_A_START = """
+import signal, threading
+from offsetstream.spark.session import ending, local_session
+
+signal.signal(signal.SIGINT, lambda *_: None)
+ours, seen, ended = signal.getsignal(signal.SIGINT), set(), threading.Event()
+
+def look():
+    while not ended.wait(0.001):
+        seen.add(signal.getsignal(signal.SIGINT))
+
+threading.Thread(target=look).start()
+try:
+    with ending(local_session("local[1]")) as spark:
+        assert spark.sql("SELECT 1 AS one").collect()[0].one == 1
+        assert spark.getActiveSession() is spark
+finally:
+    ended.set()
+print(seen == {ours})
+"""
+
+
+def test_ctrl_c_is_ours_all_through_the_start_of_spark() -> None:
+    """PySpark's handler asks the JVM while another question is under way: both failed, with a traceback."""
+    done = subprocess.run([sys.executable, "-c", _SIGINT_DURING_A_START], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
 def test_of_what_spark_has_itself_nothing_comes_before_it_on_the_class_path() -> None:
     jars = [
         Path(name) for name in ("kafka-clients-3.9.0.jar", "jackson-databind-2.13.5.jar", "delta-storage-4.4.0.jar")
