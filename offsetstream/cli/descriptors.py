@@ -1,22 +1,41 @@
-"""Standard input, output and error, of which whoever started us may have closed some (`2>&-`)."""
+"""Standard input, output and error: closed by whoever started us (`2>&-`), or a file on a disk that is full."""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
+from typing import Any
 
 _STDERR = 2
 
 
-def hold_standard_descriptors() -> None:
-    """Have the null device where one of the three is closed.
+class _Lossy(io.FileIO):
+    """Standard error, whose text is lost where it cannot be written: what it is beside of, an answer or a job, is not.
 
-    Else the next file that is opened gets its number, and what libraries and Java print is written into that. Python
-    has no standard error then: with this one what is told beside an answer is lost, as was asked for, and the answer is
-    not. That standard output is closed is still known by `sys.stdout`, which is None.
+    Whoever read a pipe and went away is still noticed.
+    """
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes, or seem to."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            return len(data)
+
+
+def hold_standard_descriptors() -> None:
+    """Have the null device where one of the three is closed, and lose nothing else where standard error is full.
+
+    The next file that is opened would get the number of a closed one, and what libraries and Java print would be
+    written into that. That standard output is closed is still known by `sys.stdout`, which is None.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(number, True)  # for processes that are started
     os.close(number)
-    if sys.stderr is None:
-        sys.stderr = open(_STDERR, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - it stays
+    if sys.stderr is sys.__stderr__:  # else it is somebody else's, who takes what is told
+        raw = _Lossy(_STDERR, "w", closefd=False)
+        sys.stderr = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)

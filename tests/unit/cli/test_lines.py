@@ -191,21 +191,17 @@ def test_a_closed_standard_output_is_told(arguments: list[str], said: str) -> No
     assert said in done.stderr.decode()
 
 
-def test_with_a_closed_standard_error_the_answer_is_the_same() -> None:
-    """What is told beside it is lost; the file that is opened next is not what it goes to."""
+@pytest.mark.parametrize("error", ["2>&-", "2</dev/null", "2>/dev/full"])
+def test_what_cannot_be_told_beside_an_answer_does_not_end_it(error: str) -> None:
+    """The lines of groups without members went to standard error first, and with them all that was to come."""
     lines = raw((_COMMIT[0], b"\0")) + "\n" + raw(_COMMIT)
     command = shlex.join([*OFFSETSTREAM, "decode", "--format", "kafka"])
-    open_one, closed = (
-        subprocess.run(
-            ["sh", "-c", f"{command} {error}"],
-            input=lines.encode(),
-            capture_output=True,
-            check=False,
-        )
-        for error in ("2>/dev/null", "2>&-")
+    usual, lost = (
+        subprocess.run(["sh", "-c", f"{command} {way}"], input=lines.encode(), capture_output=True, check=False)
+        for way in ("2>/dev/null", error)
     )
-    assert (closed.returncode, closed.stdout) == (open_one.returncode, open_one.stdout)
-    assert (closed.returncode, closed.stdout.count(b"\n")) == (1, 1)
+    assert (lost.returncode, lost.stdout) == (usual.returncode, usual.stdout)
+    assert (lost.returncode, lost.stdout.count(b"\n")) == (1, 1)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device of Linux that is always full")
