@@ -97,7 +97,8 @@ def describe_groups(
     """Describe groups as 'kafka-consumer-groups --describe' does.
 
     LOG-END-OFFSET and LAG are by the ends that the job sampled or, with --bootstrap-server, as of now. A coordinator's
-    address is not in the tables: it needs --bootstrap-server. With --at no cluster is asked.
+    address is not in the tables: it needs --bootstrap-server. With --at no cluster is asked. ASSIGNMENT-STRATEGY is -
+    where the members of a consumer group leave it to the broker, whose choice no record has.
     """
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -32,6 +33,7 @@ NO_RIGHT = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
 _LOOK = 0.05  # seconds after which a login that was refused is looked for
+_ONCE_STOPPED = 5.0  # seconds that an answer may still take
 QUIET = logging.getLogger("offsetstream.librdkafka")  # what it says reaches users in our errors
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
@@ -77,7 +79,8 @@ class Connection:
 
     Raises UsageError for properties that it cannot have, UnauthorisedError where a right or the login is refused,
     UnreachableError where no broker answers within 30 seconds, ClusterError for the rest. Once `is_stopped` says so it
-    does not wait for the first answer any more: UnreachableError.
+    does not wait for the first answer any more, for others 5 seconds, and for what librdkafka waits for by itself no
+    second time: UnreachableError.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class Connection:
         try:
             return self._admin.list_topics(**of, timeout=TIMEOUT * _FIRST)
         except KafkaException as error:
-            if error.args[0].code() not in _SILENT:
+            if error.args[0].code() not in _SILENT or self._is_stopped():
                 raise
         self._renew()
         return self._admin.list_topics(**of, timeout=TIMEOUT * (1 - _FIRST))
@@ -164,10 +167,13 @@ class Connection:
         return self._wait(answer).nodes
 
     def _wait(self, answer: Future[Any]) -> Any:
-        try:
-            return answer.result(timeout=TIMEOUT + 5)
-        except TimeoutError as error:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                return answer.result(timeout=_ONCE_STOPPED)
+            except TimeoutError as error:
+                if self._is_stopped() or time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
     def _settle(self, asked: Mapping[Asked, Future[Any]]) -> tuple[dict[Asked, Any], dict[Asked, KafkaError]]:
         """Return the answers that came, and the errors of the others."""
@@ -203,7 +209,7 @@ class Connection:
         try:
             return self._ask(what, lambda: question(TIMEOUT * _FIRST))
         except UnreachableError:
-            if not self._is_connected:  # nobody has ever answered: there is no other one
+            if not self._is_connected or self._is_stopped():  # nobody has ever answered: there is no other one
                 raise
             self._renew()
             return self._ask(what, lambda: question(TIMEOUT * (1 - _FIRST)))

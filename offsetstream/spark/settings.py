@@ -35,7 +35,7 @@ PREFERRED = {
     # The codec works on whole columns: its cost of a batch is nearly the same for 10,000 records, Spark's default.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     # A query that asks a silent cluster for its offsets cannot be interrupted: without a limit no stop would end it.
-    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.sql.streaming.stopTimeout": "5s",
     # One file for each append, whatever the user's default is for tables of another kind.
     "spark.sql.files.maxRecordsPerFile": "0",
 }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_ends import LogEnds, TopicPlace
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import UnreachableError
 from testkit.waiting import await_
 
 TOPIC, SILENT, CLIENTS = "orders", 2, 8
@@ -53,3 +56,34 @@ def test_another_broker_tells_where_logs_end(kafka: EmbeddedKafka, silence: Call
     silence()
     assert [cluster.ends({TOPIC: None}, {}) for cluster in clusters] == known
     assert set(known[0]) == {TopicPlace(TOPIC, 0)}
+
+
+class Asking(Cluster):
+    """Counts how often it turned to another broker."""
+
+    turned = 0
+
+    def _renew(self) -> None:
+        self.turned += 1
+        super()._renew()
+
+
+def test_once_it_is_to_stop_no_other_broker_is_asked(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose brokers had all gone ended 75 seconds after its signal: it asked others, and then asked on."""
+    monkeypatch.setattr(connection, "TIMEOUT", 6.0)
+    stop = threading.Event()
+    going_on, stopping = Asking(kafka.bootstrap_server), Asking(kafka.bootstrap_server, is_stopped=stop.is_set)
+    for cluster in (going_on, stopping):
+        cluster.topic_id(TOPIC)
+    stop.set()
+    for pid in kafka.pids.values():
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        for cluster in (going_on, stopping):
+            for question in (cluster.leaders, cluster.topic_id):
+                with pytest.raises(UnreachableError):
+                    question(TOPIC)
+    finally:
+        for pid in kafka.pids.values():
+            os.kill(pid, signal.SIGCONT)
+    assert (going_on.turned, stopping.turned) == (2, 0)

@@ -101,7 +101,7 @@ class Attempt:
 
     def _new_sampler(self) -> Sampler:
         # A connection of its own, so that nobody waits for its requests.
-        own = LogEnds(self._settings.bootstrap_server, self._settings.properties)
+        own = LogEnds(self._settings.bootstrap_server, self._settings.properties, self._controls.is_stopping)
         rounds = Rounds(self._tables, own, self._topic.coordinator, self._say)
         seconds = self._settings.sample_interval
         at_least = DEAR_SECONDS if seconds and self._tables.is_dear else 0.0

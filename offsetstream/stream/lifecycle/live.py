@@ -89,7 +89,7 @@ class LiveStream:
         while query.isActive and not signals.stop.wait(POLL_SECONDS):
             lost = self._reload() if signals.reload.is_set() else []
             for at, (seconds, task) in enumerate(tasks):
-                if not lost and time.monotonic() - done[at] > seconds:
+                if not lost and time.monotonic() - done[at] > seconds and not signals.stop.is_set():
                     lost, done[at] = task(), time.monotonic()
             if lost:
                 return lost

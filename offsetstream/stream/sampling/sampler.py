@@ -47,6 +47,8 @@ class Sampler:
 
     def end(self, *, with_a_round: bool = False) -> None:
         """Stop; before that sample once more, for whoever asks once the job has ended."""
+        if self._ended.is_set():
+            return
         self._ended.set()
         if self._thread.ident is None:
             return
