@@ -17,14 +17,17 @@ _LAST_DELTA = struct.Struct(">i")
 _FIRST_LOG = partition_for(FIRST_GROUP, OFFSETS_PARTITIONS)
 
 
-def double_log(kafka: EmbeddedKafka) -> None:
-    """Append to each log of the offsets topic what it has, but for the commit that made the topic."""
+WRITTEN = 8  # of a log that is written once, and then lengthened, the whole is so many times as long
+
+
+def lengthen_log(kafka: EmbeddedKafka, times: int) -> None:
+    """Have in each log of the offsets topic so many times what it has, but for the commit that made the topic."""
     with segments_at_rest(kafka) as segments:
         for partition, segment in segments.items():
-            _double(segment, skipped=int(partition == _FIRST_LOG))
+            _lengthen(segment, times, skipped=int(partition == _FIRST_LOG))
 
 
-def _double(segment: Path, skipped: int) -> None:
+def _lengthen(segment: Path, times: int, skipped: int) -> None:
     """Offsets of batches are outside of what their checksums are of."""
     data = bytearray(segment.read_bytes())
     starts, at, end = list[int](), 0, 0
@@ -33,8 +36,10 @@ def _double(segment: Path, skipped: int) -> None:
         end = _BASE_OFFSET.unpack_from(data, at)[0] + _LAST_DELTA.unpack_from(data, at + LAST_DELTA_AT)[0] + 1
         at += _HEAD + _LENGTH.unpack_from(data, at + _BASE_OFFSET.size)[0]
     again = starts[skipped:]
-    for start in again:
-        _BASE_OFFSET.pack_into(data, start, _BASE_OFFSET.unpack_from(data, start)[0] + end - skipped)
-    if again:
-        with segment.open("ab") as file:
+    if not again:
+        return
+    with segment.open("ab") as file:
+        for _ in range(times - 1):
+            for start in again:
+                _BASE_OFFSET.pack_into(data, start, _BASE_OFFSET.unpack_from(data, start)[0] + end - skipped)
             file.write(memoryview(data)[again[0] :])

@@ -10,7 +10,7 @@ from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, records_in, write
 from benchmarks.console import console_command, process_seconds
 from benchmarks.load import Load, load
-from benchmarks.log_copies import double_log
+from benchmarks.log_copies import WRITTEN, lengthen_log
 from benchmarks.results import Result, Samples
 from offsetstream.embedded.kafka import EmbeddedKafka
 
@@ -24,20 +24,20 @@ _GIB = 2**30
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     """Let one topic grow, and then measure another whose one partition is hot."""
-    spread, groups, seconds = round(_SPREAD * scale), Groups(round(_CELLS * scale)), 0.0
+    spread, groups, seconds = WRITTEN * round(_SPREAD / WRITTEN * scale), Groups(round(_CELLS * scale)), 0.0
     with empty_broker() as kafka:
         server = kafka.bootstrap_server
         _write(kafka, groups, spread)
         if "hot-partition" in wanted:
             seconds = load(server, groups.cells, spread).seconds
         if wanted & {"memory", *_LARGER_ROWS}:
-            double_log(kafka)
+            lengthen_log(kafka, 2)
             large, larger = 2 * spread, 4 * spread
             peak = _peak(load(server, groups.cells, large), large) if wanted & {"memory", "memory-growth"} else None
             if peak:
                 yield Result.of("memory", peak)
             if wanted & _LARGER_ROWS:
-                double_log(kafka)
+                lengthen_log(kafka, 2)
                 yield from _larger(wanted, server, groups, larger, peak)
     if "hot-partition" in wanted:
         hot = Groups(groups.cells, _HOT)
@@ -49,9 +49,9 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
 
 
 def _write(kafka: EmbeddedKafka, groups: Groups, commits: int) -> None:
-    """Write half of the commits, and have the log twice."""
-    write(kafka.bootstrap_server, groups.log(commits // 2))
-    double_log(kafka)
+    """Write some of the commits, and have the log again and again."""
+    write(kafka.bootstrap_server, groups.log(commits // WRITTEN))
+    lengthen_log(kafka, WRITTEN)
 
 
 def _larger(
