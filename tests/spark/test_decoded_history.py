@@ -73,7 +73,7 @@ class Job:
         held = self.state.held(decoded, size.size)
         with dying_before(dies_before):
             die_at("records", dies_before)
-            count = self.history.append(held, batch, size.tables)
+            count = self.history.append_uncounted(held, batch, size.tables)
             self.decoded_history.append(held, size, ends, batch)
             die_at("state", dies_before)
             self.state.apply(held, batch, has_cells=size.has_cells)

@@ -92,7 +92,7 @@ class BatchWriter:
             }
             if size.has_cells:
                 self._watch.look_at_topics(batch)
-            count = self._history.append(records, batch, size.tables)
+            count = self._history.append_uncounted(records, batch, size.tables)
             with beside(count):
                 if self._history.keeps_records:
                     self._decoded_history.append(records, size, ends, batch)

@@ -97,8 +97,12 @@ class History:
                 found |= {log[0] for log in ranges if log[0] in given and given[log[0]].records > had.get(log, 0)}
         return found
 
-    def append(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
-        """Append the decoded records, each to its table, side by side; return the step that counts them.
+    def append(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
+        """Append the decoded records, each to its table, side by side; then count them."""
+        self.append_uncounted(decoded, batch, tables)()
+
+    def append_uncounted(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
+        """Append them, and return the step that counts them.
 
         It may be taken beside what comes next: rows that are not counted when a job dies, the next one counts.
         """
@@ -151,7 +155,7 @@ class History:
             counted = self._append_by_driver(self._kept, others, batch) | counted
         write_entries(self._writer.tables, counted, batch)
         if isinstance(others, DataFrame):
-            self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])()
+            self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])
 
 
 def _below(table: str, decoded: Held, ends: Mapping[int, int]) -> Held:
