@@ -183,7 +183,11 @@ def _closing(rows: list[Row], at: datetime | None, now: datetime) -> str:
 def _without_any(rows: list[Row], groups: Collection[str], missing: Collection[str]) -> str:
     """Return which of the groups are there, and have nothing that could lag: who sees no row may take it for no lag."""
     found = {row["group"] for row in rows}
-    silent = [name for name in groups if name not in found and not any(f"'{name}'" in told for told in missing)]
+    silent = [
+        name
+        for name in groups
+        if name not in found and not any(told.startswith(f"group '{name}' ") for told in missing)
+    ]
     names = ", ".join(f"'{name}'" for name in dict.fromkeys(silent))
     return (
         f" Without an offset or a partition there: group{'s' if len(set(silent)) > 1 else ''} {names}."
