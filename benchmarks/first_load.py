@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks import decode_query
 from benchmarks.broker import empty_broker
-from benchmarks.commit_log import Groups, records_in, write
+from benchmarks.commit_log import Groups, records_in
 from benchmarks.console import console_command, process_seconds
 from benchmarks.load import load
-from benchmarks.log_copies import WRITTEN, lengthen_log
+from benchmarks.log_copies import in_copies, write_copies
 from benchmarks.results import Result, Samples
 from testkit.command import OFFSETSTREAM
 
@@ -29,12 +29,11 @@ _NO_HISTORY = ("--no-history",)
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     """Measure on one broker, by turns."""
-    commits, groups = WRITTEN * round(_COMMITS / WRITTEN * scale), Groups(round(_CELLS * scale))
+    commits, groups = in_copies(_COMMITS * scale), Groups(round(_CELLS * scale))
     with empty_broker() as kafka, tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
         server, folder = kafka.bootstrap_server, Path(name)
         dump_start = process_seconds(_dump(server), folder) if "dump" in wanted else 0.0
-        write(server, groups.log(commits // WRITTEN))
-        lengthen_log(kafka, WRITTEN)
+        write_copies(kafka, groups, commits)
         if "decode" in wanted:
             yield _decode(server)
         if wanted & {"first-load", "state-only", "dump"}:

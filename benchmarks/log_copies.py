@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from benchmarks.broker import FIRST_GROUP, segments_at_rest
-from benchmarks.commit_log import OFFSETS_PARTITIONS
+from benchmarks.commit_log import OFFSETS_PARTITIONS, Groups, write
 from offsetstream.codec.batch_format import LAST_DELTA_AT
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.kafka import EmbeddedKafka
@@ -15,9 +15,18 @@ _BASE_OFFSET, _LENGTH = struct.Struct(">q"), struct.Struct(">i")
 _HEAD = _BASE_OFFSET.size + _LENGTH.size  # a batch's length is without these
 _LAST_DELTA = struct.Struct(">i")
 _FIRST_LOG = partition_for(FIRST_GROUP, OFFSETS_PARTITIONS)
+_TIMES = 8
 
 
-WRITTEN = 8  # of a log that is written once, and then lengthened, the whole is so many times as long
+def in_copies(commits: float) -> int:
+    """Return about as many commits, as `write_copies` can write them."""
+    return _TIMES * round(commits / _TIMES)
+
+
+def write_copies(kafka: EmbeddedKafka, groups: Groups, commits: int) -> None:
+    """Write an eighth of the commits, which must be of all cells, and have the log eight times."""
+    write(kafka.bootstrap_server, groups.log(commits // _TIMES))
+    lengthen_log(kafka, _TIMES)
 
 
 def lengthen_log(kafka: EmbeddedKafka, times: int) -> None:

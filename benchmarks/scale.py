@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.broker import empty_broker
-from benchmarks.commit_log import Groups, records_in, write
+from benchmarks.commit_log import Groups, records_in
 from benchmarks.console import console_command, process_seconds
 from benchmarks.load import Load, load
-from benchmarks.log_copies import WRITTEN, lengthen_log
+from benchmarks.log_copies import in_copies, lengthen_log, write_copies
 from benchmarks.results import Result, Samples
-from offsetstream.embedded.kafka import EmbeddedKafka
 
 _LARGER_ROWS = {"memory-growth", "large-load", "executors"}
 ROWS = ("memory", "hot-partition", *sorted(_LARGER_ROWS))
@@ -24,10 +23,10 @@ _GIB = 2**30
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     """Let one topic grow, and then measure another whose one partition is hot."""
-    spread, groups, seconds = WRITTEN * round(_SPREAD / WRITTEN * scale), Groups(round(_CELLS * scale)), 0.0
+    spread, groups, seconds = in_copies(_SPREAD * scale), Groups(round(_CELLS * scale)), 0.0
     with empty_broker() as kafka:
         server = kafka.bootstrap_server
-        _write(kafka, groups, spread)
+        write_copies(kafka, groups, spread)
         if "hot-partition" in wanted:
             seconds = load(server, groups.cells, spread).seconds
         if wanted & {"memory", *_LARGER_ROWS}:
@@ -42,16 +41,10 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     if "hot-partition" in wanted:
         hot = Groups(groups.cells, _HOT)
         with empty_broker() as kafka:
-            _write(kafka, hot, spread)
+            write_copies(kafka, hot, spread)
             in_one = load(kafka.bootstrap_server, hot.cells, spread).seconds
         ours, theirs = Samples.of("one partition", "s", [in_one]), Samples.of("50 partitions", "s", [seconds])
         yield Result.ratio("hot-partition", ours, theirs)
-
-
-def _write(kafka: EmbeddedKafka, groups: Groups, commits: int) -> None:
-    """Write some of the commits, and have the log again and again."""
-    write(kafka.bootstrap_server, groups.log(commits // WRITTEN))
-    lengthen_log(kafka, WRITTEN)
 
 
 def _larger(

@@ -128,13 +128,17 @@ class Connection:
         self._addresses = [f"{broker.host}:{broker.port}" for broker in brokers]
 
     def _listed(self, **of: str) -> Any:
+        return self._or_another(lambda timeout: self._admin.list_topics(**of, timeout=timeout))
+
+    def _or_another(self, question: Callable[[float], Answer]) -> Answer:
+        """Ask a question, which is given its timeout in seconds; where nobody answers in time another broker, once."""
         try:
-            return self._admin.list_topics(**of, timeout=TIMEOUT * _FIRST)
+            return question(TIMEOUT * _FIRST)
         except KafkaException as error:
             if error.args[0].code() not in _SILENT or self._is_stopped():
                 raise
         self._renew()
-        return self._admin.list_topics(**of, timeout=TIMEOUT * (1 - _FIRST))
+        return question(TIMEOUT * (1 - _FIRST))
 
     def _renew(self) -> None:
         """Begin anew with any broker: librdkafka may go on asking the one that has fallen silent, for minutes."""
@@ -146,14 +150,7 @@ class Connection:
         if self._is_connected:
             return
         self._errors.clear()
-        try:
-            nodes = self._nodes(TIMEOUT * _FIRST)
-        except KafkaException as error:
-            if error.args[0].code() not in _SILENT:
-                raise
-            self._renew()  # it may wait for a controller that has just died
-            nodes = self._nodes(TIMEOUT * (1 - _FIRST))
-        self._know(nodes)
+        self._know(self._or_another(self._nodes))  # it may wait for a controller that has just died
         self._is_connected = True
 
     def _nodes(self, timeout: float) -> Any:

@@ -24,17 +24,19 @@ _SCHEMA = pa.schema(
 
 def stored_tails(tables: Store, spans: Spans) -> pa.Table:
     """Return the last records of each span, of the history of records: as many as a step may have."""
+    if not spans:
+        return _SCHEMA.empty_table()
     tails = {log: replace(span, start=max(span.start, span.end - _LONGEST)) for log, span in spans.items()}
     query = f"SELECT {', '.join(_SCHEMA.names)} FROM rows WHERE {within(tails, IN_SPAN)}"  # noqa: S608 - our own SQL
-    return tables.open(RECORDS).query(query).read_all().cast(_SCHEMA)
+    return tables.open(RECORDS).query(query).read_all()
 
 
-def whole_until(spans: Spans, records: pa.Table) -> dict[Log, Span]:
+def whole_until(spans: Spans, *records: pa.Table) -> dict[Log, Span]:
     """Return the spans without the last step of each, if it goes up to the span's end.
 
-    `records` are the group records of the spans, in any order, or the last of them.
+    `records` are together the group records of the spans, in any order, or the last of them.
     """
-    last_steps = _last_steps(records)
+    last_steps = _last_steps(pa.concat_tables([rows.select(_SCHEMA.names).cast(_SCHEMA) for rows in records]))
     return {log: replace(span, end=_whole_end(span, last_steps.get(log))) for log, span in spans.items()}
 
 
@@ -46,7 +48,7 @@ def _last_steps(records: pa.Table) -> dict[Log, tuple[int, int]]:
     """Return the first and the last offset of the last step of each log: neighbours of one group, and of one time."""
     if not records.num_rows:
         return {}
-    rows = records.select(_SCHEMA.names).sort_by([(name, "ascending") for name in (*_LOG, "record_offset")])
+    rows = records.sort_by([(name, "ascending") for name in (*_LOG, "record_offset")])
     partitions, logs, offsets = (rows[name].to_numpy() for name in (*_LOG, "record_offset"))
     begins_log = _changes(partitions) | _changes(logs)
     groups = rows["group_id"].combine_chunks().dictionary_encode().indices

@@ -30,6 +30,11 @@ class Span:
 Spans = Mapping[Log, Span]
 
 
+def of_spans(spans: Spans, *, is_stored: bool) -> Spans:
+    """Return the spans whose records the history of records is asked for, or the others."""
+    return {log: span for log, span in spans.items() if span.is_stored is is_stored}
+
+
 @dataclass(frozen=True)
 class Decoding:
     """What is to be decoded, and appended as a batch or a load.
@@ -43,7 +48,7 @@ class Decoding:
 
     def of(self, *, is_stored: bool) -> Spans:
         """Return the spans whose records the history of records is asked for, or the others."""
-        return {log: span for log, span in self.spans.items() if span.is_stored is is_stored}
+        return of_spans(self.spans, is_stored=is_stored)
 
 
 def within(spans: Spans, offsets: str) -> str:

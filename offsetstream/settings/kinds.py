@@ -16,7 +16,7 @@ CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")
 _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
 _FLAGS = re.IGNORECASE | re.ASCII
 _YEAR = timedelta(days=365)
-_PORTS = 1 << 16
+_LAST_PORT = 65_535
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
 
@@ -38,8 +38,8 @@ def _brokers(value: str) -> str:
         raise ValueError(f"{value!r} names no broker: give host:port, or several with commas between")
     for broker in brokers:
         port = broker.rpartition(":")[2] if ":" in broker else ""
-        if port.isdecimal() and not 0 < int(port) < _PORTS:  # librdkafka would take another one for it
-            raise ValueError(f"{broker!r} has no port: ports are from 1 to {_PORTS - 1}")
+        if port.isdecimal() and not 1 <= int(port) <= _LAST_PORT:  # librdkafka would take another one for it
+            raise ValueError(f"{broker!r} has no port: ports are from 1 to {_LAST_PORT}")
     return ",".join(brokers)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from offsetstream.group_history.cut_steps import stored_tails, whole_until
 from offsetstream.group_history.driver_changes import DriverChangeWriter, placed
-from offsetstream.group_history.spans import Decoding, Span, Spans
+from offsetstream.group_history.spans import Decoding, Span, Spans, of_spans
 from offsetstream.group_history.spark_changes import SparkChangeWriter
 from offsetstream.stream.apply.history import history_positions
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -157,7 +157,5 @@ class DecodedHistory:
             return spans
         if not isinstance(decoded, pa.Table):
             return whole_until(spans, stored_tails(self._tables, spans))
-        here = {log: span for log, span in spans.items() if not span.is_stored}
-        stored = {log: span for log, span in spans.items() if span.is_stored}
-        tails = whole_until(stored, stored_tails(self._tables, stored)) if stored else {}
-        return {**spans, **tails, **whole_until(here, placed(decoded, here))}
+        here, stored = of_spans(spans, is_stored=False), of_spans(spans, is_stored=True)
+        return whole_until(spans, placed(decoded, here), stored_tails(self._tables, stored))

@@ -110,11 +110,8 @@ class History:
         if isinstance(decoded, DataFrame):
             steps = [partial(self._append_by_spark, table, decoded, batch) for table in kept]
             in_parallel(steps, inheritable_thread_target(self._writer.spark))
-            return partial(self._count_open, kept, batch)
+            return partial(count_open, self._writer.tables, kept, self._above, batch)
         return partial(write_entries, self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
-
-    def _count_open(self, tables: Collection[str], batch: BatchId) -> None:
-        count_open(self._writer.tables, tables, self._above, batch)
 
     def _append_by_spark(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
         new = f"record_offset > {partition_number(self._written.get(table, {}), -1)}"
