@@ -11,7 +11,6 @@ from typing import Any
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
-from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import (
@@ -111,10 +110,9 @@ Derived = tuple[Row | None, dict[str, Row], dict[tuple[Any, ...], Row]]
 
 
 def _derived(group_id: str, cells: Mapping[Any, Cell], names: Mapping[str, str]) -> Derived:
-    rows = derive_group([*cells.values()], group_id=group_id, exists=False)
+    rows = derive_group([*cells.values()], group_id=group_id, exists=False, topic_names=names)
     if rows is None:
         return None, {}, {}
-    name_topics(rows.assignments, names)
     topics = defaultdict[str, list[str]](list)
     for row in rows.subscriptions:
         topics[row["member_id"]].append(row["topic"])

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offsetstream.codec.consumer_protocol import decode_assignment
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.rows import GroupRows, Row, Share, assignment_rows, group_row, member_row
+from offsetstream.coordinator.rows import (
+    Assignments,
+    GroupRows,
+    Place,
+    Row,
+    Share,
+    assignments_of,
+    group_row,
+    member_row,
+)
 from offsetstream.coordinator.subscriptions import classic_subscriptions
 
 KEY_TYPE = 2
@@ -41,7 +50,7 @@ def derive_classic_group(group_id: str, cell: Cell) -> GroupRows:
             state_timestamp_ms=None if timestamp == -1 else timestamp,
         ),
         [_member(group_id, cell, member) for member in members.values()],
-        [row for member in members.values() for row in _assignments(group_id, cell, member)],
+        _assignments(group_id, cell, members),
         classic_subscriptions(group_id, cell, members.values()),
     )
 
@@ -66,18 +75,20 @@ def _member(group_id: str, cell: Cell, member: dict[str, Any]) -> Row:
     )
 
 
-def _assignments(group_id: str, cell: Cell, member: dict[str, Any]) -> list[Row]:
+def _assignments(group_id: str, cell: Cell, members: Mapping[str, dict[str, Any]]) -> list[Assignments]:
     if cell.value["protocolType"] != _CONSUMER:
         return []
-    return assignment_rows(cell, group_id, member["memberId"], _shares(base64.b64decode(member["assignment"])))
+    return [
+        assignments_of(cell, group_id, member_id, _shares(base64.b64decode(member["assignment"])))
+        for member_id, member in members.items()
+    ]
 
 
-def _shares(assignment: bytes) -> Iterator[Share]:
+def _shares(assignment: bytes) -> Iterator[tuple[Place, Share]]:
     """Yield what the bytes assign; empty bytes and other protocols are ordinary (reference 5.10)."""
     try:
         decoded = decode_assignment(assignment)
     except DecodeError:
         return
     for entry in decoded["assignedPartitions"]:
-        for partition in entry["partitions"]:
-            yield ("assigned", None, None, entry["topic"], partition), None
+        yield ("assigned", None, None, entry["topic"]), (entry["topic"], dict.fromkeys(entry["partitions"]))

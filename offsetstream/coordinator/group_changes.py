@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.modern_groups import KnownMembers
-from offsetstream.coordinator.rows import ASSIGNMENT_KEY, GroupRows, Row, name_topics
+from offsetstream.coordinator.rows import Assignments, GroupRows, Place, Row, Share, together
 
 CellKey = tuple[int, str]  # key type, and the key as Kafka's JSON
 _PLACE = ("record_offset", "record_timestamp_ms")  # of a record that may say the same as the one before
-# What an assignment is of, and what else it says.
-_BY_NAME, _BY_ID = itemgetter(*ASSIGNMENT_KEY), itemgetter(*(name for name in ASSIGNMENT_KEY if name != "topic"))
-_SAID = itemgetter("topic", "assignment_epoch")
+_Shares = Mapping[Place, Share]
+_NOTHING: Share = None, {}
 
 
 @dataclass(frozen=True)
@@ -36,34 +34,45 @@ class GroupRecord:
 
 @dataclass
 class Changes:
-    """Rows of `group_history`, `member_history` and `assignment_history`, but for the columns that name the log."""
+    """Rows of `group_history`, `member_history` and `assignment_history`, but for the columns that name the log.
 
+    All are of the offset of the record that ended their step.
+    """
+
+    record_offset: int
     groups: list[Row] = field(default_factory=list)
     members: list[Row] = field(default_factory=list)
-    assignments: list[Row] = field(default_factory=list)
+    assignments: list[Assignments] = field(default_factory=list)
+
+    def place(self, columns: Row) -> None:
+        """Give all rows these columns."""
+        for row in (*self.groups, *self.members, *(own.common for own in self.assignments)):
+            row.update(columns)
 
 
 @dataclass(frozen=True)
 class _Members:
-    """The rows of a group's members by member id, of its assignments and of the subscribed topics by member."""
+    """The rows of a group's members by member id, what each has and is to have, and its subscribed topics."""
 
     rows: Mapping[str, Row]
-    assignments: Mapping[str, list[Row]]
+    shares: Mapping[str, _Shares]
     topics: Mapping[str, str]
 
     @classmethod
     def of(cls, derived: GroupRows | None) -> _Members:
         if derived is None:
             return cls({}, {}, {})
-        assignments, topics = defaultdict[str, list[Row]](list), defaultdict[str, set[str]](set)
-        for row in derived.assignments:
-            assignments[row["member_id"]].append(row)
+        shares, topics = dict[str, _Shares](), defaultdict[str, set[str]](set)
+        for own in derived.shares:
+            member_id = own.common["member_id"]
+            before = shares.get(member_id)
+            shares[member_id] = together((*before.items(), *own.shares.items())) if before else own.shares
         for row in derived.subscriptions:
             topics[row["member_id"]].add(row["topic"])
         return cls(
             {row["member_id"]: row for row in derived.members},
-            assignments,
-            {member_id: ",".join(sorted(own)) for member_id, own in topics.items()},
+            shares,
+            {member_id: ",".join(sorted(names)) for member_id, names in topics.items()},
         )
 
 
@@ -92,12 +101,16 @@ class GroupTimeline:
     def changes(self, record_offset: int, record_timestamp_ms: int | None) -> Changes:
         """Return what is other than the last time, as of a record: the last of a step."""
         before, old = self._group, self._members
-        derived = derive_group([*self._cells.values()], group_id=self._group_id, exists=False, known=self._known)
-        if derived is not None:
-            name_topics(derived.assignments, self._topic_names)
+        derived = derive_group(
+            [*self._cells.values()],
+            group_id=self._group_id,
+            exists=False,
+            topic_names=self._topic_names,
+            known=self._known,
+        )
         self._group, self._members = None if derived is None else derived.group, _Members.of(derived)
         of_step = {"record_offset": record_offset, "record_timestamp_ms": record_timestamp_ms}
-        found = Changes()
+        found = Changes(record_offset)
         if _differ(before, self._group):
             found.groups.append({**(self._group or before or {}), **of_step, "is_removed": self._group is None})
         of_members = of_step | {"epoch": _epoch(self._group or before)}
@@ -113,9 +126,10 @@ class GroupTimeline:
             change = "left" if row is None else "joined" if was is None else "changed"
             subscribed = had if row is None else topics
             found.members.append({**(row or was or {}), **of_step, "change": change, "subscribed_topics": subscribed})
-        before, after = old.assignments.get(member_id, []), new.assignments.get(member_id, [])
+        before, after = old.shares.get(member_id, {}), new.shares.get(member_id, {})
         if before != after:
-            found.assignments += _compare_assignments(before, after, of_step)
+            of_member = {"group_id": self._group_id, "member_id": member_id, **of_step}
+            found.assignments += _compare_shares(before, after, of_member)
 
 
 def steps(records: Iterable[GroupRecord], timeline: GroupTimeline, ends: Collection[int] = ()) -> Iterator[Changes]:
@@ -139,21 +153,26 @@ def is_same_step(record: GroupRecord, following: GroupRecord) -> bool:
     return is_next and following.record_timestamp_ms == record.record_timestamp_ms
 
 
-def _compare_assignments(before: list[Row], after: list[Row], of_step: Row) -> Iterator[Row]:
-    old, new = _by_place(before), _by_place(after)
-    for key, row in old.items():
-        if key not in new:
-            yield {**row, **of_step, "change": "revoked"}
-    for key, row in new.items():
-        if key not in old:
-            yield {**row, **of_step, "change": "assigned"}
-        elif _SAID(old[key]) != _SAID(row):
-            yield {**row, **of_step, "change": "changed"}
+def _compare_shares(before: _Shares, after: _Shares, of_member: Row) -> Iterator[Assignments]:
+    found = defaultdict[str, dict[Place, Share]](dict)
+    for place in {**before, **after}:
+        old, new = before.get(place, _NOTHING), after.get(place, _NOTHING)
+        if old != new:
+            for change, share in _changes(old, new):
+                found[change][place] = share
+    for change, shares in found.items():
+        yield Assignments({**of_member, "change": change}, shares)
 
 
-def _by_place(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
-    # A topic that has an id is the same whatever its name was taken for.
-    return {_BY_NAME(row) if row["topic_id"] is None else _BY_ID(row): row for row in rows}
+def _changes(before: Share, after: Share) -> Iterator[tuple[str, Share]]:
+    (was, had), (topic, has) = before, after
+    if gone := {number: epoch for number, epoch in had.items() if number not in has}:
+        yield "revoked", (was, gone)
+    if new := {number: epoch for number, epoch in has.items() if number not in had}:
+        yield "assigned", (topic, new)
+    both = ((number, epoch) for number, epoch in has.items() if number in had)
+    if other := {number: epoch for number, epoch in both if (was, had[number]) != (topic, epoch)}:
+        yield "changed", (topic, other)
 
 
 def _differ(before: Row | None, after: Row | None) -> bool:

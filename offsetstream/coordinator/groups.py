@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from offsetstream.coordinator.cells import Cell, latest
 from offsetstream.coordinator.classic_group import KEY_TYPE as CLASSIC_KEY_TYPE
@@ -14,19 +15,25 @@ __all__ = ["Cell", "GroupRows", "derive_group"]
 
 
 def derive_group(
-    cells: Sequence[Cell], *, group_id: str, exists: bool, known: KnownMembers | None = None
+    cells: Sequence[Cell],
+    *,
+    group_id: str,
+    exists: bool,
+    topic_names: Mapping[str, str] = MappingProxyType({}),
+    known: KnownMembers | None = None,
 ) -> GroupRows | None:
     """Return the rows of the group `group_id` from its live cells, in any order; None if there is no group.
 
     `exists` says whether the coordinator holds the group even if no cell makes one: then it is a group
     with offsets only. The answer is that of a broker that replays exactly these records (reference 4.6, 5.5,
-    5.7, 5.8), but nothing here fails a load: where a broker would, the latest record of a group wins. Who derives
-    the group again and again keeps what is `known` of its members.
+    5.7, 5.8), but nothing here fails a load: where a broker would, the latest record of a group wins. A topic's id
+    that `topic_names` does not have stands for its name. Who derives the group again and again keeps what is `known`
+    of its members.
     """
     classic = next((cell for cell in cells if cell.key_type == CLASSIC_KEY_TYPE), None)
     modern = _modern_group(cells, classic)
     if modern is not None:
-        return derive_modern_group(modern[0], group_id, modern[1], known)
+        return derive_modern_group(modern[0], group_id, modern[1], topic_names, known)
     if classic is not None:
         return derive_classic_group(group_id, classic)
     return _offsets_only(group_id) if exists else None

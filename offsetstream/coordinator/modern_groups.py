@@ -15,13 +15,14 @@ from operator import is_
 
 from offsetstream.coordinator.cells import Cell, latest
 from offsetstream.coordinator.modern_assignments import (
+    Names,
     current_partitions,
     current_tasks,
     target_partitions,
     target_tasks,
 )
 from offsetstream.coordinator.modern_members import MemberCells, consumer_member, share_member, streams_member
-from offsetstream.coordinator.rows import GroupRows, Row, group_row
+from offsetstream.coordinator.rows import Assignments, GroupRows, Row, group_row
 from offsetstream.coordinator.subscriptions import Meanings, modern_subscriptions
 
 _INITIAL_EPOCH = 1
@@ -41,8 +42,8 @@ class ModernType:
     current: int
     others: frozenset[int]  # they make a group exist, and no more
     member_row: Callable[[str, str, MemberCells], Row]
-    target_rows: Callable[[str, str, Cell], list[Row]]
-    current_rows: Callable[[str, str, Cell], list[Row]]
+    targets: Callable[[str, str, Cell, Names], Assignments]
+    currents: Callable[[str, str, Cell, Names], Assignments]
 
     @cached_property
     def key_types(self) -> frozenset[int]:
@@ -65,7 +66,7 @@ class MemberRows:
     cells: MemberCells
     meanings: tuple[Cell | None, Cell | None]
     member: Row
-    assignments: list[Row]
+    shares: list[Assignments]
     subscriptions: list[Row]
 
     def is_of(self, cells: MemberCells, meanings: tuple[Cell | None, Cell | None]) -> bool:
@@ -77,7 +78,7 @@ KnownMembers = dict[str, MemberRows]  # by member id
 
 
 def derive_modern_group(
-    modern: ModernType, group_id: str, cells: Sequence[Cell], known: KnownMembers | None = None
+    modern: ModernType, group_id: str, cells: Sequence[Cell], names: Names, known: KnownMembers | None = None
 ) -> GroupRows:
     """Return the rows of a group of the type `modern`; `cells` are its records and must not be empty.
 
@@ -85,7 +86,7 @@ def derive_modern_group(
     derived anew.
     """
     single = {cell.key_type: cell for cell in cells if "memberId" not in cell.key}
-    members = _derived_members(modern, group_id, cells, {} if known is None else known)
+    members = _derived_members(modern, group_id, cells, names, {} if known is None else known)
     member_rows = [rows.member for rows in members]
     group_epoch = _epoch(single.get(modern.group), "epoch")
     assignment_epoch = _epoch(single.get(modern.target_epoch), "assignmentEpoch")
@@ -101,13 +102,13 @@ def derive_modern_group(
             member_count=len(members),
         ),
         member_rows,
-        [row for rows in members for row in rows.assignments],
+        [own for rows in members for own in rows.shares],
         [row for rows in members for row in rows.subscriptions],
     )
 
 
 def _derived_members(
-    modern: ModernType, group_id: str, cells: Sequence[Cell], known: KnownMembers
+    modern: ModernType, group_id: str, cells: Sequence[Cell], names: Names, known: KnownMembers
 ) -> Collection[MemberRows]:
     meanings = Meanings.of(cells)
     members = _members(modern, cells)
@@ -120,7 +121,7 @@ def _derived_members(
                 own,
                 meant,
                 modern.member_row(group_id, member_id, own),
-                _assignments(modern, group_id, member_id, own),
+                _shares(modern, group_id, member_id, own, names),
                 modern_subscriptions(group_id, member_id, own.metadata, meanings) if own.metadata else [],
             )
     return [known[member_id] for member_id in members]
@@ -172,7 +173,7 @@ def _is_ready(single: dict[int, Cell]) -> bool:
     return topology is not None and bool(topology.value["epoch"] == validated)
 
 
-def _assignments(modern: ModernType, group_id: str, member_id: str, own: MemberCells) -> list[Row]:
-    current = modern.current_rows(group_id, member_id, own.current) if own.current else []
-    target = modern.target_rows(group_id, member_id, own.target) if own.target else []
+def _shares(modern: ModernType, group_id: str, member_id: str, own: MemberCells, names: Names) -> list[Assignments]:
+    current = [modern.currents(group_id, member_id, own.current, names)] if own.current else []
+    target = [modern.targets(group_id, member_id, own.target, names)] if own.target else []
     return current + target

@@ -7,7 +7,7 @@ and `state_timestamp_ms`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,10 +53,40 @@ MEMBER_COLUMNS = (
     "record_timestamp_ms",
 )
 SUBSCRIPTION_COLUMNS = ("group_id", "member_id", "topic", "subscribed_by", "record_offset", "record_timestamp_ms")
-# member_assignments' key, within one group
-ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
-# What of that key is not the member's: kind, subtopology_id, topic_id, topic, partition; and the assignment_epoch.
-Share = tuple[tuple[str, str | None, str | None, str | None, int], int | None]
+# Of what a member has partitions: kind, subtopology_id, topic_id, and a topic's name where it has no id, as that of
+# others may be known later.
+Place = tuple[str, str | None, str | None, str | None]
+Partitions = Mapping[int, int | None]  # the assignment_epoch of each
+Share = tuple[str | None, Partitions]  # topic
+PARTITION_COLUMNS = ("partition", "assignment_epoch")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """Rows of `member_assignments`, or of their history, that have in `common` what their shares do not tell.
+
+    Groups have millions of such rows: few of those who want them want each by itself.
+    """
+
+    common: Row
+    shares: Mapping[Place, Share]
+
+    def __len__(self) -> int:
+        return sum(len(partitions) for _, partitions in self.shares.values())
+
+    def by_place(self) -> Iterator[tuple[Row, Partitions]]:
+        """Yield what the rows of each place share, and their `PARTITION_COLUMNS`."""
+        for (kind, subtopology_id, topic_id, _), (topic, partitions) in self.shares.items():
+            of_place = {"kind": kind, "subtopology_id": subtopology_id, "topic_id": topic_id, "topic": topic}
+            yield self.common | of_place, partitions
+
+    def rows(self) -> list[Row]:
+        """Return each by itself."""
+        return [
+            shared | dict(zip(PARTITION_COLUMNS, of_partition, strict=True))
+            for shared, partitions in self.by_place()
+            for of_partition in partitions.items()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +95,18 @@ class GroupRows:
 
     group: Row
     members: list[Row] = field(default_factory=list)
-    assignments: list[Row] = field(default_factory=list)
+    shares: list[Assignments] = field(default_factory=list)
     subscriptions: list[Row] = field(default_factory=list)
+
+    @property
+    def assignments(self) -> list[Row]:
+        """Rows of `member_assignments`, one by one."""
+        return [row for own in self.shares for row in own.rows()]
+
+    def place(self, columns: Mapping[str, Any]) -> None:
+        """Give all rows these columns."""
+        for row in (self.group, *self.members, *(own.common for own in self.shares), *self.subscriptions):
+            row.update(columns)
 
 
 def group_row(record: Cell | None, **values: Any) -> Row:
@@ -84,34 +124,22 @@ def subscription_row(record: Cell, **values: Any) -> Row:
     return _row(SUBSCRIPTION_COLUMNS, record, values)
 
 
-def assignment_rows(record: Cell, group_id: str, member_id: str, shares: Iterable[Share]) -> list[Row]:
-    """Return the rows of `member_assignments` of one member.
+def assignments_of(record: Cell, group_id: str, member_id: str, found: Iterable[tuple[Place, Share]]) -> Assignments:
+    """Return the rows of `member_assignments` that one record makes of one member.
 
-    There is one row per key: a broker puts the shares into a map, so the last one stays.
+    There is one row per partition of a place: a broker puts them into a map, so the last one stays.
     """
-    # Groups have millions of them, and a dictionary that is written out is the quickest to make.
-    return [
-        {
-            "group_id": group_id,
-            "member_id": member_id,
-            "kind": kind,
-            "subtopology_id": subtopology_id,
-            "topic_id": topic_id,
-            "topic": topic,
-            "partition": partition,
-            "assignment_epoch": assignment_epoch,
-            "record_offset": record.record_offset,
-            "record_timestamp_ms": record.record_timestamp_ms,
-        }
-        for (kind, subtopology_id, topic_id, topic, partition), assignment_epoch in dict(shares).items()
-    ]
+    common: Row = {"group_id": group_id, "member_id": member_id}
+    common |= {"record_offset": record.record_offset, "record_timestamp_ms": record.record_timestamp_ms}
+    return Assignments(common, together(found))
 
 
-def name_topics(assignments: Iterable[Row], names: Mapping[str, str]) -> None:
-    """Give assignments that have a topic's id only its name; an id without a name stands for itself."""
-    for row in assignments:
-        if row["topic_id"] is not None and row["topic"] is None:
-            row["topic"] = names.get(row["topic_id"], row["topic_id"])
+def together(found: Iterable[tuple[Place, Share]]) -> dict[Place, Share]:
+    """Return the shares by their place, those of one place as one."""
+    shares: dict[Place, Share] = {}
+    for place, (topic, partitions) in found:
+        shares[place] = topic, {**shares[place][1], **partitions} if place in shares else partitions
+    return shares
 
 
 def _row(columns: tuple[str, ...], record: Cell | None, values: Row) -> Row:

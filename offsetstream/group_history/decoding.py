@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.group_changes import CellKey, Changes, GroupRecord, GroupTimeline, steps
 from offsetstream.group_history.spans import Span, Spans
-from offsetstream.tables.derived import Rows, cell_of
+from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import DECODED_TABLES
+from offsetstream.tables.plain_rows import Rows
 
 # The columns of a row, and their order: whatever was before a span, then its records, then what is at its end.
 ORDER = ("offsets_partition", "log_id", "group_id", "is_final", "record_offset")
@@ -32,9 +33,13 @@ def decoded_changes(
         timeline = GroupTimeline(group_id, topic_names)
         place = {"offsets_partition": partition, "log_id": log_id, "group_id": group_id}
         for changes in _changes_of_group(own, spans[partition, log_id], timeline):
-            found = _placed(changes, place, {table: written[table].get(partition, -1) for table in DECODED_TABLES})
-            if any(found.values()):
-                yield found
+            changes.place(place)
+            by_table = dict[str, Rows](
+                zip(DECODED_TABLES, (changes.groups, changes.members, changes.assignments), strict=True)
+            )
+            new = {table for table in DECODED_TABLES if changes.record_offset > written[table].get(partition, -1)}
+            if any(by_table[table] for table in new):
+                yield {table: rows if table in new else [] for table, rows in by_table.items()}
 
 
 def _group(row: _Row) -> tuple[int, int, str]:
@@ -66,11 +71,3 @@ def _record(row: _Row) -> GroupRecord:
         record_offset=row["record_offset"],
         record_timestamp_ms=None if at is None else round(at.timestamp() * 1000),
     )
-
-
-def _placed(changes: Changes, place: Mapping[str, Any], written: Mapping[str, int]) -> dict[str, Rows]:
-    by_table = dict(zip(DECODED_TABLES, (changes.groups, changes.members, changes.assignments), strict=True))
-    found = {table: [row for row in rows if row["record_offset"] > written[table]] for table, rows in by_table.items()}
-    for row in chain.from_iterable(found.values()):
-        row.update(place)
-    return found

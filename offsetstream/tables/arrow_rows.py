@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -91,26 +90,6 @@ def group_keys(rows: pa.Table) -> set[GroupKey]:
 def conform(rows: pa.Table, schema: TableSchema) -> pa.Table:
     """Return the rows with exactly the table's columns, in its types."""
     return rows.select(schema.column_names).cast(schema.arrow)
-
-
-def from_rows(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
-    """Return an Arrow table of plain rows whose times are milliseconds since 1970, in `<name>_ms`."""
-    rows = list(rows)
-    arrays = [
-        timestamps_of(_column(rows, f"{column.name}_ms", pa.int64()))
-        if column.type == "TIMESTAMP"
-        else _column(rows, column.name, field.type)
-        for column, field in zip(schema.columns, schema.arrow, strict=True)
-    ]
-    return pa.table(arrays, schema=schema.arrow)
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str, type_: pa.DataType) -> pa.Array:
-    values = list(map(itemgetter(name), rows))
-    # As most columns of one group's rows do, it may say the same all over, which is seen sooner than it is converted.
-    if values and values[0] == values[-1] and values.count(values[0]) == len(values):
-        return pa.repeat(pa.scalar(values[0], type_), len(values))
-    return pa.array(values, type_)
 
 
 def timestamps(milliseconds: Iterable[int | None]) -> pa.Array:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
-from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.names import DERIVED_TABLES
+from offsetstream.tables.plain_rows import Rows
 
-Rows = list[dict[str, Any]]
 PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
 
 
@@ -41,12 +39,9 @@ def rows_of_group(
 
     `exists`: whether the coordinator holds it even without a cell; `place` is what all of its rows share.
     """
-    rows = derive_group(cells, group_id=group_id, exists=exists)
+    rows = derive_group(cells, group_id=group_id, exists=exists, topic_names=topic_names)
     if rows is None:
         return None
-    name_topics(rows.assignments, topic_names)
-    by_table = ([rows.group], rows.members, rows.assignments, rows.subscriptions)
-    found = dict(zip(DERIVED_TABLES, by_table, strict=True))
-    for row in chain.from_iterable(found.values()):
-        row.update(place or {})
-    return found
+    rows.place(place or {})
+    by_table: tuple[Rows, ...] = ([rows.group], rows.members, rows.shares, rows.subscriptions)
+    return dict(zip(DERIVED_TABLES, by_table, strict=True))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.tables.arrow_rows import from_rows
-from offsetstream.tables.derived import Rows
+from offsetstream.coordinator.rows import Assignments, Row
+from offsetstream.tables.plain_rows import Rows, count, from_rows
 from offsetstream.tables.schema import TableSchema
 
 ROWS_AT_ONCE = 10_000
@@ -27,13 +27,15 @@ class RowPieces:
     def __init__(self, schemas: Iterable[TableSchema]) -> None:
         self._schemas = {schema.name: schema for schema in schemas}
         self._pieces = {name: [schema.arrow.empty_table()] for name, schema in self._schemas.items()}
-        self._waiting: dict[str, Rows] = {name: [] for name in self._schemas}
+        self._waiting: dict[str, list[Row | Assignments]] = {name: [] for name in self._schemas}
+        self._rows = 0
 
     def add(self, found: Mapping[str, Rows]) -> None:
         """Take rows of some of the tables."""
         for name, rows in found.items():
             self._waiting[name] += rows
-        if sum(map(len, self._waiting.values())) >= ROWS_AT_ONCE:
+            self._rows += count(rows)
+        if self._rows >= ROWS_AT_ONCE:
             self._put_away()
 
     def tables(self) -> dict[str, pa.Table]:
@@ -45,3 +47,4 @@ class RowPieces:
         for name, rows in self._waiting.items():
             self._pieces[name].append(from_rows(rows, self._schemas[name]))
             rows.clear()
+        self._rows = 0

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.plain_rows import flat
 from offsetstream.tables.row_pieces import ROWS_AT_ONCE
 from offsetstream.tables.schema import ColumnSchema, TableSchema
 from offsetstream.tables.sql import quoted
@@ -67,8 +68,8 @@ def in_batches(found: Iterable[dict[str, Any]], lists: Collection[str], schema: 
     """Yield rows that have `lists` of plain rows among their columns, so that few of these are Python's at a time."""
     waiting, size = list[dict[str, Any]](), 0
     for row in found:
-        waiting.append(row)
-        size += sum(len(row[name]) for name in lists)
+        waiting.append(row | {name: flat(row[name]) for name in lists})
+        size += sum(len(waiting[-1][name]) for name in lists)
         if size >= ROWS_AT_ONCE:
             yield pa.RecordBatch.from_pylist(waiting, schema=schema)
             waiting, size = [], 0

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.tables.arrow_rows import from_rows
-from offsetstream.tables.derived import Rows, cell_of, rows_of_group
+from offsetstream.coordinator.rows import Row
+from offsetstream.tables.derived import cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
+from offsetstream.tables.plain_rows import flat, from_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
@@ -23,21 +24,21 @@ HISTORY = {"committed_offsets": "offset_commits", "group_cells": "group_records"
 _RECORD = ("log_id", "offsets_partition", "record_offset")
 
 
-def read_records(tables: Store) -> dict[str, Rows]:
+def read_records(tables: Store) -> dict[str, list[Row]]:
     """Read the state tables, the topics and partitions, and of the history the records that state rows are from."""
     names = (*DERIVED_TABLES, *HISTORY, "topics", "offsets_partitions")
     rows = {name: read_rows(tables.open(name)) for name in names}
     return rows | {history: _records_of(tables, state, history) for state, history in HISTORY.items()}
 
 
-def _records_of(tables: Store, state: str, history: str) -> Rows:
+def _records_of(tables: Store, state: str, history: str) -> list[Row]:
     same = " AND ".join(f"h.{name} = s.{name}" for name in _RECORD)
     query = f"SELECT h.* FROM rows h JOIN s ON {same}"  # noqa: S608 - the program's own SQL
-    found: Rows = tables.open(history).query(query, s=tables.open(state)).read_all().to_pylist()
+    found: list[Row] = tables.open(history).query(query, s=tables.open(state)).read_all().to_pylist()
     return found
 
 
-def disagreements(rows: Mapping[str, Rows]) -> list[Difference]:
+def disagreements(rows: Mapping[str, list[Row]]) -> list[Difference]:
     """Return every difference between the state tables and the records."""
     derived = _derived(rows)
     found: list[Difference] = []
@@ -51,7 +52,7 @@ def disagreements(rows: Mapping[str, Rows]) -> list[Difference]:
     return sorted(found, key=lambda each: (each.table, str(each.key), each.column))
 
 
-def _against_history(rows: Mapping[str, Rows], state: str, history: str) -> Iterator[Difference]:
+def _against_history(rows: Mapping[str, list[Row]], state: str, history: str) -> Iterator[Difference]:
     """Yield how state rows differ from their records; the record names the row."""
     key = load_schema(state).key
     columns = [name for name in load_schema(state).column_names if name in load_schema(history).column_names]
@@ -72,18 +73,18 @@ def _against_history(rows: Mapping[str, Rows], state: str, history: str) -> Iter
         yield from value_differences(state, key, [(place, row, told)], [*columns, "in_coordinator_partition"])
 
 
-def _derived(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
     cells: dict[tuple[int, str], list[Cell]] = defaultdict(list)
     for row in rows["group_cells"]:
         cells[row["offsets_partition"], row["group_id"]].append(cell_of(row))
     names = {row["topic_id"]: row["topic"] for row in rows["topics"]}
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
     listed = {(row["offsets_partition"], row["group_id"]) for row in rows["groups"]}
-    found: dict[str, Rows] = {table: [] for table in DERIVED_TABLES}
+    found: dict[str, list[Row]] = {table: [] for table in DERIVED_TABLES}
     for key in listed | cells.keys():
         inside = key[0] == partition_for(key[1], len(logs)) if logs else None
         place = {"offsets_partition": key[0], "log_id": logs.get(key[0], 0), "in_coordinator_partition": inside}
         derived = rows_of_group(cells[key], key[1], names, exists=key in listed, place=place)
         for table, of_group in (derived or {}).items():
-            found[table] += of_group
+            found[table] += flat(of_group)
     return found

@@ -13,7 +13,6 @@ from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator.groups import GroupRows, derive_group
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, group_facts, last_of_cells
-from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.derived import cell_of
 from tests.conformance.state_rows import snapshot
 
@@ -56,7 +55,6 @@ class PureTables:
         rows = derive_group(cells, group_id=group_id, exists=exists)
         self._groups.pop(group_id, None)
         if rows is not None:
-            name_topics(rows.assignments, {})
             self._groups[group_id] = rows
 
     def snapshot(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.coordinator.rows import name_topics
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
@@ -63,8 +62,6 @@ class Replay:
             found["group_cells"] += [_cell_row(group, record) for record in cells.values()]
             exists = group in self._groups if self._is_new else bool(commits)
             rows = derive_group([_cell(record) for record in cells.values()], group_id=group[1], exists=exists)
-            if rows is not None:
-                name_topics(rows.assignments, {})
             for table, derived in _derived(rows).items():
                 found[table] += [_place(group) | _times(row) for row in derived]
         for row in (row for rows in found.values() for row in rows):

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
-from offsetstream.tables.arrow_rows import from_rows
-from offsetstream.tables.derived import PLACE, Rows, cell_of, rows_of_group
+from offsetstream.tables.derived import PLACE, cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES, GROUPS
+from offsetstream.tables.plain_rows import Rows, from_rows
 from offsetstream.tables.row_pieces import RowPieces, as_python
 from offsetstream.tables.schema import load_schema
 

@@ -20,11 +20,12 @@ from offsetstream.tables.arrow_rows import (
     renamed,
     with_constants,
 )
-from offsetstream.tables.derived import Rows, rows_of_group
+from offsetstream.tables.derived import rows_of_group
 from offsetstream.tables.matching import completed
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS, GROUPS
 from offsetstream.tables.parallel import Step, in_parallel
+from offsetstream.tables.plain_rows import Rows
 from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.row_keys import RowKeys, without
 from offsetstream.tables.schema import load_schema

@@ -15,11 +15,11 @@ from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.coordinator.rows import name_topics
 from offsetstream.group_history.decoding import decoded_changes
 from offsetstream.group_history.spans import Span
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import ASSIGNMENT_HISTORY, DECODED_TABLES, GROUP_HISTORY, MEMBER_HISTORY
+from offsetstream.tables.plain_rows import flat
 from testkit.changes_model import expected_changes
 from tests.conformance.histories import History
 from tests.conformance.pure_tables import consumed
@@ -56,7 +56,7 @@ def decoded(records: Iterable[Row], span: Span, written: Any = NOTHING_WRITTEN) 
     found: dict[str, list[Row]] = {table: [] for table in DECODED_TABLES}
     for changes in decoded_changes(ordered, {(0, 0): span}, {}, written):
         for table, rows in changes.items():
-            found[table] += rows
+            found[table] += flat(rows)
     return found
 
 
@@ -166,7 +166,6 @@ def test_changes_add_up_to_the_rows_of_the_state_tables(history: History) -> Non
     for group, own in cells.items():
         rows = derive_group([cell_of(row) for row in own.values()], group_id=group, exists=False)
         if rows is not None:
-            name_topics(rows.assignments, {})
             expected[GROUP_HISTORY].add((group, rows.group["state"], rows.group["member_count"]))
             expected[MEMBER_HISTORY] |= {(group, row["member_id"], row["member_epoch"]) for row in rows.members}
             expected[ASSIGNMENT_HISTORY] |= {(group, *(row[name] for name in PARTITION)) for row in rows.assignments}

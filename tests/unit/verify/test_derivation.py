@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from offsetstream.tables.arrow_rows import from_rows
 from offsetstream.tables.lease import Lease, note_history_kept_from
 from offsetstream.tables.names import DECODED_TABLES, RECORDS
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.plain_rows import from_rows
 from offsetstream.tables.record_rows import decode_here, is_of
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema

@@ -20,6 +20,7 @@ from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.group_changes import GroupRecord, GroupTimeline, steps
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.log_cut import until
+from offsetstream.tables.plain_rows import flat
 from offsetstream.views.reader import ViewReader
 from testkit.sampled_logs import START_MS, instant
 from testkit.view_tables import reader_of, write_tables
@@ -110,7 +111,7 @@ def _group_record(row: Row) -> GroupRecord:
 
 def _add_changes(rows: Rows, log: Row, group_id: str, records: list[GroupRecord]) -> None:
     for changes in steps(records, GroupTimeline(group_id, {})):
-        told = {"group": changes.groups, "member": changes.members, "assignment": changes.assignments}
+        told = {"group": changes.groups, "member": changes.members, "assignment": flat(changes.assignments)}
         for kind, changed in told.items():
             rows[f"{kind}_history"] += [_row(row) | log | {"group_id": group_id} for row in changed]
 

@@ -14,9 +14,9 @@ from offsetstream.coordinator.reduction import GroupKey
 from offsetstream.stream.state import spark_derive as derive
 from offsetstream.stream.state.driver_derive import derived_tables, offsets_only_groups
 from offsetstream.tables import row_pieces, spark_rows
-from offsetstream.tables.arrow_rows import from_rows
-from offsetstream.tables.derived import Rows, rows_of_group
+from offsetstream.tables.derived import rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
+from offsetstream.tables.plain_rows import Rows, from_rows
 from offsetstream.tables.schema import load_schema
 from tests.unit.coordinator.cells import classic, classic_member
 

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.tables.arrow_rows import from_rows
+from offsetstream.coordinator.rows import PARTITION_COLUMNS, Assignments
+from offsetstream.tables.plain_rows import count, flat, from_rows
 from offsetstream.tables.schema import load_schema
 
 _SCHEMA = load_schema("member_assignments")
@@ -27,3 +28,19 @@ def test_rows_together_are_what_each_is_by_itself(rows: list[dict[str, Any]]) ->
     assert together.schema == _SCHEMA.arrow
     assert together.to_pylist() == [found for row in rows for found in from_rows([row], _SCHEMA).to_pylist()]
     assert [found["topic"] for found in together.to_pylist()] == [row["topic"] for row in rows]
+
+
+_STRING, _NUMBER = _FEW["STRING"], _FEW["INT"]
+_SHARED = (*PARTITION_COLUMNS, "kind", "subtopology_id", "topic_id", "topic")
+_COMMON = _ROW.map(lambda row: {name: value for name, value in row.items() if name not in _SHARED})
+_PARTITIONS = st.dictionaries(_NUMBER, _NUMBER, max_size=3)
+_SHARES = st.dictionaries(st.tuples(_STRING, _STRING, _STRING, _STRING), st.tuples(_STRING, _PARTITIONS), max_size=3)
+
+
+@given(st.lists(st.builds(Assignments, _COMMON, _SHARES), max_size=4))
+def test_assignments_together_are_what_their_rows_are(found: list[Assignments]) -> None:
+    rows = flat(found)
+    assert count(found) == len(rows)
+    assert from_rows(found, _SCHEMA).equals(from_rows(rows, _SCHEMA))
+    told = [(topic, *own) for each in found for topic, has in each.shares.values() for own in has.items()]
+    assert [(row["topic"], row["partition"], row["assignment_epoch"]) for row in rows] == told
