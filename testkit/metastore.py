@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
+from offsetstream.embedded.guarded import GuardedProcesses
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.jvm import SHORT_LIVED
 from offsetstream.embedded.ports import LOOPBACK, accepts_connections, free_ports
@@ -44,19 +44,16 @@ class Metastore:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run it meanwhile."""
+        """Run it meanwhile; it ends with this process, even one that is killed."""
         said = self.folder / "metastore.txt"
-        with said.open("w") as output:
-            process = subprocess.Popen(
-                _command(self.folder, self.port), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        try:
-            await_(lambda: accepts_connections(self.port) or process.poll() is not None, said.read_text)
-            assert process.poll() is None, said.read_text()
-            yield
-        finally:
-            process.terminate()
-            process.wait(timeout=30)
+        with closing(GuardedProcesses()) as processes:
+            processes.start(_MAIN, _command(self.folder, self.port), said)
+            await_(lambda: accepts_connections(self.port) or processes.exit_code(_MAIN) is not None, said.read_text)
+            assert processes.exit_code(_MAIN) is None, said.read_text()
+            try:
+                yield
+            finally:
+                processes.end([_MAIN], grace_seconds=30.0)
 
 
 def metastore_in(folder: Path) -> Metastore:
