@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -16,6 +18,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 CLIENT_PARTITIONS, FIRST_GROUP = 20, "first"
 # The cleaner leaves a log's last segment alone, so that every measurement finds what was written.
 _ONE_SEGMENT = {"offsets.topic.segment.bytes": str(2**30)}
+_MEMORY = Path("/dev/shm")  # noqa: S108 - of Linux, and no name is foreseeable
 _AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
 
 
@@ -23,9 +26,26 @@ _AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1G
 def empty_broker(properties: Mapping[str, str] | None = None, brokers: int = 1) -> Iterator[EmbeddedKafka]:
     """Start brokers whose offsets topic has one commit, and no compaction; `properties` are the server's."""
     server = {**_ONE_SEGMENT, **(properties or {})}
-    with EmbeddedKafka(brokers=brokers, properties=server, jvm_options=_AS_IN_PRODUCTION) as kafka:
+    kafka = EmbeddedKafka(brokers=brokers, properties=server, jvm_options=_AS_IN_PRODUCTION)
+    with _in_memory() if brokers > 1 else nullcontext():  # those that get many partitions, each file of which they sync
+        kafka.start()
+    with closing(kafka):
         _make_offsets_topic(kafka.bootstrap_server)
         yield kafka
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
+    """Have temporary folders in memory meanwhile, where there is a file system for that."""
+    before = tempfile.tempdir, os.environ.get("TMPDIR")
+    if _MEMORY.is_dir():
+        tempfile.tempdir = os.environ["TMPDIR"] = str(_MEMORY)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before[0]
+        os.environ.pop("TMPDIR", None)
+        os.environ |= {} if before[1] is None else {"TMPDIR": before[1]}
 
 
 def _make_offsets_topic(bootstrap_server: str) -> None:

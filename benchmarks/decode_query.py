@@ -23,7 +23,6 @@ def main(bootstrap_server: str, rounds: int) -> None:
     stable = {number: end.last_stable_offset for number, end in ends.items()}
     source = KafkaSource(bootstrap_server, {})
     ways: dict[str, Callable[[DataFrame], DataFrame]] = {
-        "50 tasks": lambda raw: raw,
         "not decoded": as_few_tasks,
         "decoded": lambda raw: decode(raw, len(ends)),
     }

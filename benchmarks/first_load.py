@@ -44,7 +44,7 @@ def _decode(server: str) -> Result:
     command = [sys.executable, "-m", decode_query.__name__, server, str(_DECODE_ROUNDS)]
     times = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     ours, theirs = (Samples.of(what, "s", times[what]) for what in ("decoded", "not decoded"))
-    return Result.ratio("decode", ours, theirs, f"Spark reading in 50 tasks: {min(times['50 tasks']):.1f} s")
+    return Result.ratio("decode", ours, theirs)
 
 
 def _against_console(

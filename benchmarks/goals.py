@@ -95,14 +95,14 @@ _GOALS = (
     Goal("large-load", "first load, 20 million commits, history and state", f"{_OWNED}, {_CONSOLE}", 0.5),
     Goal(
         "executors",
-        "first load of 20 million commits on two executors of one core (local-cluster)",
+        "first load of 10 million commits on two executors of one core (local-cluster)",
         "times faster than on one",
         1.6,
         at_least=True,
     ),
     Goal(
         "hot-partition",
-        "first load of 5 million records in one offsets partition",
+        "first load of 10 million records in one offsets partition",
         "time against the same spread over 50",
         1.5,
     ),

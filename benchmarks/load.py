@@ -39,7 +39,7 @@ def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> It
         folder = Path(name)
         with Job(bootstrap_server, folder, "--once", *options) as job:
             ended = job.await_line(_ALL_LOADED)
-            job.finish()
+            job.stop()
         rows = read_rows(PathStore(str(folder / "tables")).open("offsets_partitions"))
         if {row["load_state"] for row in rows} != {OWNED}:
             raise RuntimeError(f"partitions are not loaded: {rows}")

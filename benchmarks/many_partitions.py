@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from benchmarks.batches import BATCHES, STEADY, Ran, Tables, batches, steady_log, tables_of
+from benchmarks.batches import STEADY, Ran, Tables, batches, steady_log, tables_of
 from benchmarks.commit_log import Groups, Records
 from benchmarks.goals import TIMES
 from benchmarks.results import Result, Samples
@@ -24,7 +24,7 @@ _TOPICS = {"sampler": 200, "sampler-2000": 20}  # of them are sampled in a round
 ROWS = (*_TOPICS, "steady-sampled", "steady-metered")
 _CELLS, _PARTITIONS_EACH, _COMMITTED_AT_ONCE = 32_000, 100, 2000
 _BROKERS = 3  # one would have 20,000 files open, which is more than many machines allow
-_TURNS = 2
+_TURNS, _IN_A_TURN = 2, 4
 _EVERY, _SAMPLED, _UNSAMPLED = "--sample-interval", "every ten seconds", "without sampler"
 _METERED_LOGS = 2  # minutes, in half of which it is scraped
 
@@ -66,7 +66,7 @@ def _in_turns(tables: Tables, ways: Mapping[str, Sequence[str]]) -> dict[str, Ra
     runs = defaultdict[str, list[Ran]](list)
     for _ in range(_TURNS):
         for what, options in ways.items():
-            log = steady_log(tables.groups, BATCHES // _TURNS)
+            log = steady_log(tables.groups, _IN_A_TURN)
             runs[what].append(batches(tables, what, STEADY, log, *options))
     return {what: Ran.of(each) for what, each in runs.items()}
 

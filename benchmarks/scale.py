@@ -13,58 +13,54 @@ from benchmarks.load import Load, load
 from benchmarks.log_copies import in_copies, lengthen_log, write_copies
 from benchmarks.results import Result, Samples
 
-_LARGER_ROWS = {"memory-growth", "large-load", "executors"}
-ROWS = ("memory", "hot-partition", *sorted(_LARGER_ROWS))
+_OF_LARGE, _OF_LARGER = {"memory", "memory-growth", "hot-partition"}, {"memory-growth", "large-load"}
+ROWS = ("memory", "memory-growth", "large-load", "executors", "hot-partition")
 _CELLS = 32_000
-_SPREAD = 5_000_000  # twice that is large, and four times is larger
+_LARGE = 10_000_000  # twice that is larger
 _HOT = 17
 _GIB = 2**30
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     """Let one topic grow, and then measure another whose one partition is hot."""
-    spread, groups, seconds = in_copies(_SPREAD * scale), Groups(round(_CELLS * scale)), 0.0
+    commits, groups = in_copies(_LARGE * scale), Groups(round(_CELLS * scale))
     with empty_broker() as kafka:
         server = kafka.bootstrap_server
-        write_copies(kafka, groups, spread)
-        if "hot-partition" in wanted:
-            seconds = load(server, groups.cells, spread).seconds
-        if wanted & {"memory", *_LARGER_ROWS}:
+        write_copies(kafka, groups, commits)
+        large = load(server, groups.cells, commits) if wanted & _OF_LARGE else None
+        if large and "memory" in wanted:
+            yield Result.of("memory", _peak(large, commits))
+        if "executors" in wanted:
+            one, two = (_with_executors(server, groups, commits, count) for count in (1, 2))
+            yield Result.ratio("executors", one, two)
+        if wanted & _OF_LARGER:
             lengthen_log(kafka, 2)
-            large, larger = 2 * spread, 4 * spread
-            peak = _peak(load(server, groups.cells, large), large) if wanted & {"memory", "memory-growth"} else None
-            if peak:
-                yield Result.of("memory", peak)
-            if wanted & _LARGER_ROWS:
-                lengthen_log(kafka, 2)
-                yield from _larger(wanted, server, groups, larger, peak)
-    if "hot-partition" in wanted:
-        hot = Groups(groups.cells, _HOT)
-        with empty_broker() as kafka:
-            write_copies(kafka, hot, spread)
-            in_one = load(kafka.bootstrap_server, hot.cells, spread).seconds
-        ours, theirs = Samples.of("one partition", "s", [in_one]), Samples.of("50 partitions", "s", [seconds])
-        yield Result.ratio("hot-partition", ours, theirs)
+            larger = load(server, groups.cells, 2 * commits)
+            if large and "memory-growth" in wanted:
+                yield Result.ratio("memory-growth", _peak(larger, 2 * commits), _peak(large, commits))
+            if "large-load" in wanted:
+                yield _against_console(server, 2 * commits, larger)
+    if large and "hot-partition" in wanted:
+        yield _hot(commits, groups.cells, large)
 
 
-def _larger(
-    wanted: set[str], server: str, groups: Groups, commits: int, peak_of_large: Samples | None
-) -> Iterator[Result]:
-    if wanted & {"memory-growth", "large-load"}:
-        loaded = load(server, groups.cells, commits)
-        if peak_of_large:
-            yield Result.ratio("memory-growth", _peak(loaded, commits), peak_of_large)
-        if "large-load" in wanted:
-            ours = Samples.of("offsetstream", "s", [loaded.seconds])
-            with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder:
-                start, whole = (
-                    process_seconds(console_command(server, n), Path(folder)) for n in (1, records_in(commits))
-                )
-            note = f"Taken off the console consumer: {start:.1f} s for one record"
-            yield Result.ratio("large-load", ours, Samples.of("console consumer", "s", [whole - start]), note)
-    if "executors" in wanted:
-        one, two = (_with_executors(server, groups, commits, count) for count in (1, 2))
-        yield Result.ratio("executors", one, two)
+def _against_console(server: str, commits: int, loaded: Load) -> Result:
+    ours = Samples.of("offsetstream", "s", [loaded.seconds])
+    with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder:
+        start, whole = (process_seconds(console_command(server, n), Path(folder)) for n in (1, records_in(commits)))
+    note = f"Taken off the console consumer: {start:.1f} s for one record"
+    return Result.ratio("large-load", ours, Samples.of("console consumer", "s", [whole - start]), note)
+
+
+def _hot(commits: int, cells: int, spread: Load) -> Result:
+    groups = Groups(cells, _HOT)
+    with empty_broker() as kafka:
+        write_copies(kafka, groups, commits)
+        in_one = load(kafka.bootstrap_server, cells, commits)
+    ours, theirs = (
+        Samples.of(what, "s", [each.seconds]) for what, each in (("one partition", in_one), ("50 partitions", spread))
+    )
+    return Result.ratio("hot-partition", ours, theirs)
 
 
 def _with_executors(server: str, groups: Groups, commits: int, count: int) -> Samples:
