@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
@@ -51,31 +52,40 @@ def main() -> int:
         parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(GOALS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and jobs end with this process
     console, started = Console(soft_wrap=True), time.monotonic()
-    results, failed = _measure(set(options.names) or set(GOALS), options.scale, console)
-    print_table(results, Console(width=None if sys.stdout.isatty() else 160))
+    results: dict[str, Result] = {}
+    failed = False
+    for measured, is_whole in _measure(set(options.names) or set(GOALS), options.scale, console):
+        results |= measured
+        failed |= not is_whole
+        if options.save:  # what one suite took minutes for does not wait for the others
+            save(_in_order(measured), describe_machine())
+    print_table(_in_order(results), Console(width=None if sys.stdout.isatty() else 160))
     console.print(f"{len(results)} rows in {(time.monotonic() - started) / 60:.1f} minutes")
-    if options.save:
-        save(results, describe_machine())
     return 1 if failed else 0
 
 
-def _measure(wanted: set[str], scale: float, console: Console) -> tuple[list[Result], bool]:
-    """Run the suites that have wanted rows; one that fails is told of, and the others go on."""
-    results: dict[str, Result] = {}
-    failed = False
+def _in_order(results: Mapping[str, Result]) -> list[Result]:
+    return [results[name] for name in GOALS if name in results]
+
+
+def _measure(wanted: set[str], scale: float, console: Console) -> Iterator[tuple[dict[str, Result], bool]]:
+    """Run the suites that have wanted rows, and yield what each measured, and whether that is all of it.
+
+    One that fails is told of, and the others go on.
+    """
     for suite in SUITES:
         if not wanted & set(suite.ROWS):
             continue
-        started = time.monotonic()
+        started, results, is_whole = time.monotonic(), dict[str, Result](), True
         try:
             for row in suite.measure(wanted, scale):
                 results[row.name] = row
                 console.print(f"{row.name}: {row.figure:.2f} {GOALS[row.name].unit}; goal {GOALS[row.name].text}")
         except Exception:  # of whatever kind: the other suites are worth their time
             traceback.print_exc()
-            failed = True
+            is_whole = False
         console.print(f"{suite.__name__}: {(time.monotonic() - started) / 60:.1f} minutes")
-    return [results[name] for name in GOALS if name in results], failed
+        yield results, is_whole
 
 
 if __name__ == "__main__":
