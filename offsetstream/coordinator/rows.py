@@ -53,6 +53,18 @@ MEMBER_COLUMNS = (
     "record_timestamp_ms",
 )
 SUBSCRIPTION_COLUMNS = ("group_id", "member_id", "topic", "subscribed_by", "record_offset", "record_timestamp_ms")
+ASSIGNMENT_COLUMNS = (
+    "group_id",
+    "member_id",
+    "kind",
+    "subtopology_id",
+    "topic_id",
+    "topic",
+    "partition",
+    "assignment_epoch",
+    "record_offset",
+    "record_timestamp_ms",
+)
 # Of what a member has partitions: kind, subtopology_id, topic_id, and a topic's name where it has no id, as that of
 # others may be known later.
 Place = tuple[str, str | None, str | None, str | None]
@@ -129,8 +141,7 @@ def assignments_of(record: Cell, group_id: str, member_id: str, found: Iterable[
 
     There is one row per partition of a place: a broker puts them into a map, so the last one stays.
     """
-    common: Row = {"group_id": group_id, "member_id": member_id}
-    common |= {"record_offset": record.record_offset, "record_timestamp_ms": record.record_timestamp_ms}
+    common = _row(ASSIGNMENT_COLUMNS, record, {"group_id": group_id, "member_id": member_id})
     return Assignments(common, together(found))
 
 
