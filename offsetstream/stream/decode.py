@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 
@@ -60,7 +60,12 @@ def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, pa
 
 def as_few_tasks(records: DataFrame) -> DataFrame:
     """Return the records in as many tasks as the executors have cores: each task of a Python stage has its cost."""
-    return records.coalesce(max(2, records.sparkSession.sparkContext.defaultParallelism))
+    return records.coalesce(few_tasks(records.sparkSession))
+
+
+def few_tasks(spark: SparkSession) -> int:
+    """Return how many tasks that is."""
+    return max(2, spark.sparkContext.defaultParallelism)
 
 
 def is_commit() -> str:

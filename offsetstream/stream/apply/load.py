@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import first_line
@@ -23,6 +22,7 @@ from offsetstream.stream.state.columns import is_of
 from offsetstream.stream.state.size import Held, Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
+from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import requested_partitions
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES, UNDECODABLE
@@ -165,7 +165,9 @@ class Loader:
         """
         commits = history.of_commits(batch) if history.keeps_records else None
         began = datetime.now(UTC)
-        with pass_over(raw, commits, len(self._book.rows), self._filters) as passed, self._writer.bulk():
+        few = self._writer.state_writes is not StateWrites.SPARK
+        passes = pass_over(raw, commits, len(self._book.rows), self._filters, brings_few=few)
+        with passes as passed, self._writer.bulk():
             if datetime.now(UTC) - began > at_most:
                 raise _TooSlowError
             records, cells = self._held(passed.others), self._held(passed.cells)
@@ -186,9 +188,9 @@ class Loader:
             self._controls.progress.say(f"{count:,} records cannot be decoded: {UNDECODABLE} has them, with the reason")
 
     def _held(self, part: Part) -> Held:
-        """Return a part of a pass where it is to be written; nothing is no job of Spark's."""
-        if not part.size.rows:
-            return to_arrow_schema(part.decoded.schema).empty_table()
+        """Return a part of a pass where it is to be written."""
+        if part.brought is not None:
+            return part.brought
         return self._state.held(part.decoded, part.size, is_load=True)
 
     def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:

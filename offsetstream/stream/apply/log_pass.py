@@ -1,6 +1,8 @@
 """One pass over the log for a load: Python reduces the records to the last of each key, and writes the commits down.
 
-What goes on to Spark are as many rows as there are keys, not records, and the few records that are no commits.
+What goes on to Spark are as many rows as there are keys, not records, and the few records that are no commits. Where
+they are not many, they come to the driver with the reports of the tasks: another job of Spark's for them, in a process
+that has just begun, would take longer than they do.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.stream.decode import as_few_tasks, in_coordinator_partition
+from offsetstream.stream.decode import as_few_tasks, few_tasks, in_coordinator_partition
 from offsetstream.stream.state import size
 from offsetstream.tables.arrow_rows import partition_numbers
-from offsetstream.tables.engines import Size
+from offsetstream.tables.engines import SMALL_BYTES, Size
 from offsetstream.tables.files import NewFile, TaskWriter
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import COMMITS
@@ -32,7 +34,8 @@ from offsetstream.tables.record_rows import as_rows_of, decode_here
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
-_KIND, _CELL, _OTHER, _REPORT = "kind", "cell", "other", "report"
+_KIND, _CELL, _OTHER, _REPORT, _COMES = "kind", "cell", "other", "report", "comes_with_report"
+_OWN = (_KIND, _REPORT, _COMES)
 _TEXTS = ("group_id", "topic", "metadata", "key_json", "value_json", "value_decoded_json", "key_bytes", "value")
 _UTC = pa.timestamp("us", "UTC")
 _SCHEMA = pa.schema(
@@ -50,10 +53,12 @@ _SCHEMA = pa.schema(
         *((name, pa.int64()) for name in _KEPT),
         (_KIND, pa.string()),
         (_REPORT, pa.string()),
+        (_COMES, pa.bool_()),
     ]
 )
 # Of what is kept of each key: reduced again after so many rows, and given on after so many bytes.
 _MOST_ROWS, _MOST_BYTES = 500_000, 64 << 20
+_BROUGHT_BYTES = SMALL_BYTES // 4  # of all tasks together
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,14 @@ class CommitHistory:
 
 @dataclass(frozen=True)
 class Part:
-    """Decoded records of one kind, how many they are, and the bytes of their texts."""
+    """Decoded records of one kind, how many they are, and the bytes of their texts.
+
+    `brought` are the same, where all of them came to the driver with the reports.
+    """
 
     decoded: DataFrame
     size: Size
+    brought: pa.Table | None
 
 
 @dataclass(frozen=True)
@@ -94,39 +103,55 @@ class LogPass:
 
 @contextmanager
 def pass_over(
-    raw: DataFrame, history: CommitHistory | None, partitions: int, filters: Filters = NO_FILTERS
+    raw: DataFrame,
+    history: CommitHistory | None,
+    partitions: int,
+    filters: Filters = NO_FILTERS,
+    *,
+    brings_few: bool = True,
 ) -> Iterator[LogPass]:
     """Pass over raw records, which must be in log order; `partitions` has the topic.
 
-    What the filters leave out is counted in `shares`, and nowhere else.
+    What the filters leave out is counted in `shares`, and nowhere else. With `brings_few` the driver wants few rows.
     """
+    brought_bytes = _BROUGHT_BYTES // few_tasks(raw.sparkSession) if brings_few else 0
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return reduce_log(batches, history, partitions, filters)
+        return reduce_log(batches, history, partitions, filters, brought_bytes)
 
     rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(size.ON_DISK)
     try:
-        reports = [json.loads(row[_REPORT]) for row in rows.where(F.col(_KIND) == _REPORT).select(_REPORT).collect()]
+        came = rows.where(_COMES).toArrow()
+        reports = [json.loads(report) for report in came[_REPORT].drop_null().to_pylist()]
         shares: dict[int, size.Share] = {}
         for report in reports:
             size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
-        cells, others = (_part(rows, kind, reports) for kind in (_CELL, _OTHER))
+        cells, others = (_part(rows, came, kind, reports) for kind in (_CELL, _OTHER))
         files = [NewFile(**report["file"]) for report in reports if report["file"] is not None]
         yield LogPass(cells, others, files, shares)
     finally:
         rows.unpersist()
 
 
-def _part(rows: DataFrame, kind: str, reports: Iterable[Mapping[str, Any]]) -> Part:
-    sizes = [sum(report[what].get(kind, 0) for report in reports) for what in ("rows", "bytes")]
-    return Part(rows.where(F.col(_KIND) == kind).drop(_KIND, _REPORT), Size(*sizes))
+def _part(rows: DataFrame, came: pa.Table, kind: str, reports: Iterable[Mapping[str, Any]]) -> Part:
+    count, length = (sum(report[what].get(kind, 0) for report in reports) for what in ("rows", "bytes"))
+    brought = came.filter(pc.equal(came[_KIND], kind)).drop_columns(_OWN)
+    all_came = brought.num_rows == count
+    return Part(rows.where(F.col(_KIND) == kind).drop(*_OWN), Size(count, length), brought if all_came else None)
 
 
 def reduce_log(
-    batches: Iterable[pa.RecordBatch], history: CommitHistory | None, partitions: int, filters: Filters = NO_FILTERS
+    batches: Iterable[pa.RecordBatch],
+    history: CommitHistory | None,
+    partitions: int,
+    filters: Filters = NO_FILTERS,
+    brought_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what one task makes of its raw records: decoded ones of each kind, and last a report."""
-    return _Worker(history, partitions, filters).work(batches)
+    """Yield what one task makes of its raw records: decoded ones of each kind, and last a report.
+
+    The first rows, of so many bytes at most, are marked as those that come to the driver with it.
+    """
+    return _Worker(history, partitions, filters, brought_bytes).work(batches)
 
 
 @dataclass
@@ -136,6 +161,7 @@ class _Worker:
     history: CommitHistory | None
     partitions: int
     filters: Filters
+    brought_bytes: int
     _kept: list[pa.Table] = field(default_factory=list)
     _shares: dict[int, size.Share] = field(default_factory=dict)
     _rows: Counter[str] = field(default_factory=Counter)
@@ -193,7 +219,8 @@ class _Worker:
         is_good = pc.is_null(decoded["error"])
         for name in ("key_bytes", "value"):  # of those alone that cannot be decoded
             columns[name] = pc.if_else(is_good, pa.scalar(None, pa.binary()), decoded[name])
-        rows = _rows(pa.table(columns), kind)
+        rows = _rows(pa.table(columns), kind, comes=decoded.nbytes <= self.brought_bytes)
+        self.brought_bytes -= decoded.nbytes
         self._rows[kind] += rows.num_rows
         self._bytes[kind] += sum(rows[name].nbytes for name in _TEXTS)
         yield from rows.to_batches()
@@ -203,7 +230,7 @@ class _Worker:
         counts = {"rows": self._rows, "bytes": self._bytes}
         shares = [(number, *astuple(share)) for number, share in self._shares.items()]
         report = json.dumps({**counts, "shares": shares, "file": new and asdict(new)})
-        return _rows(pa.table({_REPORT: [report]}), _REPORT).to_batches()[0]
+        return _rows(pa.table({_REPORT: [report]}), _REPORT, comes=True).to_batches()[0]
 
 
 def _write(writer: TaskWriter, history: CommitHistory, commits: pa.Table) -> None:
@@ -235,10 +262,11 @@ def _filtered(rows: pa.Table, where: Any) -> pa.Table:
     return rows if pc.all(where).as_py() else rows.filter(where)
 
 
-def _rows(rows: pa.Table, kind: str) -> pa.Table:
+def _rows(rows: pa.Table, kind: str, *, comes: bool) -> pa.Table:
     columns = [
         rows[name].cast(type_) if name in rows.column_names else pa.nulls(rows.num_rows, type_)
         for name, type_ in zip(_SCHEMA.names, _SCHEMA.types, strict=True)
     ]
-    columns[_SCHEMA.get_field_index(_KIND)] = pa.repeat(pa.scalar(kind), rows.num_rows)
+    for name, value in ((_KIND, kind), (_COMES, comes)):
+        columns[_SCHEMA.get_field_index(name)] = pa.repeat(pa.scalar(value), rows.num_rows)
     return pa.table(columns, schema=_SCHEMA)

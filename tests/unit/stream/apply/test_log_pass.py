@@ -130,6 +130,23 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) ->
     assert (len(cells) > len(last)) is (limit == "_MOST_BYTES")
 
 
+def test_the_first_rows_come_with_the_report_as_far_as_their_bytes_go() -> None:
+    log = random_log(5, 30)
+    in_parts = batches(log, range(0, 500, 10))
+
+    def marks(brought_bytes: int) -> list[bool]:
+        passed = list(reduce_log(in_parts, None, PARTITIONS, brought_bytes=brought_bytes))
+        assert [row["comes_with_report"] for row in of_kind(passed, "report")] == [True]
+        rows = [row for batch in passed for row in batch.to_pylist() if row["kind"] != "report"]
+        return [row["comes_with_report"] for row in rows]
+
+    all_rows = len(marks(0))
+    counts = [sum(marks(brought)) for brought in (0, 2000, 5000, 1 << 20)]
+    assert counts == sorted(counts)
+    assert counts[0] == 0 < counts[1] < counts[2] < counts[3] == all_rows
+    assert marks(5000) == [True] * counts[2] + [False] * (all_rows - counts[2])
+
+
 def test_bytes_are_those_of_the_texts() -> None:
     log = random_log(5, 30)
     passed = list(reduce_log(batches(log, [7]), None, PARTITIONS))

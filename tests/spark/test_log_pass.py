@@ -1,0 +1,38 @@
+"""A pass over the log in Spark: what of it comes to the driver with the reports of its tasks."""
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from offsetstream.stream.apply import log_pass
+from offsetstream.stream.apply.log_pass import pass_over
+from tests.spark.log import PARTITIONS, frame, random_log
+
+
+@pytest.mark.parametrize("records", [0, 40])
+def test_few_rows_are_brought_as_they_are_in_spark(spark: SparkSession, records: int) -> None:
+    with pass_over(frame(spark, random_log(3, records)), None, PARTITIONS) as passed:
+        for part in (passed.cells, passed.others):
+            in_spark = part.decoded.toArrow()
+            assert part.brought is not None
+            assert part.brought.equals(in_spark)
+            assert part.brought.num_rows == part.size.rows
+            assert bool(part.size.rows) is bool(records)
+
+
+@pytest.mark.parametrize("brought_bytes", [0, 4000])
+def test_rows_that_do_not_come_as_a_whole_are_not_brought(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, brought_bytes: int
+) -> None:
+    log = random_log(3, 40)
+    monkeypatch.setattr(log_pass, "_BROUGHT_BYTES", brought_bytes)
+    with pass_over(frame(spark, log), None, PARTITIONS) as passed:
+        assert passed.cells.brought is None
+        assert passed.cells.decoded.count() == passed.cells.size.rows > 0
+
+
+def test_who_wants_no_rows_gets_none(spark: SparkSession) -> None:
+    with pass_over(frame(spark, random_log(3, 40)), None, PARTITIONS, brings_few=False) as passed:
+        assert passed.cells.brought is passed.others.brought is None
+    with pass_over(frame(spark, []), None, PARTITIONS, brings_few=False) as passed:
+        assert isinstance(passed.cells.brought, pa.Table)  # nothing is no job of Spark's
