@@ -9,7 +9,8 @@ from statistics import median
 
 import click
 
-from offsetstream.spark.session import ending, local_session
+from offsetstream.spark.local import local_session
+from offsetstream.spark.session import ending
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.store import Store

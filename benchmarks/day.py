@@ -16,7 +16,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from offsetstream.maintenance import upkeep
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 from offsetstream.tables.path_store import PathStore
 from testkit.simulated_job import SimulatedJob, contents, hurry
 

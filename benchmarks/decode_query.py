@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.decode import as_few_tasks, decode
 

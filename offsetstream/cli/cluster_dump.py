@@ -12,7 +12,7 @@ from offsetstream.dump.formats import Unprintable
 from offsetstream.dump.topic import SESSION, Range, dump
 from offsetstream.errors import UsageError
 from offsetstream.spark.failures import explain_failure
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 from offsetstream.spark.source import KafkaSource
 
 

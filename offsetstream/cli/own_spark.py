@@ -36,8 +36,9 @@ def reached(tables: str, session: Callable[[], AbstractContextManager[SparkSessi
 def own_spark(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """Give a session that is started and ended for the tables, or that of Databricks."""
     from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415 - of PySpark, which takes a second
-    from offsetstream.spark.session import ending, launchers_session, local_session  # noqa: PLC0415
+    from offsetstream.spark.local import LocalSpark  # noqa: PLC0415
+    from offsetstream.spark.session import launchers_session  # noqa: PLC0415
 
-    session = launchers_session() if is_databricks() else ending(local_session(master, conf))
+    session = launchers_session() if is_databricks() else LocalSpark(master, conf).running()
     with explain_lost_java(), session as spark:
         yield spark

@@ -31,14 +31,15 @@ _JOBS = f"{__name__}.jobs"  # where a context keeps those of all clusters
 
 def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractContextManager[SparkSession]]) -> None:
     """Run the job with the options of JobSettings; SIGTERM and SIGINT end it between two batches."""
-    # PySpark takes seconds to import, and --help needs none of it.
-    from offsetstream.progress import Progress  # noqa: PLC0415
-    from offsetstream.stream.job import Job  # noqa: PLC0415
+    from offsetstream.progress import Progress  # noqa: PLC0415 - --help needs none of it
 
     progress = Progress(as_json=options["log_format"] == "json")
     with _told_as_json(progress) if progress.as_json else nullcontext():
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
-        job = Job(settings, lambda: session(settings), progress)
+        begun = session(settings)  # Java starts beside the imports of the job, which take a second, too
+        from offsetstream.stream.job import Job  # noqa: PLC0415
+
+        job = Job(settings, begun, progress)
         with end_when_asked(job.stop), end_with_input(job.stop) if os.environ.get(SUPERVISED) else nullcontext():
             job.run()
 
@@ -117,6 +118,6 @@ def run(**options: Any) -> None:
     First every offsets partition is loaded, with a progress bar; then the stream goes on from there. SIGTERM, SIGINT
     and 'offsetstream stop' end it between two batches with exit code 0.
     """
-    from offsetstream.stream.job import own_session  # noqa: PLC0415 - of PySpark
+    from offsetstream.stream.own_session import own_session  # noqa: PLC0415 - of PySpark
 
     run_job(options, own_session)

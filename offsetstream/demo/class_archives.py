@@ -19,7 +19,8 @@ from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.jvm import kafka_jars
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import OffsetstreamError
-from offsetstream.spark.session import SPARK, connectors, on_class_path
+from offsetstream.spark.local import SPARK, on_class_path
+from offsetstream.spark.session import connectors
 
 _TOPIC = "of-any-name"
 

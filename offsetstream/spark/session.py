@@ -1,48 +1,29 @@
-"""The Spark session of the job: started here, or given by whoever started it, with connectors and `settings`."""
+"""The Spark session of the job, whoever started it: with connectors and `settings`."""
 
 from __future__ import annotations
 
-import atexit
-import logging
-import os
-import re
-import shutil
-import signal
-import sys
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.databricks import is_databricks
-from offsetstream.embedded.artifacts import classpath, resolve
-from offsetstream.embedded.class_archive import archive_options
-from offsetstream.embedded.java import java_home_for_spark
-from offsetstream.errors import EnvironmentNotReadyError, first_line
-from offsetstream.spark import worker_daemon
+from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.settings import (
     CORES,
     HIDDEN_NAMES,
     HIDDEN_OPTIONS,
     IDLE_BYTES,
     IDLE_CONSUMERS,
-    JAVA_OPTIONS,
-    LOCAL,
-    LOG_FORMAT,
-    PREFERRED,
     REQUIRED,
     STATIC,
     merged,
-    spark_defaults,
     wanted,
 )
 
@@ -57,121 +38,6 @@ CONNECTORS = {
     ),
     "4.2": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
 }
-SPARK = f"spark-{pyspark.__version__}"  # the program whose classes are archived
-
-
-def local_session(
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    plugins: Sequence[str] = (),
-    log_format: str = "text",
-) -> SparkSession:
-    """Start the session of `offsetstream run`: Spark in this process's own JVM, its connectors resolved and cached.
-
-    `conf` are the user's settings, which win over spark-defaults.conf, and this over ours; `plugins` are Maven
-    coordinates that Kafka's client needs besides; `log_format` is that of Spark's errors, text or json. Temporary files
-    are in a folder that goes with whichever of the two processes ends last. Raises EnvironmentNotReadyError where Java
-    or a connector is missing.
-    """
-    folder = _temporary_folder()
-    jars = resolve((*connectors(), *plugins))
-    archived = archive_options(SPARK, jars)
-    java_options = (JAVA_OPTIONS, f"-D{LOG_FORMAT}={log_format}", f"-Djava.io.tmpdir={folder}", *archived)
-    places = (on_class_path(jars) if archived else {}) | {
-        "spark.jars": ",".join(str(path) for path in jars),
-        "spark.local.dir": folder,
-        "spark.driver.extraJavaOptions": " ".join(java_options),
-    }
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
-    defaults = spark_defaults()
-    given = defaults | dict(conf or {}) | ({"spark.master": master} if master else {})
-    ours = LOCAL | STATIC | PREFERRED | places | _daemon(given.get("spark.master", LOCAL["spark.master"]))
-    # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
-    settings = {name: value for name, value in merged(ours, given).items() if defaults.get(name) != value}
-    builder = SparkSession.builder.appName("offsetstream").config(map=settings | REQUIRED)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Of the JVM that only composes the command of the other one.
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    logging.getLogger().addFilter(_is_no_lost_java)
-    _starts_java.set()
-    try:
-        with _java_home(java_home_for_spark(Path(folder))):
-            spark = _prepared(builder)
-    except PySparkRuntimeError as error:
-        if error.getCondition() != "JAVA_GATEWAY_EXITED":
-            raise
-        raise EnvironmentNotReadyError("Spark's Java process ended at its start: its own words are above") from error
-    except Py4JJavaError as error:  # of a master or a setting that it does not know
-        raise EnvironmentNotReadyError(f"Spark does not start: {first_line(error.java_exception)}") from error
-    finally:
-        _starts_java.clear()
-    server: Any = spark.sparkContext._accumulatorServer
-    server.handle_error = _say_nothing  # it would print a traceback when the JVM is gone
-    java: Any = spark.sparkContext._jvm
-    java.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(java.java.io.File(folder))
-    return spark
-
-
-def _daemon(master: str) -> dict[str, str]:
-    """Have our daemon where its package is sure to be; another Python lacks it, as the job is to say by itself."""
-    is_ours = master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable
-    return {"spark.python.daemon.module": worker_daemon.__name__} if is_ours else {}
-
-
-def on_class_path(jars: Sequence[Path]) -> dict[str, str]:
-    """Return the setting that puts the jars on the driver's own class path: Java archives what it finds there only.
-
-    They come before Spark's there, so what Spark has in another version stays out: Spark's is taken, as by spark.jars.
-    """
-    of_spark = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    return {"spark.driver.extraClassPath": classpath([jar for jar in jars if _artifact(jar) not in of_spark])}
-
-
-def _artifact(jar: Path) -> str:
-    return re.split(r"-\d", jar.name, maxsplit=1)[0]
-
-
-@contextmanager
-def _java_home(home: Path | None) -> Iterator[None]:
-    """Have JAVA_HOME for the JVM that starts meanwhile, where it is to have one; it is not there for longer."""
-    if home is not None:
-        os.environ["JAVA_HOME"] = str(home)
-    try:
-        yield
-    finally:
-        if home is not None:
-            del os.environ["JAVA_HOME"]
-
-
-def _is_no_lost_java(record: logging.LogRecord) -> bool:
-    """Leave out what py4j logs, with its traceback, when the JVM is gone: the job says it in one line."""
-    return record.msg != "Exception while sending command."
-
-
-def _say_nothing(*_: object) -> None:
-    """Leave it to the job to say."""
-
-
-def _temporary_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="offsetstream-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-_STDOUT, _STDERR = 1, 2
-_starts_java = threading.Event()
-
-
-def _be_java() -> None:
-    # The JVM inherits it: a SIGTERM for the whole process group must not end it under our running batch. Only the JVM:
-    # were it ignored here meanwhile, a SIGTERM during the start would be lost. And what it prints, as Delta's VACUUM
-    # does, is for people: our own standard output is an answer that a program may read.
-    if _starts_java.is_set():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.dup2(_STDERR, _STDOUT)
-
-
-os.register_at_fork(after_in_child=_be_java)
 
 
 @contextmanager
@@ -198,7 +64,7 @@ def submitted_session() -> SparkSession:
     """Return the session that spark-submit or Databricks gives, prepared for the job."""
     given = dict(SparkConf().getAll())
     settings = {name: value for name, value in merged(STATIC, given).items() if name in STATIC}
-    return _prepared(SparkSession.builder.appName("offsetstream").config(map=settings))
+    return prepared_by(SparkSession.builder.appName("offsetstream").config(map=settings))
 
 
 @contextmanager
@@ -209,8 +75,8 @@ def launchers_session() -> Iterator[SparkSession]:
         yield spark
 
 
-def _prepared(builder: SparkSession.Builder) -> SparkSession:
-    """Return the session, prepared; a context is made in a thread of its own.
+def prepared_by(builder: SparkSession.Builder) -> SparkSession:
+    """Return the builder's session, prepared; a context is made in a thread of its own.
 
     In the main thread PySpark puts its own handler for SIGINT there, which asks the JVM while our call is under way:
     whoever pressed Ctrl-C meanwhile would see both fail.

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.artifacts import classpath, resolve
-from offsetstream.spark.session import connectors, local_session
+from offsetstream.spark.local import local_session
+from offsetstream.spark.session import connectors
 
 _METASTORE = "spark.hadoop.hive.metastore.uris"
 # Its catalog is made anew at each start, in memory: nothing of an older version's stays.

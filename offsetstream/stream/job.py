@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.msk import java_plugins
 from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
-from offsetstream.errors import EnvironmentNotReadyError, NoOffsetsTopicError, UnauthorisedError, UnreachableError
+from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.progress import Progress
 from offsetstream.spark.executors import require_packages
 from offsetstream.spark.failures import explain_lost_java
-from offsetstream.spark.session import ending, local_session, prepared
+from offsetstream.spark.session import prepared
 from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
@@ -31,6 +29,7 @@ from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadershi
 from offsetstream.stream.lifecycle.patience import Patience
 from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.observer import PartitionsChangedError
+from offsetstream.stream.own_session import own_session
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.engines import StateWrites
@@ -51,26 +50,15 @@ def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
     Delta: EnvironmentNotReadyError names what is missing. It takes no signals: an interrupt ends it as a crash would,
     which the next run mends.
     """
-    session = partial(own_session, settings) if spark is None else partial(prepared, spark)
+    session = own_session(settings) if spark is None else prepared(spark)
     Job(settings, session, Progress(as_json=settings.log_format == "json")).run()
-
-
-def own_session(settings: JobSettings) -> AbstractContextManager[SparkSession]:
-    """Start Spark for the job alone; it ends with the context.
-
-    Raises EnvironmentNotReadyError where the process has a session: that is somebody's, who would lose it.
-    """
-    if SparkContext._active_spark_context is not None:
-        raise EnvironmentNotReadyError("Spark runs in this process already: give its session, by run(settings, spark)")
-    plugins = java_plugins(settings.properties)
-    return ending(local_session(settings.master, settings.conf, plugins, settings.log_format))
 
 
 class Job:
     """One run of the streaming job, from start to a stop between two batches."""
 
     def __init__(
-        self, settings: JobSettings, session: Callable[[], AbstractContextManager[SparkSession]], progress: Progress
+        self, settings: JobSettings, session: AbstractContextManager[SparkSession], progress: Progress
     ) -> None:
         self._settings = settings
         self._session = session
@@ -149,7 +137,7 @@ class Job:
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
-        with explain_lost_java(), self._session() as spark:
+        with explain_lost_java(), self._session as spark:
             require_java_in_utf8(spark.sparkContext._jvm, (self._settings.tables, self._settings.checkpoint))
             require_packages(spark)
             yield spark

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ class JobRunner:
 
     def job(self, **changes: Any) -> Job:
         progress = Progress(Console(file=self.said, force_terminal=False, soft_wrap=True))
-        return Job(replace(self.settings, **changes), lambda: nullcontext(self._spark), progress)
+        return Job(replace(self.settings, **changes), nullcontext(self._spark), progress)
 
     def run_once(self) -> None:
         """Apply everything that is in the topic now."""

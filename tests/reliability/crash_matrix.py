@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from offsetstream.demo.workload import Workload, run_workload
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 from offsetstream.tables.lease import request_reload
 from offsetstream.tables.schema import all_schemas
 from testkit.job_process import JobProcess

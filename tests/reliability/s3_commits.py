@@ -31,7 +31,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import create_tables

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.write import TableWriter

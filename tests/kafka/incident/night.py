@@ -15,7 +15,7 @@ from pprint import pprint
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from offsetstream.spark.session import local_session
+from offsetstream.spark.local import local_session
 from offsetstream.views.reader import ViewReader
 from testkit.night import FIXTURE, TABLES
 from testkit.view_tables import table_schemas

@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from offsetstream.spark import session
+from offsetstream.spark import local
 
 
 @pytest.mark.parametrize(("starts_java", "ends"), [(False, True), (True, False)])
@@ -22,7 +22,7 @@ def test_only_the_jvm_ignores_sigterm(starts_java: bool, ends: bool) -> None:
     before = signal.signal(signal.SIGTERM, hear)
     try:
         if starts_java:
-            session._starts_java.set()
+            local._starts_java.set()
         child = subprocess.Popen(
             [sys.executable, "-c", "input()"],
             stdin=subprocess.PIPE,
@@ -34,7 +34,7 @@ def test_only_the_jvm_ignores_sigterm(starts_java: bool, ends: bool) -> None:
         child.communicate(b"\n")
         assert (child.returncode == -signal.SIGTERM) is ends
     finally:
-        session._starts_java.clear()
+        local._starts_java.clear()
         signal.signal(signal.SIGTERM, before)
 
 
@@ -43,11 +43,11 @@ def test_what_the_jvm_prints_is_not_among_our_answers(capfd: pytest.CaptureFixtu
     """Delta's VACUUM of a catalog told its files before the JSON of `maintain`."""
     try:
         if starts_java:
-            session._starts_java.set()
+            local._starts_java.set()
         command = [sys.executable, "-c", "print('Deleted 0 files')"]
         subprocess.Popen(command, preexec_fn=_as_pyspark_does).wait()  # noqa: PLW1509 - it is how PySpark does it
     finally:
-        session._starts_java.clear()
+        local._starts_java.clear()
     out, err = capfd.readouterr()
     assert (out, err) == (("", "Deleted 0 files\n") if starts_java else ("Deleted 0 files\n", ""))
 
@@ -58,7 +58,8 @@ def _as_pyspark_does() -> None:
 
 _SIGINT_DURING_A_START = """
 import signal, threading
-from offsetstream.spark.session import ending, local_session
+from offsetstream.spark.local import local_session
+from offsetstream.spark.session import ending
 
 signal.signal(signal.SIGINT, lambda *_: None)
 ours, seen, ended = signal.getsignal(signal.SIGINT), set(), threading.Event()
@@ -88,6 +89,6 @@ def test_of_what_spark_has_itself_nothing_comes_before_it_on_the_class_path() ->
     jars = [
         Path(name) for name in ("kafka-clients-3.9.0.jar", "jackson-databind-2.13.5.jar", "delta-storage-4.4.0.jar")
     ]
-    assert session.on_class_path(jars) == {
+    assert local.on_class_path(jars) == {
         "spark.driver.extraClassPath": "kafka-clients-3.9.0.jar:delta-storage-4.4.0.jar"
     }

@@ -19,7 +19,7 @@ def test_a_stop_while_the_topic_changes_takes_no_partition_for_gone(
 ) -> None:
     """What was found of the topic until then is nothing, as if it had no partitions any more."""
     settings = JobSettings(bootstrap_server="127.0.0.1:1", tables=str(tmp_path), checkpoint=str(tmp_path))
-    job = Job(settings, lambda: nullcontext(None), Progress(Console(file=StringIO())))  # type: ignore[arg-type]
+    job = Job(settings, nullcontext(None), Progress(Console(file=StringIO())))  # type: ignore[arg-type]
     attempted: list[list[int]] = []
 
     class Attempt:
