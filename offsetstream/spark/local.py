@@ -41,6 +41,7 @@ from offsetstream.spark.settings import (
 )
 
 SPARK = f"spark-{pyspark.__version__}"  # the program whose classes are archived
+_CLASS_PATH = "spark.driver.extraClassPath"
 
 
 def local_session(
@@ -104,19 +105,22 @@ class LocalSpark:
 def _launch(
     folder: str, master: str | None, conf: Mapping[str, str], plugins: Sequence[str], log_format: str
 ) -> Mapping[str, str]:
-    """Launch the JVM, where this process has none yet; return the settings of the session that is to be in it."""
+    """Launch the JVM, where this process has none yet; return what is still to be set of the session that it is for."""
     jars = resolve((*connectors(), *plugins))
-    archived = archive_options(SPARK, jars)
-    java_options = (JAVA_OPTIONS, f"-D{LOG_FORMAT}={log_format}", f"-Djava.io.tmpdir={folder}", *archived)
-    places = (on_class_path(jars) if archived else {}) | {
-        "spark.jars": ",".join(str(path) for path in jars),
+    java_options = (JAVA_OPTIONS, f"-D{LOG_FORMAT}={log_format}", f"-Djava.io.tmpdir={folder}")
+    places = {
         "spark.local.dir": folder,
-        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.driver.extraJavaOptions": " ".join((*java_options, *archive_options(SPARK, jars))),
     }
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
     defaults = spark_defaults()
     given = defaults | dict(conf) | ({"spark.master": master} if master else {})
-    ours = LOCAL | STATIC | PREFERRED | places | _daemon(given.get("spark.master", LOCAL["spark.master"]))
+    master = given.get("spark.master", LOCAL["spark.master"])
+    launches = SparkContext._gateway is None
+    in_driver = launches and master.partition("[")[0] == "local" and _CLASS_PATH not in given
+    ours = LOCAL | STATIC | PREFERRED | places | on_class_path(jars) | _daemon(master)
+    # Executors get them as copies, which takes half a second: those of `local[*]` are the driver.
+    ours |= {} if in_driver else {"spark.jars": ",".join(map(str, jars))}
     # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
     settings = {name: value for name, value in merged(ours, given).items() if defaults.get(name) != value}
     settings |= {**REQUIRED, "spark.app.name": "offsetstream"}
@@ -130,7 +134,7 @@ def _launch(
             SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
     finally:
         _starts_java.clear()
-    return settings
+    return {} if launches else settings  # a JVM that was launched with them has them
 
 
 def _daemon(master: str) -> dict[str, str]:
@@ -145,7 +149,7 @@ def on_class_path(jars: Sequence[Path]) -> dict[str, str]:
     They come before Spark's there, so what Spark has in another version stays out: Spark's is taken, as by spark.jars.
     """
     of_spark = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    return {"spark.driver.extraClassPath": classpath([jar for jar in jars if _artifact(jar) not in of_spark])}
+    return {_CLASS_PATH: classpath([jar for jar in jars if _artifact(jar) not in of_spark])}
 
 
 def _artifact(jar: Path) -> str:

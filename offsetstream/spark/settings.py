@@ -73,6 +73,8 @@ JAVA_OPTIONS = (
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
     " -XX:+UseParallelGC"
+    # Spark alone loads classes of more than the 21 MiB at which Java would first collect all garbage.
+    " -XX:MetaspaceSize=256m"
 )
 
 
