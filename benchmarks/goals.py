@@ -109,7 +109,7 @@ _GOALS = (
     Goal(
         "start",
         "a start on a topic with one record: from the command until the first batch is applied",
-        "time against a start without archives of classes",
+        "time against a start with neither archives of classes nor Java settings of ours, as at first",
         0.6,
     ),
     Goal("rewrites", "a classic group of 1,000 members rewritten 50 times in a batch", _ONE_BATCH, 8, "s"),

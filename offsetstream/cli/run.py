@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -36,12 +37,12 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     progress = Progress(as_json=options["log_format"] == "json")
     with _told_as_json(progress) if progress.as_json else nullcontext():
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
-        begun = session(settings)  # Java starts beside the imports of the job, which take a second, too
-        from offsetstream.stream.job import Job  # noqa: PLC0415
+        stop = threading.Event()
+        with end_when_asked(stop.set), end_with_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
+            begun = session(settings)  # Java starts beside the imports of the job, which take a second, too
+            from offsetstream.stream.job import Job  # noqa: PLC0415
 
-        job = Job(settings, begun, progress)
-        with end_when_asked(job.stop), end_with_input(job.stop) if os.environ.get(SUPERVISED) else nullcontext():
-            job.run()
+            Job(settings, begun, progress, stop).run()
 
 
 @contextmanager

@@ -69,12 +69,20 @@ LOCAL = {
 # Where a user names more than ours, both are needed.
 _LISTS = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.redaction.regex": "|"}
 LOG_FORMAT = "offsetstream.log.format"  # a property of Java's, which log4j2.properties reads
-JAVA_OPTIONS = (
-    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
-    # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
-    " -XX:+UseParallelGC"
-    # Spark alone loads classes of more than the 21 MiB at which Java would first collect all garbage.
-    " -XX:MetaspaceSize=256m"
+JAVA_OPTIONS = " ".join(
+    (
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        # On a few cores it takes a tenth of the time off a load that G1's helper threads would take.
+        "-XX:+UseParallelGC",
+        # Spark alone loads classes of more than the 21 MiB at which Java would first collect all garbage.
+        "-XX:MetaspaceSize=256m",
+        # Ten times Java's own: on a few cores, the second compiler takes from a start and a load more than it gives
+        # them. What runs for each of millions of records, or for hours, gets there all the same.
+        "-XX:Tier4InvocationThreshold=50000",
+        "-XX:Tier4MinInvocationThreshold=6000",
+        "-XX:Tier4CompileThreshold=150000",
+        "-XX:Tier4BackEdgeThreshold=400000",
+    )
 )
 
 

@@ -55,15 +55,19 @@ def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
 
 
 class Job:
-    """One run of the streaming job, from start to a stop between two batches."""
+    """One run of the streaming job, from start to a stop between two batches, for which `stop` asks when it is set."""
 
     def __init__(
-        self, settings: JobSettings, session: AbstractContextManager[SparkSession], progress: Progress
+        self,
+        settings: JobSettings,
+        session: AbstractContextManager[SparkSession],
+        progress: Progress,
+        stop: threading.Event | None = None,
     ) -> None:
         self._settings = settings
         self._session = session
         self._progress = progress
-        self._signals = Signals(threading.Event(), threading.Event())
+        self._signals = Signals(stop or threading.Event(), threading.Event())
         self._cluster = Cluster(settings.bootstrap_server, settings.properties, self._signals.stop.is_set)
         self._leaders = Leadership(self._cluster, self._signals.stop.wait)
         self._patience = Patience(settings.max_silence, self._signals.stop, progress.say)
