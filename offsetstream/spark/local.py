@@ -113,21 +113,13 @@ def _launch(
         "spark.driver.extraJavaOptions": " ".join((*java_options, *archive_options(SPARK, jars))),
     }
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
-    defaults = spark_defaults()
-    given = defaults | dict(conf) | ({"spark.master": master} if master else {})
-    master = given.get("spark.master", LOCAL["spark.master"])
-    launches = SparkContext._gateway is None
-    in_driver = launches and master.partition("[")[0] == "local" and _CLASS_PATH not in given
-    ours = LOCAL | STATIC | PREFERRED | places | on_class_path(jars) | _daemon(master)
-    # Executors get them as copies, which takes half a second: those of `local[*]` are the driver.
-    ours |= {} if in_driver else {"spark.jars": ",".join(map(str, jars))}
-    # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
-    settings = {name: value for name, value in merged(ours, given).items() if defaults.get(name) != value}
-    settings |= {**REQUIRED, "spark.app.name": "offsetstream"}
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Of the JVM that only composes the command of the other one.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     logging.getLogger().addFilter(_is_no_lost_java)
+    launches = SparkContext._gateway is None
+    given = dict(conf) | ({"spark.master": master} if master else {})
+    settings = settings_of(given, places, jars, launches=launches)
     _starts_java.set()
     try:
         with _java_home(java_home_for_spark(Path(folder))):
@@ -137,9 +129,28 @@ def _launch(
     return {} if launches else settings  # a JVM that was launched with them has them
 
 
+def settings_of(
+    given: Mapping[str, str], places: Mapping[str, str], jars: Sequence[Path], *, launches: bool
+) -> dict[str, str]:
+    """Return the settings of a session with these jars: those `given` by the user, and ours, as `places`, beside them.
+
+    `launches`: whether its JVM is yet to come.
+    """
+    defaults = spark_defaults()
+    given = defaults | dict(given)
+    master = given.get("spark.master", LOCAL["spark.master"])
+    ours = LOCAL | STATIC | PREFERRED | dict(places) | on_class_path(jars) | _daemon(master)
+    # Executors get them as copies, which takes half a second: those of `local[*]` are the driver.
+    if not (launches and master.partition("[")[0] == "local" and _CLASS_PATH not in given):
+        ours["spark.jars"] = ",".join(map(str, jars))
+    # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
+    settings = {name: value for name, value in merged(ours, given).items() if defaults.get(name) != value}
+    return {**settings, **REQUIRED}
+
+
 def _daemon(master: str) -> dict[str, str]:
     """Have our daemon where its package is sure to be; another Python lacks it, as the job is to say by itself."""
-    is_ours = master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable
+    is_ours = master.startswith("local") and os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable
     return {"spark.python.daemon.module": worker_daemon.__name__} if is_ours else {}
 
 

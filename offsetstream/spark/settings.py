@@ -52,6 +52,7 @@ BOUNDED = {
 IDLE_CONSUMERS, IDLE_BYTES = 64, 128 << 20
 # Of `run`, whose Spark is in its own process.
 LOCAL = {
+    "spark.app.name": "offsetstream",
     "spark.master": "local[*]",
     # Enough for a load of any size: it is read in parts of five million records (settings.MAX_OFFSETS_AT_ONCE).
     "spark.driver.memory": "2g",

@@ -1,5 +1,6 @@
 """How the session's JVM is started, without one."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from types import FrameType
 import pytest
 
 from offsetstream.spark import local
+from testkit.processes import is_alive
+from testkit.waiting import await_
 
 
 @pytest.mark.parametrize(("starts_java", "ends"), [(False, True), (True, False)])
@@ -83,6 +86,69 @@ def test_ctrl_c_is_ours_all_through_the_start_of_spark() -> None:
     """PySpark's handler asks the JVM while another question is under way: both failed, with a traceback."""
     done = subprocess.run([sys.executable, "-c", _SIGINT_DURING_A_START], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+_NOT_WANTED = """
+import time
+from pyspark import SparkContext
+from offsetstream.spark.local import LocalSpark
+
+LocalSpark("local[1]", {"spark.driver.memory": "512m"})
+deadline = time.monotonic() + 60
+while SparkContext._gateway is None and time.monotonic() < deadline:
+    time.sleep(0.05)
+print(SparkContext._gateway.proc.pid, SparkContext._active_spark_context)
+"""
+
+
+def test_java_is_launched_before_a_session_is_wanted_and_ends_with_us_if_none_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _NOT_WANTED],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    pid, context = done.stdout.split()
+    assert context == "None"
+    await_(lambda: not is_alive(int(pid)))
+    assert list(tmp_path.glob("offsetstream-spark-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "launches", "are_copied"),
+    [
+        ({}, True, False),
+        ({"spark.master": "local[4]"}, True, False),
+        ({"spark.master": "local"}, True, False),
+        ({"spark.master": "local-cluster[2,1,1024]"}, True, True),
+        ({"spark.master": "spark://master:7077"}, True, True),
+        ({"spark.driver.extraClassPath": "mine.jar"}, True, True),  # where ours is not, then
+        ({}, False, True),  # nor where the JVM is somebody else's
+    ],
+)
+def test_jars_are_copied_for_executors_that_have_them_not_from_the_driver(
+    given: dict[str, str], launches: bool, are_copied: bool
+) -> None:
+    jars = [Path("kafka-clients-3.9.0.jar"), Path("delta-storage-4.4.0.jar")]
+    settings = local.settings_of(given, {}, jars, launches=launches)
+    assert settings.get("spark.jars") == (",".join(map(str, jars)) if are_copied else None)
+    class_path = given.get("spark.driver.extraClassPath", "kafka-clients-3.9.0.jar:delta-storage-4.4.0.jar")
+    assert settings["spark.driver.extraClassPath"] == class_path
+
+
+def test_what_the_user_says_wins_wherever_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text("spark.local.dir=/mine\nspark.driver.memory=1g")
+    given = {"spark.driver.memory": "3g", "spark.app.name": "mine", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    settings = local.settings_of(given, {"spark.local.dir": "ours", "spark.ours": "ours"}, [], launches=True)
+    assert "spark.local.dir" not in settings  # Spark reads it itself
+    assert {name: settings[name] for name in (*given, "spark.ours")} == {
+        **given,
+        "spark.sql.session.timeZone": "UTC",  # without which the job would be wrong
+        "spark.ours": "ours",
+    }
 
 
 def test_of_what_spark_has_itself_nothing_comes_before_it_on_the_class_path() -> None:
