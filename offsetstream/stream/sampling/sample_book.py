@@ -57,17 +57,16 @@ class SampleBook:
         self.partitions: dict[TopicPlace, Sampled] = {}
         self.waiting: list[dict[str, Any]] = []
 
-    def recall(self, rows: Iterable[Mapping[str, Any]], recorded: Mapping[TopicPlace, datetime]) -> None:
-        """Begin with the rows of `topic_partitions`, and with when `end_offsets` has the last row of each from.
+    def recall(self, rows: Iterable[Mapping[str, Any]], recorded: Mapping[TopicPlace, Mapping[str, Any]]) -> None:
+        """Begin with the rows of `topic_partitions`, and with the last row that `end_offsets` has of each.
 
-        A job whose writes failed, or of an older version, may have left out its last rows. Of these the newest is
-        made up for; the one before it is known to have held at its own time only.
+        A job whose writes failed, or of an older version, may have left out its last rows in the latter. Of these the
+        newest is made up for; the one before it is known to have held at its own time only. One that was killed between
+        its two writes left them in the latter alone: then that is what was seen last.
         """
         for row in rows:
             place = TopicPlace(row["topic"], row["partition"])
-            values = Values(*(row[name] for name in Values._fields))
-            found = Sampled(values, row["sampled_at"], row["changed_at"], row["error"], recorded.get(place))
-            self.partitions[place] = found
+            self.partitions[place] = found = _recalled(row, recorded.get(place))
             if found.changed_at and (found.recorded_at is None or found.recorded_at < found.changed_at):
                 self._record(place, found, found.changed_at, found.recorded_at)
 
@@ -143,6 +142,15 @@ class SampleBook:
         times = {"sampled_at": sampled_at, "previous_sampled_at": held_until}
         self.waiting.append({**place._asdict(), **found.values._asdict(), **times})
         found.recorded_at = sampled_at
+
+
+def _recalled(row: Mapping[str, Any], last: Mapping[str, Any] | None) -> Sampled:
+    """Return what was seen last: the row of `topic_partitions`, or the `last` one of `end_offsets` if that is newer."""
+    recorded_at: datetime | None = last["sampled_at"] if last else None
+    seen, sampled_at, changed_at = row, row["sampled_at"], row["changed_at"]
+    if last and recorded_at and (sampled_at is None or recorded_at > sampled_at):
+        seen, sampled_at, changed_at = last, recorded_at, recorded_at
+    return Sampled(Values(*(seen[name] for name in Values._fields)), sampled_at, changed_at, row["error"], recorded_at)
 
 
 def _is_other(found: Sampled, topic_id: str | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +23,8 @@ from offsetstream.tables.transaction import BatchId, transaction_of
 Rows = list[dict[str, Any]]
 
 
-def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, datetime]]:
-    """Return the rows of `topic_partitions`, and when `end_offsets` has the last row of each partition from.
+def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, Mapping[str, Any]]]:
+    """Return the rows of `topic_partitions`, and the last row that `end_offsets` has of each partition.
 
     Only what is as new as the former: of a partition that was sampled until then there is a row every ten minutes.
     """
@@ -34,11 +34,11 @@ def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, datetime]]:
         return rows, {}
     since = max(times) - AT_LEAST_EVERY - timedelta(minutes=5)
     query = (
-        "SELECT topic, partition, max(sampled_at) AS sampled_at FROM rows "  # noqa: S608 - our own
-        f"WHERE sampled_at >= TIMESTAMP '{since:%Y-%m-%dT%H:%M:%SZ}' GROUP BY topic, partition"
+        "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY topic, partition ORDER BY sampled_at DESC) AS newer "  # noqa: S608 - our own
+        f"FROM rows WHERE sampled_at >= TIMESTAMP '{since:%Y-%m-%dT%H:%M:%SZ}') WHERE newer = 1"
     )
     found = tables.open(END_OFFSETS).query(query).read_all().to_pylist()
-    return rows, {TopicPlace(row["topic"], row["partition"]): row["sampled_at"] for row in found}
+    return rows, {TopicPlace(row["topic"], row["partition"]): row for row in found}
 
 
 class SampleTables:

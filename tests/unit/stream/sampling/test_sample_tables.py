@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake.exceptions import DeltaError
 
-from offsetstream.cluster.log_ends import TopicPlace
+from offsetstream.cluster.log_ends import RecordTimes, TopicPlace
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.stream.sampling.sample_book import SampleBook
 from offsetstream.stream.sampling.sample_tables import SampleTables, read_samples
@@ -17,7 +17,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Transaction
 from offsetstream.tables.transaction import BatchId, load_app_id
 from testkit.tables import new_tables
-from tests.unit.stream.sampling.test_sample_book import PLACES, at, end, recorded, take
+from tests.unit.stream.sampling.test_sample_book import PLACES, at, end, ms, recorded, take
 
 BATCH = BatchId(1, -1)
 
@@ -74,6 +74,28 @@ def test_the_newest_row_that_a_killed_job_left_out_is_made_up_for(tables: PathSt
     assert recorded(book)[1:] == [(8, at(90), at(50))]
 
 
+@pytest.mark.parametrize("seconds", [20, 90])
+@pytest.mark.parametrize("high", [9, 12])
+def test_what_a_job_wrote_before_it_was_killed_between_its_two_writes_is_not_written_again(
+    tables: PathStore, seconds: int, high: int
+) -> None:
+    """The records say when the end rose: the next job found the same time, and all partitions were doubled."""
+    before, times = SampleBook(), {PLACES[0]: RecordTimes(5, ms(13), ms(17))}
+    take(before, 0, end(5))
+    take(before, 10, end(5))
+    write(tables, before)
+    before.take({PLACES[0]: end(9)}, at(20), times)
+    SampleTables(tables).write_end_offsets(before.waiting, BATCH)
+
+    book = recalled(tables)
+    assert book.waiting == []
+    book.take({PLACES[0]: end(high)}, at(seconds), times)
+    assert recorded(book) == ([(12, at(seconds), at(17))] if high > 9 else [])
+    (row,) = book.rows()
+    assert (row["high_watermark"], row["sampled_at"]) == (high, at(seconds))
+    assert row["changed_at"] == at(seconds if high > 9 else 17)
+
+
 def test_a_deleted_history_begins_with_what_was_seen_last(tables: PathStore) -> None:
     before = SampleBook()
     take(before, 0, end(5))
@@ -112,7 +134,8 @@ def test_recorded_times_are_by_partition(tables: PathStore) -> None:
     book.take({PLACES[0]: end(5), PLACES[1]: end(6)}, at(0))
     book.take({PLACES[0]: end(5), PLACES[1]: end(7)}, at(10))
     write(tables, book)
-    assert read_samples(tables)[1] == {TopicPlace("orders", 0): at(0), TopicPlace("orders", 1): at(10)}
+    times = {place: row["sampled_at"] for place, row in read_samples(tables)[1].items()}
+    assert times == {TopicPlace("orders", 0): at(0), TopicPlace("orders", 1): at(10)}
 
 
 def test_tables_that_were_written_to_or_made_anew_are_written_again(tables: PathStore) -> None:
