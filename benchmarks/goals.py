@@ -95,7 +95,7 @@ _GOALS = (
     Goal("large-load", "first load, 20 million commits, history and state", f"{_OWNED}, {_CONSOLE}", 0.5),
     Goal(
         "executors",
-        "first load of 10 million commits on two executors of one core (local-cluster)",
+        "first load of 5 million commits on two executors of one core (local-cluster)",
         "times faster than on one",
         1.6,
         at_least=True,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from benchmarks.batches import STEADY, Ran, Tables, batches, steady_log, tables_of
-from benchmarks.commit_log import Groups, Records
+from benchmarks.commit_log import Groups
 from benchmarks.goals import TIMES
 from benchmarks.results import Result, Samples
 from benchmarks.sampler import rounds
@@ -24,9 +23,9 @@ _TOPICS = {"sampler": 200, "sampler-2000": 20}  # of them are sampled in a round
 ROWS = (*_TOPICS, "steady-sampled", "steady-metered")
 _CELLS, _PARTITIONS_EACH, _COMMITTED_AT_ONCE = 32_000, 100, 2000
 _BROKERS = 3  # one would have 20,000 files open, which is more than many machines allow
-_TURNS, _IN_A_TURN = 2, 4
+_TURNS, _IN_A_TURN = 2, 3
 _EVERY, _SAMPLED, _UNSAMPLED = "--sample-interval", "every ten seconds", "without sampler"
-_METERED_LOGS = 2  # minutes, in half of which it is scraped
+_METERED = 24  # batches: more than a minute, in half of which it is scraped
 
 
 # A broker makes the logs of new topics later, about a hundred a second.
@@ -77,10 +76,9 @@ def _metered(tables: Tables, plain_bytes: int) -> Result:
     It looks at the ends of all these partitions once a minute: every ten seconds they are all that is to be seen.
     """
     (port,) = free_ports(1)
-    log: Records = chain.from_iterable(steady_log(tables.groups) for _ in range(_METERED_LOGS))
     metered = (_EVERY, "60", "--metrics-port", str(port), "--group-metrics", "kafka-exporter")
     with scraping(port) as scrapes:
-        ran = batches(tables, "batch", STEADY, log, *metered)
+        ran = batches(tables, "batch", STEADY, steady_log(tables.groups, _METERED), *metered)
     by_window = defaultdict[bool | None, list[float]](list)
     for seconds, end in zip(ran.seconds.values, ran.ends, strict=True):
         by_window[scrapes.are_on(end - seconds, end)].append(seconds)

@@ -23,16 +23,18 @@ _GIB = 2**30
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     """Let one topic grow, and then measure another whose one partition is hot."""
-    commits, groups = in_copies(_LARGE * scale), Groups(round(_CELLS * scale))
+    half, groups = in_copies(_LARGE * scale / 2), Groups(round(_CELLS * scale))
+    commits = 2 * half
     with empty_broker() as kafka:
         server = kafka.bootstrap_server
-        write_copies(kafka, groups, commits)
+        write_copies(kafka, groups, half)
+        if "executors" in wanted:
+            one, two = (_with_executors(server, groups, half, count) for count in (1, 2))
+            yield Result.ratio("executors", one, two)
+        lengthen_log(kafka, 2)
         large = load(server, groups.cells, commits) if wanted & _OF_LARGE else None
         if large and "memory" in wanted:
             yield Result.of("memory", _peak(large, commits))
-        if "executors" in wanted:
-            one, two = (_with_executors(server, groups, commits, count) for count in (1, 2))
-            yield Result.ratio("executors", one, two)
         if wanted & _OF_LARGER:
             lengthen_log(kafka, 2)
             larger = load(server, groups.cells, 2 * commits)
