@@ -61,7 +61,7 @@ class Cluster(Topics):
 
         def ask() -> frozenset[str]:
             asked = self._admin.describe_consumer_groups(names, request_timeout=_COORDINATOR_TIMEOUT)
-            _, errors = self._settle(asked)
+            _, errors = self._settle_by_coordinators(asked)
             return frozenset(group_id for group_id, error in errors.items() if error.code() in NO_RIGHT)
 
         return self._ask("the groups", ask)

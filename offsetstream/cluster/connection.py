@@ -183,6 +183,25 @@ class Connection:
                 errors[name] = error.args[0]
         return answers, errors
 
+    def _settle_by_coordinators(
+        self, asked: Mapping[Asked, Future[Any]]
+    ) -> tuple[dict[Asked, Any], dict[Asked, KafkaError]]:
+        """Return the same of what groups' coordinators are asked; where one is silent, the client is another one then.
+
+        librdkafka keeps such a question beyond its time, and frees it twice when the coordinator comes back: an
+        assertion that ends the process (2.16; confluentinc/librdkafka#4605). It goes with its client.
+        """
+        answers, errors = self._settle(asked)
+        if any(error.code() in _SILENT for error in errors.values()):
+            self._renew()
+        return answers, errors
+
+    def _told_by_coordinator(self, answer: Future[Any]) -> Any:
+        answers, errors = self._settle_by_coordinators({"": answer})
+        if errors:
+            raise KafkaException(errors[""])
+        return answers[""]
+
     def _refusal(self) -> KafkaError | None:
         return next((error for error in self._errors if _is_refusal(error)), None)
 

@@ -65,11 +65,10 @@ class CoordinatorLookup(Cluster):
         """
         if not group_ids:
             return {}
-        answers = self._admin.describe_consumer_groups(list(group_ids), request_timeout=TIMEOUT)
-        found = {
-            group: self._result(f"the coordinator of {group}", answer, Right("DESCRIBE", "group", group))
-            for group, answer in answers.items()
-        }
+        asked = self._admin.describe_consumer_groups(list(group_ids), request_timeout=TIMEOUT)
+        found, errors = self._ask("the coordinators", lambda: self._settle_by_coordinators(asked))
+        for group, error in errors.items():
+            raise self._as_error(f"the coordinator of {group}", error, Right("DESCRIBE", "group", group))
         nodes = {group: description.coordinator for group, description in found.items()}
         return {group: Broker(node.id, node.host, node.port) for group, node in nodes.items()}
 
@@ -96,7 +95,9 @@ class CoordinatorLookup(Cluster):
         led = [group_id for group_id, number in numbers.items() if leaders[number] is not None]
         answers, errors = self._ask(
             "the coordinators",
-            lambda: self._settle(self._admin.describe_consumer_groups(led, request_timeout=timeout) if led else {}),
+            lambda: self._settle_by_coordinators(
+                self._admin.describe_consumer_groups(led, request_timeout=timeout) if led else {}
+            ),
         )
         refused = [group_id for group_id, error in errors.items() if error.code() in NO_RIGHT]
         if refused:

@@ -126,8 +126,8 @@ class GroupOffsets(Cluster):
                 request_timeout=min(max(deadline - time.monotonic(), _LEAST), TIMEOUT),
             )
             [of_group] = answer.values()
-            told = self._result(f"the offsets of group '{group_id}'", of_group).topic_partitions
-            return {(each.topic, each.partition): _committed(each) for each in told}
+            told = self._ask(f"the offsets of group '{group_id}'", lambda: self._told_by_coordinator(of_group))
+            return {(each.topic, each.partition): _committed(each) for each in told.topic_partitions}
 
         again = patience(retry_if_result(_is_moving) | retry_if_exception(_passes), timeout)
         found: dict[Place, CommittedOffset] = again(ask)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -216,6 +218,48 @@ def test_where_nobody_is_the_coordinator_the_error_says_so_by_kafkas_name() -> N
             assert 0 < sum(requests) < 200
         kafka.start_broker(own)
         assert fetch_offsets(server, "stranded", timeout=60) == {ORDERS[0]: CommittedOffset(1)}
+
+
+_ASKS_BEFORE_AND_AFTER = """
+import sys
+from offsetstream.cluster import client
+from offsetstream.cluster.coordinators import CoordinatorLookup
+
+client._COORDINATOR_TIMEOUT = 3.0
+cluster = CoordinatorLookup(sys.argv[1])
+for _ in sys.stdin:
+    print(sorted(cluster.hidden_groups(["stranded"])), flush=True)
+"""
+
+
+def test_a_coordinator_that_comes_back_after_its_time_ends_no_process() -> None:
+    """By an assertion librdkafka ended a job whose brokers were killed: what was asked of one was freed twice."""
+    with EmbeddedKafka(brokers=3) as kafka:
+        server = kafka.bootstrap_server
+        create_orders(kafka, 3)
+        assert commit_offsets(server, "stranded", {ORDERS[0]: 1}) == {ORDERS[0]: None}
+        own = CoordinatorLookup(server).coordinators(["stranded"])["stranded"].broker_id
+        others = [broker for broker in (1, 2, 3) if broker != own]
+        command = [sys.executable, "-c", _ASKS_BEFORE_AND_AFTER, server]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            questions, answers = process.stdin, process.stdout
+            assert questions
+            assert answers
+
+            def asked() -> str:
+                print("ask", file=questions, flush=True)
+                return answers.readline()
+
+            assert asked() == "[]\n"
+            for broker in (own, others[0]):  # without a majority nobody becomes the next coordinator
+                kafka.stop_broker(broker, kill=True)
+            assert asked() == "[]\n"
+            for broker in (own, others[0]):
+                kafka.start_broker(broker)
+            assert fetch_offsets(server, "stranded", timeout=60) == {ORDERS[0]: CommittedOffset(1)}
+            assert asked() == "[]\n"
+            questions.close()
+            assert process.wait() == 0
 
 
 def listed(server: str, tables: str, *options: str) -> Done:
