@@ -20,7 +20,7 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
-_ROUNDS, _BATCH = 7, BatchId(1, -1)
+_ROUNDS, _BATCH = 5, BatchId(1, -1)
 
 
 def rounds(name: str, bootstrap_server: str, topics: Sequence[str], each: int) -> Result:
