@@ -73,7 +73,7 @@ def test_in_a_session_of_our_own(tmp_path: Path) -> None:
 def test_a_plugin_of_kafkas_client_is_there_for_spark(tmp_path: Path) -> None:
     name = "software.amazon.msk.auth.iam.IAMLoginModule"
     start = f"local.local_session('local[1]', plugins={java_plugins({'sasl.mechanism': 'AWS_MSK_IAM'})})"
-    script = f"from offsetstream.spark import local, session\nspark = {start}\njvm = spark.sparkContext._jvm\n"
+    script = f"from offsetstream.spark import local\nspark = {start}\njvm = spark.sparkContext._jvm\n"
     script += f"loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()\nloader.loadClass('{name}')"
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -90,7 +90,7 @@ def test_in_the_session_of_spark_submit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_what_spark_says_of_errors(tmp_path: Path, log_format: str) -> None:
     script = (
-        "from offsetstream.spark import local, session\n"
+        "from offsetstream.spark import local\n"
         f"jvm = local.local_session('local[1]', log_format={log_format!r}).sparkContext._jvm\n"
         "log = jvm.org.slf4j.LoggerFactory.getLogger('org.apache.spark.Some')\n"
         "log.error('it says \"no\"\\n\\tand why', jvm.java.io.IOException('a \"disk\"'))\n"
