@@ -22,6 +22,7 @@ from offsetstream.embedded.ports import free_ports
 _TOPICS = {"sampler": 200, "sampler-2000": 20}  # of them are sampled in a round
 ROWS = (*_TOPICS, "steady-sampled", "steady-metered")
 _CELLS, _PARTITIONS_EACH, _COMMITTED_AT_ONCE = 32_000, 100, 2000
+_MADE_AT_ONCE = 50  # topics: a controller makes no more than 10,000 partitions by one request
 _BROKERS = 3  # one would have 20,000 files open, which is more than many machines allow
 _TURNS, _IN_A_TURN = 2, 3
 _EVERY, _SAMPLED, _UNSAMPLED = "--sample-interval", "every ten seconds", "without sampler"
@@ -53,8 +54,10 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
 def _commit_to(server: str, topics: Sequence[str]) -> None:
     """Make the topics, and have a group commit an offset of each of their partitions."""
     admin = admin_client(server)
-    for topic in topics:
-        admin.create_topics([NewTopic(topic, _PARTITIONS_EACH, 1)])[topic].result(60)
+    for first in range(0, len(topics), _MADE_AT_ONCE):
+        new = [NewTopic(topic, _PARTITIONS_EACH, 1) for topic in topics[first : first + _MADE_AT_ONCE]]
+        for made in admin.create_topics(new).values():
+            made.result(60)
     parts = [TopicPartition(topic, number, 0) for topic in topics for number in range(_PARTITIONS_EACH)]
     for first in range(0, len(parts), _COMMITTED_AT_ONCE):
         _commit_once_there(server, {"sampled": parts[first : first + _COMMITTED_AT_ONCE]})
