@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from offsetstream.spark.checkpoint_files import written_directly
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.lease import Lease
@@ -147,3 +148,30 @@ def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: P
     lease.release()
     again = next_checkpoint(spark, str(tmp_path), Lease.acquire(tables), tables)
     assert again.checkpoint_id == 5
+
+
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+def test_a_local_checkpoint_is_written_by_hadoops_file_system(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(spark, str(tmp_path), 1)
+    stream = spark.readStream.format("rate").load().writeStream.foreachBatch(lambda *_: None)
+    query = checkpoint.start(stream.trigger(availableNow=True))
+    assert spark.conf.get(_FILE_MANAGER, None) is None
+    query.awaitTermination(60)
+    assert query.exception() is None
+    # FileContext would leave no checksum, and have had the mode and the state of each file told by processes.
+    assert (tmp_path / "1" / ".metadata.crc").exists()
+    assert list((tmp_path / "1" / "offsets").glob(".*.crc"))
+
+
+def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(spark: SparkSession) -> None:
+    with written_directly(spark, "s3a://lake/checkpoints/1"):
+        assert spark.conf.get(_FILE_MANAGER, None) is None
+    spark.conf.set(_FILE_MANAGER, "of.the.User")
+    try:
+        with written_directly(spark, "file:/checkpoints/1"):
+            assert spark.conf.get(_FILE_MANAGER) == "of.the.User"
+        assert spark.conf.get(_FILE_MANAGER) == "of.the.User"
+    finally:
+        spark.conf.unset(_FILE_MANAGER)

@@ -26,8 +26,7 @@ def test_a_worker_reads_no_archives_and_has_what_it_needs(spark: SparkSession) -
 
 def test_workers_of_another_python_are_sparks_own_and_what_they_lack_is_told(tmp_path: Path) -> None:
     script = (
-        "from offsetstream.spark import executors, local\n"
-        "executors.require_packages(local.local_session('local[1]'))"
+        "from offsetstream.spark import executors, local\nexecutors.require_packages(local.local_session('local[1]'))"
     )
     base = str(Path(sys.executable).resolve())  # without the packages of this environment
     done = subprocess.run(

@@ -40,7 +40,10 @@ class BatchReport:
 
 
 class BatchWriter:
-    """Applies micro-batches to the tables, each once, however often it is repeated."""
+    """Applies micro-batches to the tables, each once, however often it is repeated.
+
+    `checkpoint` is the one whose batches these are.
+    """
 
     def __init__(
         self,
@@ -59,14 +62,9 @@ class BatchWriter:
         self._gaps = gaps
         self._book = book
         self._watch = watch
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._filters = filters
         self._decoder = Decoder(len(book.rows), filters)
-
-    @property
-    def checkpoint_id(self) -> int:
-        """Of the checkpoint whose batches these are."""
-        return self._checkpoint.checkpoint_id
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
         """Apply the raw records of a micro-batch; records that were applied before are passed over.
@@ -74,12 +72,12 @@ class BatchWriter:
         `before_writing` is called once they are read, with the end in each partition, and may refuse them by raising.
         """
         started = time.monotonic()
-        batch = BatchId(self.checkpoint_id, batch_id)
+        batch = BatchId(self.checkpoint.checkpoint_id, batch_id)
         self._state.merged_by.clear()
         new = raw.where(f"record_offset >= {partition_number(self._book.next_offsets, 0)}")
         decoded = with_own_offsets(self._decoder.decode(new)).persist(ON_DISK)
         try:
-            ends = self._checkpoint.end_offsets(batch_id)
+            ends = self.checkpoint.end_offsets(batch_id)
             records, size, left_out = self._held(decoded, ends)
             shares = by_partition(records)
             add_shares(shares, left_out)

@@ -251,7 +251,7 @@ class Attempt:
             self._say(f"Going on without {in_words(self._topic.leaders.left_out)}, until they can be read again")
         frame = self._source.stream(self._writer.spark, start, most)
         name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
-        writer = frame.writeStream.queryName(name).option("checkpointLocation", checkpoint.uri)
+        writer = frame.writeStream.queryName(name)
         if self._settings.once:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=self._settings.trigger)

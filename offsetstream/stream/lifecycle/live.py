@@ -66,7 +66,7 @@ class LiveStream:
         LeadersChangedError if the query is to be over other partitions, LedAnewError if it is to be another one.
         """
         self._upkeep.measure()
-        query = writer.foreachBatch(self._apply).start()
+        query = self._batches.checkpoint.start(writer.foreachBatch(self._apply))
         try:
             lost = self._watch(query)
             error = None if query.isActive else query.exception()
@@ -142,7 +142,7 @@ class LiveStream:
             at_most = self._observer.watch.settings.safe_retention
             behind = [] if lost else partitions_to_load(self._book.rows, ends, at_most)
             if behind:
-                self._loader.load(behind, self._batches.checkpoint_id)
+                self._loader.load(behind, self._batches.checkpoint.checkpoint_id)
             elif self._book.has_news:
                 self._book.write(self._outside)
             return self._check.lost_by_now(lost)
@@ -171,13 +171,13 @@ class LiveStream:
         with self._turns:
             lost = self._check.lost(self._observer.look() or {})
             if not lost:  # else the request waits until they are loaded
-                self._loader.load_requested(self._batches.checkpoint_id)
+                self._loader.load_requested(self._batches.checkpoint.checkpoint_id)
             return self._check.lost_by_now(lost)
 
     @property
     def _outside(self) -> BatchId:
         """What signs writes that belong to no batch."""
-        return BatchId(self._batches.checkpoint_id, -1)
+        return BatchId(self._batches.checkpoint.checkpoint_id, -1)
 
 
 def _stop(query: StreamingQuery) -> None:

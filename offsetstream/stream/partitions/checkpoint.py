@@ -11,10 +11,13 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.embedded.hadoop import exists
 from offsetstream.errors import TablesError, first_line
+from offsetstream.spark.checkpoint_files import written_directly
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease
@@ -48,6 +51,11 @@ class Checkpoint:
     def uri(self) -> str:
         """The same as Spark and Hadoop take it."""
         return in_hadoop(self.location)
+
+    def start(self, writer: DataStreamWriter) -> StreamingQuery:
+        """Start the query, which goes on where the checkpoint says."""
+        with written_directly(self.spark, self.uri):
+            return writer.option("checkpointLocation", self.uri).start()
 
     def end_offsets(self, batch_id: int) -> dict[int, int]:
         """Return where the batch ends in each partition (exclusive): Spark notes it before the batch runs."""
