@@ -31,7 +31,8 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
         if "executors" in wanted:
             one, two = (_with_executors(server, groups, half, count) for count in (1, 2))
             yield Result.ratio("executors", one, two)
-        lengthen_log(kafka, 2)
+        if wanted & (_OF_LARGE | _OF_LARGER):
+            lengthen_log(kafka, 2)
         large = load(server, groups.cells, commits) if wanted & _OF_LARGE else None
         if large and "memory" in wanted:
             yield Result.of("memory", _peak(large, commits))
