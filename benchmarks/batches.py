@@ -72,10 +72,10 @@ def steady_log(groups: Groups, measured: int = BATCHES) -> Records:
         yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE)
 
 
-def near_empty(tables: Tables, what: str) -> Ran:
+def near_empty(tables: Tables, what: str, measured: int = BATCHES) -> Ran:
     """Have the job take batches of a few commits, each in another offsets partition."""
     few = tables.groups.one_per_partition(_FEW)
-    log = [record for _ in range(WARM_UP + BATCHES + 1) for cell in few for record in tables.groups.commits(cell, 1)]
+    log = [record for _ in range(WARM_UP + measured + 1) for cell in few for record in tables.groups.commits(cell, 1)]
     return batches(tables, what, len(few), log)
 
 
