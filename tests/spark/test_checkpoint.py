@@ -160,9 +160,8 @@ def test_a_local_checkpoint_is_written_by_hadoops_file_system(spark: SparkSessio
     assert spark.conf.get(_FILE_MANAGER, None) is None
     query.awaitTermination(60)
     assert query.exception() is None
-    # FileContext would leave no checksum, and have had the mode and the state of each file told by processes.
-    assert (tmp_path / "1" / ".metadata.crc").exists()
-    assert list((tmp_path / "1" / "offsets").glob(".*.crc"))
+    manager = query._jsq.streamingQuery().offsetLog().fileManager()
+    assert str(manager.getClass().getSimpleName()) == "FileSystemBasedCheckpointFileManager"
 
 
 def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(spark: SparkSession) -> None:
