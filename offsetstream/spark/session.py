@@ -26,6 +26,7 @@ from offsetstream.spark.settings import (
     merged,
     wanted,
 )
+from offsetstream.tables.session_settings import as_set, put_back
 
 # The connectors that go with each minor version of PySpark. The token provider of 4.1 is not in every registry; that
 # of 4.0 does the same.
@@ -105,17 +106,21 @@ def prepare(spark: SparkSession) -> SparkSession:
     if HIDDEN_NAMES not in hidden:
         spark.conf.set(HIDDEN_OPTIONS, f"{hidden}|{HIDDEN_NAMES}" if hidden else HIDDEN_NAMES)
     for name in ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "io.delta.tables.DeltaTable"):
-        try:
-            spark.sparkContext._jvm.java.lang.Class.forName(  # type: ignore[union-attr]
-                name,
-                False,
-                spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader(),  # type: ignore[union-attr]
-            )
-        except Py4JError as error:
+        if not has_class(spark, name):
             raise EnvironmentNotReadyError(
                 f"Spark has no {name.rsplit('.', 1)[-1]}: start it with --packages {','.join(connectors())}"
-            ) from error
+            )
     return spark
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Tell whether Spark's driver finds the Java class, its packages' too."""
+    java = spark.sparkContext._jvm.java.lang  # type: ignore[union-attr]  # it is there while Spark is
+    try:
+        java.Class.forName(name, False, java.Thread.currentThread().getContextClassLoader())
+    except Py4JError:
+        return False
+    return True
 
 
 def _require_own_jvm(spark: SparkSession) -> None:
@@ -130,16 +135,12 @@ def _require_own_jvm(spark: SparkSession) -> None:
 def prepared(spark: SparkSession) -> Iterator[SparkSession]:
     """Prepare a user's own session while the context lasts; afterwards its settings are as they were."""
     _require_own_jvm(spark)
-    before = {name: spark.conf.get(name, None) for name in [*wanted(spark), HIDDEN_OPTIONS]}
+    before = as_set(spark, [*wanted(spark), HIDDEN_OPTIONS])
     try:
         yield prepare(spark)
     finally:
         with suppress(Py4JError, OSError):  # a session that has gone
-            for name, value in before.items():
-                if value is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, value)
+            put_back(spark, before)
 
 
 def connectors() -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.engines import Size, StateWrites, driver_merges
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.session_settings import set_meanwhile
 from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.transaction import BatchId, transaction_of
 
@@ -40,14 +41,8 @@ class TableWriter:
     def bulk(self) -> Iterator[None]:
         """Append without looking after file sizes: the few large files of a load need no second shuffle and rewrite."""
         names = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
-        before = {name: self.spark.conf.get(name, None) for name in names}
-        for name in names:
-            self.spark.conf.set(name, "false")
-        try:
+        with set_meanwhile(self.spark, dict.fromkeys(names, "false")):
             yield
-        finally:
-            for name, value in before.items():
-                self.spark.conf.unset(name) if value is None else self.spark.conf.set(name, value)
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
         """Append rows to a history table; `rows` has its columns but the three that say who wrote them."""
