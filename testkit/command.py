@@ -14,6 +14,7 @@ from offsetstream.cli.main import main
 
 OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 Done = subprocess.CompletedProcess[str]
+JAVAS_LINE = "WARNING: Using incubator modules: jdk.incubator.vector"  # Java says so whenever PySpark starts it
 
 
 def offsetstream(

@@ -15,6 +15,7 @@ from offsetstream.cluster.msk import java_plugins
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.spark.session import connectors
 from offsetstream.spark.settings import PREFERRED
+from testkit.command import JAVAS_LINE
 
 SHOWN = (
     "spark.sql.shuffle.partitions",
@@ -97,7 +98,7 @@ def test_what_spark_says_of_errors(tmp_path: Path, log_format: str) -> None:
         "log.error('alone')"
     )
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, cwd=tmp_path)
-    said = [line for line in done.stderr.splitlines() if "incubator" not in line]  # which Java itself says
+    said = [line for line in done.stderr.splitlines() if line != JAVAS_LINE]
     if log_format == "text":
         assert [line.partition(" ")[2] for line in said[:1]] == ['ERROR Some: it says "no"']
         assert said[1:3] == ["\tand why", 'java.io.IOException: a "disk"']

@@ -27,14 +27,13 @@ from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.spark.source import KafkaSource
 from testkit.brokers import BrokerUnderTest
-from testkit.command import OFFSETSTREAM, offsetstream, printed
+from testkit.command import JAVAS_LINE, OFFSETSTREAM, offsetstream, printed
 from testkit.live_logs import joined
 from tests.kafka.every_group.all_groups import AllGroups
 
 TOPIC = "dump-topic"
 CONSOLE = "console-consumer-"  # the tool's own groups, one more in each run
 OFFSETS_FORMATTER, GROUPS_FORMATTER = "OffsetsMessageFormatter", "GroupMetadataMessageFormatter"
-JVM = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # Java says so whenever PySpark starts it
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +137,7 @@ def test_one_partition_in_the_text_of_older_releases(server: str) -> None:
     home = partition_for("dump-committed", 50)
     chosen = ("--format", "kafka-text", "--offsets-partition", str(home))
     done = offsetstream("dump", "--bootstrap-server", server, *chosen)
-    assert (done.returncode, done.stderr) == (0, JVM)
+    assert (done.returncode, done.stderr) == (0, f"{JAVAS_LINE}\n")
     for number in range(3):
         place = f"[dump-committed,{TOPIC},{number}]::OffsetAndMetadata(offset={number * 10}, leaderEpoch="
         assert done.stdout.count(place) == 1
@@ -163,5 +162,5 @@ def test_a_broken_pipe_ends_quietly(server: str) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert process.stderr.read().decode() == JVM
+        assert process.stderr.read().decode() == f"{JAVAS_LINE}\n"
         assert process.wait(120) == 1

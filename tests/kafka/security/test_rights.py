@@ -13,6 +13,7 @@ from offsetstream.cluster.rights import ALL_GROUPS, ALL_TOPICS, COMMANDS, OFFSET
 from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
 from offsetstream.tables.lease import request_reload
+from testkit.command import JAVAS_LINE
 from tests.kafka.jobs import JobRunner
 from tests.kafka.security.broker import Secured
 from tests.kafka.security.commands import offsetstream
@@ -54,8 +55,6 @@ def concrete(command: str) -> list[Right]:
 
 
 FEWER = [(command, right) for command in COMMANDS for right in concrete(command)]
-# Java, which the job launches before the cluster has answered, says it of each Spark.
-_OF_JAVA = "WARNING: Using incubator modules: jdk.incubator.vector"
 
 
 @pytest.fixture
@@ -88,7 +87,8 @@ def test_one_right_fewer_is_named(
     with secured.granted("bob", [other for other in concrete(command) if other != right]):
         done = offsetstream(*arguments(command, asked, tables, tmp_path))
     assert (done.returncode, f"it lacks {right};" in done.stderr) == (3, True), done.stderr
-    told = [line for line in done.stderr.splitlines() if line != _OF_JAVA]
+    # The job launches Java before the cluster has answered.
+    told = [line for line in done.stderr.splitlines() if line != JAVAS_LINE]
     assert len(told) == 1
     assert done.stdout == ""
 
