@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long test-nightly check unit lock audit format docs site bench crash-matrix chaos trino clean
+.PHONY: help install demo test test-long test-nightly check unit lock audit format docs site bench mutants crash-matrix chaos trino clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ site: install ## Build the documents as a site, into build/site
 
 bench: install ## Measure everything beside its peers, and write docs/benchmarks.md
 	@$(BIN)/python -m benchmarks --save
+
+mutants: install ## Write small faults into copies of HEAD, and see which test of `make test` catches each
+	@$(BIN)/python -m tests.mutants
 
 crash-matrix: install ## Kill the job at every file that it makes, and start it again (hours; SAMPLE=5 for a part, SAMPLING=1 with samples)
 	@$(BIN)/python -m tests.reliability.crash_matrix $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SAMPLING),--sampling)

@@ -26,7 +26,7 @@ settings.register_profile("untimed", settings.default, deadline=None)
 settings.load_profile("untimed")
 
 # Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
-TIERS = ("benchmarks", "unit", "browser", "oracle", "kafka", "spark", "doors", "stores", "release")
+TIERS = ("benchmarks", "mutants", "unit", "browser", "oracle", "kafka", "spark", "doors", "stores", "release")
 # Folders whose tests share what takes long to come about.
 IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/", "tests/kafka/incident/")
 
