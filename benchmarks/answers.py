@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.results import Result, Samples, tell
 from benchmarks.views import VIEWS, measured_views, write_commits
-from testkit.command import OFFSETSTREAM
+from testkit.processes import OFFSETSTREAM
 from testkit.tables import new_tables
 
 _COMMANDS = {

@@ -20,7 +20,7 @@ from benchmarks.console import console_command, process_seconds
 from benchmarks.load import load
 from benchmarks.log_copies import in_copies, write_copies
 from benchmarks.results import Result, Samples
-from testkit.command import OFFSETSTREAM
+from testkit.processes import OFFSETSTREAM
 
 ROWS = ("decode", "first-load", "state-only", "dump")
 _COMMITS, _CELLS, _ROUNDS, _DECODE_ROUNDS = 3_000_000, 32_000, 2, 3

@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 
 from benchmarks.broker import empty_broker
 from benchmarks.process_tree import PeakMemory
-from testkit.command import OFFSETSTREAM
 from testkit.garbage import garbage, produce
+from testkit.processes import OFFSETSTREAM
 
 _LARGE = 10_000_000
 _BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.process_tree import PeakMemory
-from testkit.command import OFFSETSTREAM
+from testkit.processes import OFFSETSTREAM
 
 _SECONDS = 600.0  # no measurement takes longer
 _LOOK_SECONDS = 0.02

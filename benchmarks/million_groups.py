@@ -14,7 +14,7 @@ from benchmarks.commit_log import Groups, write
 from benchmarks.load import loaded
 from benchmarks.process_tree import PeakMemory
 from benchmarks.results import Result, Samples, tell
-from testkit.command import OFFSETSTREAM
+from testkit.processes import OFFSETSTREAM
 
 _COMMANDS = {
     "million-list": ("groups", "list", "--output", "csv"),

@@ -17,7 +17,7 @@ from playwright.sync_api import CDPSession
 
 from benchmarks.views import write_tables
 from testkit.browser import Visit, chromium
-from testkit.command import printed
+from testkit.processes import printed
 from testkit.tables import new_tables
 
 # Each group has three partitions of its own topic, commits every six minutes, and exchanges a member eight times; every

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 
-from testkit.command import offsetstream
+from testkit.processes import offsetstream
 from testkit.tables import append_rows, new_tables
 from testkit.view_tables import table_schemas
 

@@ -17,8 +17,8 @@ import pyarrow.fs as pafs
 
 from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.ports import LOOPBACK, free_ports
+from testkit.processes import ServerProcess
 from testkit.programs import go_program
-from testkit.server_process import ServerProcess
 
 MINIO = ("github.com/minio/minio", "v0.0.0-20260212201848-7aac2a2c5b7c")
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.4.1"  # of the Hadoop that PySpark 4.0 brings

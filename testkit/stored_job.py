@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testkit.command import OFFSETSTREAM, offsetstream, printed
-from testkit.job_process import RunningProcess
+from testkit.processes import OFFSETSTREAM, RunningProcess, offsetstream, printed
 
 
 class StoredJob:

@@ -16,6 +16,8 @@ from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.tables import new_tables
 from testkit.whole_files import InWholeFiles
 
+pytest_plugins = ["testkit.plugin"]
+
 # A Spark of the tests, also of a process that they start, lives for minutes: the second of the JVM's compilers
 # took a fifth to a half of its processor time. With one of them Java has a fifth of the room for compiled code, of
 # which two thirds were seen in use after a fifth of the tests.

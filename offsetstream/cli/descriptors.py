@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-_STDERR = 2
+_STDOUT, _STDERR = 1, 2
 
 
 class _Lossy(io.FileIO):
@@ -39,3 +39,19 @@ def hold_standard_descriptors() -> None:
     if sys.stderr is sys.__stderr__:  # else it is somebody else's, who takes what is told
         raw = _Lossy(_STDERR, "w", closefd=False)
         sys.stderr = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
+
+
+def flush_answers() -> OSError | None:
+    """Write what standard output still holds; the error where it cannot be written, and then it is lost.
+
+    Python would try once more when it ends, and add lines and an exit code of its own.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, _STDOUT)
+        os.close(null)
+        return error
+    return None

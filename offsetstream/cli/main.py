@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.descriptors import hold_standard_descriptors
+from offsetstream.cli.descriptors import flush_answers, hold_standard_descriptors
 from offsetstream.cli.output import require_stdout
 from offsetstream.cli.tell import tell
 from offsetstream.cluster.databricks import is_databricks
@@ -109,7 +109,14 @@ class LazyGroup(OneLineErrors, click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run as a program does."""
         hold_standard_descriptors()
-        return super().main(*args, **kwargs)
+        try:
+            return super().main(*args, **kwargs)
+        except SystemExit as ended:
+            error = flush_answers()
+            if error is None or error.errno == errno.EPIPE or ended.code:
+                raise
+            tell(f"Error: {first_line(error)}")
+            raise SystemExit(OffsetstreamError.exit_code) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order in which the help shows them."""

@@ -12,7 +12,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.views.files import all_views
-from testkit.command import offsetstream
+from testkit.processes import offsetstream
 from testkit.thrift import DATABASE, by_beeline, by_pyhive, thrift_server
 
 TABLES = all_schemas() | {THRESHOLDS.name: THRESHOLDS}

@@ -15,9 +15,8 @@ from offsetstream.demo.workload import Workload, run_workload
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
-from testkit.command import Done, offsetstream
-from testkit.job_process import JobProcess
 from testkit.metastore import Metastore, metastore_in
+from testkit.processes import Done, JobProcess, offsetstream
 from tests.reliability.crash_matrix import act_at
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.truth import behind, differences, read_topic

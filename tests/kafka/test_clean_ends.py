@@ -16,8 +16,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
-from testkit.job_process import JobProcess
-from testkit.processes import session
+from testkit.processes import JobProcess, session
 from testkit.waiting import await_
 from tests.reliability.truth import rows
 

@@ -21,9 +21,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import TablesError
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from testkit.command import OFFSETSTREAM, offsetstream
-from testkit.job_process import RunningProcess
-from testkit.processes import descendants, session
+from testkit.processes import OFFSETSTREAM, RunningProcess, descendants, offsetstream, session
 from testkit.waiting import await_
 
 RELEASES = ("3.9.2", "4.1.2", "4.3.1")

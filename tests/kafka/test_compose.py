@@ -26,7 +26,7 @@ from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.embedded.tools import run_tool
 from testkit.built_image import health_of
 from testkit.compose_file import DOCKERFILE, Places, services
-from testkit.job_process import RunningProcess
+from testkit.processes import RunningProcess
 
 # What the image's script runs.
 TOOLS = {"/opt/kafka/bin/kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand"}

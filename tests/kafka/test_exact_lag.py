@@ -15,8 +15,8 @@ from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPlace
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
-from testkit.command import Done, within
 from testkit.live_logs import await_end, create_topic, numbered, transaction, write
+from testkit.processes import Done, within
 from testkit.waiting import await_
 
 QUICK = {"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "1000"}

@@ -13,7 +13,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
-from testkit.command import within
+from testkit.processes import within
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import append_rows, new_tables
 from tests.kafka.admin_answers import committed_offsets

@@ -13,8 +13,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from testkit.command import printed
-from testkit.job_process import JobProcess
+from testkit.processes import JobProcess, printed
 
 NASTY = "größe 50% #1 +x *?{a}"
 LOCALE = {"LC_ALL": "C"}

@@ -19,8 +19,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.schema import load_schema
-from testkit.command import Done, within
-from testkit.job_process import JobProcess
+from testkit.processes import Done, JobProcess, within
 from testkit.tables import append_rows
 from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner

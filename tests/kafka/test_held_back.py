@@ -18,8 +18,8 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
-from testkit.command import Done, within
 from testkit.live_logs import await_end
+from testkit.processes import Done, within
 from testkit.waiting import await_
 
 TOOL, TOPIC, GROUP = "org.apache.kafka.tools.TransactionsCommand", "bookings", "booking"

@@ -26,8 +26,8 @@ from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.records import disagreements, read_records
-from testkit.command import printed
 from testkit.garbage import garbage, produce
+from testkit.processes import printed
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner

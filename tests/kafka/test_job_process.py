@@ -23,9 +23,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark.session import connectors
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from testkit.command import offsetstream, printed
 from testkit.garbage import produce
-from testkit.job_process import JobProcess, RunningProcess
+from testkit.processes import JobProcess, RunningProcess, offsetstream, printed
 from tests.conformance.builder import classic, classic_member
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import set_topic_config

@@ -22,8 +22,8 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.command import Done, within
 from testkit.live_logs import create_topic, numbered, write
+from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables
 from testkit.waiting import await_
 from tests.kafka.test_topics_describe import as_tool, of_tool

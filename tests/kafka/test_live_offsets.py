@@ -25,7 +25,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError, UsageError
 from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
-from testkit.command import Done, offsetstream
+from testkit.processes import Done, offsetstream
 from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
 

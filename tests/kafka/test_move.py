@@ -24,8 +24,8 @@ from offsetstream.errors import ClusterError
 from offsetstream.operations.correspondence import Timed, times_of
 from offsetstream.operations.move import plan_import
 from offsetstream.operations.offset_file import Moved
-from testkit.command import within
 from testkit.live_logs import create_topic, write
+from testkit.processes import within
 from testkit.tables import append_rows, new_tables
 from tests.kafka.admin_answers import committed_offsets
 

@@ -17,8 +17,7 @@ from offsetstream.maintenance.fill_history import fill_history
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
-from testkit.command import within
-from testkit.job_process import JobProcess
+from testkit.processes import JobProcess, within
 from tests.kafka.jobs import JobRunner
 from tests.reliability.crash_matrix import act_at, listing
 from tests.reliability.file_watch import FileWatch

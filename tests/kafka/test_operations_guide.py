@@ -22,9 +22,8 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
-from testkit.command import offsetstream, printed
 from testkit.garbage import garbage, produce
-from testkit.job_process import RunningProcess
+from testkit.processes import RunningProcess, offsetstream, printed
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]

@@ -16,7 +16,7 @@ from offsetstream.stream.apply.batch import BatchWriter
 from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from testkit.job_process import JobProcess
+from testkit.processes import JobProcess
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     all_at,

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from offsetstream import commit_offsets
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.command import Done, within
 from testkit.live_logs import await_end, create_topic, numbered, transaction, write
+from testkit.processes import Done, within
 
 TOPIC, PLACE = "orders", ("--topic", "orders", "--partition", "0")
 STARTED_MS = 1_767_225_600_000  # 2026-01-01

@@ -14,8 +14,8 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.command import offsetstream
 from testkit.live_logs import numbered, write
+from testkit.processes import offsetstream
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]

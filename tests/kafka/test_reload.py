@@ -18,8 +18,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.lookup import Lookup
-from testkit.command import offsetstream, printed
 from testkit.days import today
+from testkit.processes import offsetstream, printed
 from testkit.tables import append_rows
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (

@@ -32,8 +32,8 @@ from offsetstream.operations.journal import Journal
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
 from offsetstream.tables.path_store import PathStore
-from testkit.command import OFFSETSTREAM, Done, offsetstream, within
 from testkit.live_logs import joined
+from testkit.processes import OFFSETSTREAM, Done, offsetstream, within
 from testkit.tables import new_tables
 from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner

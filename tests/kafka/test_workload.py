@@ -8,8 +8,8 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UsageError
 from testkit.brokers import BrokerUnderTest
-from testkit.command import offsetstream
 from testkit.live_logs import create_topic
+from testkit.processes import offsetstream
 from tests.kafka.admin_answers import DescribedGroup, committed_offsets, describe_groups, list_groups
 
 

@@ -24,7 +24,7 @@ from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from testkit.command import printed, within
+from testkit.processes import printed, within
 from testkit.tables import append_rows, snapshot_at
 from tests.kafka.jobs import JobRunner
 

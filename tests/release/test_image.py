@@ -19,7 +19,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.built_image import Builder, BuiltImage
 from testkit.compose_file import DOCKERFILE, ROOT, Places, Service, services
-from testkit.job_process import RunningProcess
+from testkit.processes import RunningProcess
 from testkit.programs import debian_program, go_program
 from testkit.s3_server import MINIO
 

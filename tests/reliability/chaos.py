@@ -29,8 +29,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import ClusterError
 from offsetstream.tables.path_store import PathStore
-from testkit.command import offsetstream
-from testkit.job_process import JobProcess
+from testkit.processes import JobProcess, offsetstream
 from testkit.waiting import await_
 from tests.reliability.chaos_clients import ChaosClients
 from tests.reliability.truth import TOPIC, behind, differences, read_topic, rows

@@ -29,7 +29,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark.local import local_session
 from offsetstream.tables.lease import request_reload
 from offsetstream.tables.schema import all_schemas
-from testkit.job_process import JobProcess
+from testkit.processes import JobProcess
 from tests.reliability.checked_job import CheckedJob
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.samples import sample_differences

@@ -20,7 +20,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
-from testkit.command import offsetstream
+from testkit.processes import offsetstream
 from testkit.small_writes import WRITES, Between
 from testkit.tables import append_rows, new_tables, snapshot_at
 

@@ -15,7 +15,7 @@ from offsetstream.cluster.msk import java_plugins
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.spark.session import connectors
 from offsetstream.spark.settings import PREFERRED
-from testkit.command import JAVAS_LINE
+from testkit.processes import JAVAS_LINE
 
 SHOWN = (
     "spark.sql.shuffle.partitions",

@@ -12,7 +12,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.command import offsetstream
+from testkit.processes import offsetstream
 from testkit.s3_server import S3Server
 
 NOBODY = "http://127.0.0.1:9"

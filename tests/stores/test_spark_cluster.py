@@ -12,7 +12,7 @@ import pytest
 
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.job_process import RunningProcess
+from testkit.processes import RunningProcess
 from testkit.spark_cluster import SparkCluster, python_without_the_package, spark_cluster
 from testkit.stored_job import StoredJob
 

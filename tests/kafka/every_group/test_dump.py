@@ -27,8 +27,8 @@ from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.spark.source import KafkaSource
 from testkit.brokers import BrokerUnderTest
-from testkit.command import JAVAS_LINE, OFFSETSTREAM, offsetstream, printed
 from testkit.live_logs import joined
+from testkit.processes import JAVAS_LINE, OFFSETSTREAM, offsetstream, printed
 from tests.kafka.every_group.all_groups import AllGroups
 
 TOPIC = "dump-topic"

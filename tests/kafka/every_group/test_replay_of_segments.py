@@ -12,7 +12,7 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.verify.answers import Answers, Row
-from testkit.command import offsetstream
+from testkit.processes import offsetstream
 from testkit.waiting import await_
 from tests.kafka.every_group.all_groups import AllGroups, client_release, group_types
 from tests.kafka.java_admin import JavaAdmin

@@ -26,7 +26,7 @@ from offsetstream.verify.explain import Explanations
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.table_lag import Standing, ask_standing
 from offsetstream.verify.tables import TableRows, read_tables
-from testkit.command import offsetstream
+from testkit.processes import offsetstream
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.every_group.all_groups import AllGroups
 from tests.kafka.jobs import JobRunner

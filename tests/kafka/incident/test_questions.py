@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from testkit.command import printed
 from testkit.page import Page
+from testkit.processes import printed
 from tests.kafka.incident.book import Cell, Commit
 from tests.kafka.incident.instants import instant
 from tests.kafka.incident.judging import outcomes

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from offsetstream.cluster.client import Cluster
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.command import Done, within
 from testkit.live_logs import create_topic, write
+from testkit.processes import Done, within
 from testkit.tables import new_tables
 from tests.kafka.reset.stage import RECORDS, Run, moment
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.command import Done
+from testkit.processes import Done
 
 RECORDS, STEP_MS = 20, 60_000
 FIRST = datetime(2026, 11, 20, 3, tzinfo=UTC)

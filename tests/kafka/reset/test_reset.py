@@ -15,8 +15,8 @@ from offsetstream import CommittedOffset
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
-from testkit.command import within
 from testkit.live_logs import joined
+from testkit.processes import within
 from tests.kafka.reset.stage import RECORDS, Run, commit, committed, rows
 
 

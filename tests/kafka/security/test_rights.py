@@ -13,7 +13,7 @@ from offsetstream.cluster.rights import ALL_GROUPS, ALL_TOPICS, COMMANDS, OFFSET
 from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
 from offsetstream.tables.lease import request_reload
-from testkit.command import JAVAS_LINE
+from testkit.processes import JAVAS_LINE
 from tests.kafka.jobs import JobRunner
 from tests.kafka.security.broker import Secured
 from tests.kafka.security.commands import offsetstream

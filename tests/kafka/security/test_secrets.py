@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from testkit.command import offsetstream
+from testkit.processes import offsetstream
 from tests.kafka.security.broker import SECRETS, Secured
 from tests.kafka.security.watched import WatchedJob, recording_java
 

@@ -15,8 +15,7 @@ from offsetstream.cluster.rights import COMMANDS, READ_OFFSETS, TOPIC_NAMES
 from offsetstream.embedded.ports import free_ports
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from testkit.command import OFFSETSTREAM
-from testkit.processes import descendants
+from testkit.processes import OFFSETSTREAM, descendants
 from testkit.waiting import SECONDS, await_
 from tests.kafka.security.broker import PACKAGE, STORAGE_SECRET, Secured, write_properties
 

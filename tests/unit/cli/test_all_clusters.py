@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.command import Done, within
+from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import PARTITIONS, commit, group, write_states
 

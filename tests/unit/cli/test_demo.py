@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testkit.command import within
+from testkit.processes import within
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from offsetstream.cli.main import main
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
-from testkit.command import OFFSETSTREAM
+from testkit.processes import OFFSETSTREAM
 
 _COMMIT = encode_record(
     {"type": 1, "data": {"group": "gé", "topic": "t", "partition": 0}},
@@ -211,6 +211,11 @@ def test_a_full_disk_is_told(arguments: list[str]) -> None:
         command = [*OFFSETSTREAM, *arguments]
         done = subprocess.run(command, input=b"{}\n", stdout=full, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"Error: [Errno 28] No space left on device\n")
+
+
+def test_a_full_disk_is_told_once_where_python_does_not_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # as images of containers have it
+    test_a_full_disk_is_told(["--version"])
 
 
 def test_huge_lines() -> None:

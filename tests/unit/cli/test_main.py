@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
 from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
 from offsetstream.tables.path_store import PathStore
-from testkit.command import printed
 from testkit.command_tree import leaves
+from testkit.processes import printed
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)

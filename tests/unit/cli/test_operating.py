@@ -20,7 +20,7 @@ from offsetstream.operations.offset_file import Moved, lines_of, read_moved, rea
 from offsetstream.operations.plan import Change
 from offsetstream.operations.reset import parse_topics
 from offsetstream.operations.snapshot import Snapshot, newest_snapshot, read_snapshot, write_snapshot
-from testkit.command import Done, within
+from testkit.processes import Done, within
 
 
 @pytest.fixture

@@ -15,9 +15,7 @@ import pytest
 
 from offsetstream.cli.signals import end_when_asked
 from offsetstream.cli.supervisor import ClusterJob, Supervisor
-from testkit.command import OFFSETSTREAM, offsetstream
-from testkit.job_process import RunningProcess
-from testkit.processes import descendants, is_alive
+from testkit.processes import OFFSETSTREAM, RunningProcess, descendants, is_alive, offsetstream
 from testkit.waiting import SECONDS, await_
 
 WAITS = """

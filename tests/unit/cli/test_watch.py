@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from testkit.command import OFFSETSTREAM
 from testkit.group_world import GroupWorld
-from testkit.job_process import RunningProcess
 from testkit.page import Page
+from testkit.processes import OFFSETSTREAM, RunningProcess
 from testkit.tables import new_tables
 
 ENDLESS = (

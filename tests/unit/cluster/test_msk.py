@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from offsetstream.cluster.msk import Signer, java_plugins
 from offsetstream.cluster.properties import librdkafka_config, spark_options
 from offsetstream.errors import UnauthorisedError, UsageError
-from testkit.command import within
+from testkit.processes import within
 
 MODULE = "software.amazon.msk.auth.iam.IAMLoginModule required"
 HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"

@@ -23,7 +23,7 @@ from offsetstream.embedded.artifacts import cache_folder, ivy_jar
 from offsetstream.embedded.java import java_executable, java_version
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.errors import EnvironmentNotReadyError
-from testkit.server_process import ServerProcess
+from testkit.processes import ServerProcess
 
 VERSION = "476"
 _NEEDS_JAVA = 24

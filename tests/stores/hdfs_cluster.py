@@ -13,7 +13,7 @@ from urllib.request import urlopen
 from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from testkit.server_process import ServerProcess
+from testkit.processes import ServerProcess
 
 HADOOP = "org.apache.hadoop:hadoop-minicluster:3.4.1"  # all of its servers, of the version that PySpark 4.0 brings
 _SERVERS = "org.apache.hadoop.hdfs.server"

@@ -17,8 +17,7 @@ from pyhive import hive
 
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from testkit.command import OFFSETSTREAM
-from testkit.server_process import ServerProcess
+from testkit.processes import OFFSETSTREAM, ServerProcess
 
 DATABASE = "kafka"
 _HOME = Path(pyspark.__file__).parent

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 
 from offsetstream.embedded.ports import LOOPBACK, accepts_connections, free_ports
+from testkit.processes import ServerProcess
 from testkit.programs import npm_program
-from testkit.server_process import ServerProcess
 
 AZURITE = ("azurite", "3.37.0", "dist/src/blob/main.js")
 CONTAINER = "lake"

@@ -14,7 +14,7 @@ import pyspark
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.spark.session import connectors
-from testkit.server_process import ServerProcess
+from testkit.processes import ServerProcess
 
 _BIN = Path(pyspark.__file__).parent / "bin"
 JOB = Path(__file__).parents[1] / "streaming_jobs" / "materialize_offsets.py"

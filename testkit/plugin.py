@@ -1,0 +1,97 @@
+"""Pytest's part of the kit: the world that tests run in, failures of a page, and processes that a test left.
+
+Whatever started pytest hands on what it has: signals that are ignored (`nohup make test`, `make test &` in a script),
+settings of Spark, Java and ours in the environment, proxies. Tests, and all that they start, must not depend on it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from _pytest.reports import TestReport
+
+from testkit.pages import page
+from testkit.processes import started_with
+from testkit.waiting import PATIENCE
+
+_RUN = "OFFSETSTREAM_TEST_RUN"  # in the environment of whatever a session of tests starts: the pid of that session
+_GRACE_SECONDS = 20.0 * PATIENCE  # a JVM ends a moment after the process that it served
+
+# What changes what Spark, Java, Python, Kafka and we do.
+_FORGOTTEN = re.compile(
+    r"OFFSETSTREAM_(?!TEST_|CACHE$|IVY_SETTINGS$)|SPARK_|PYSPARK_|HADOOP_|HIVE_|KAFKA_|DATABRICKS_|AWS_|AZURE_|GOOGLE_"
+    r"|(_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|PYTHONWARNINGS|PYTHONSTARTUP|PYTHONUNBUFFERED"
+    r"|COLUMNS|LINES|NO_COLOR|FORCE_COLOR)$"
+)
+_LOOPBACK = "127.0.0.1,localhost"
+
+
+def settle() -> None:
+    """Make this process's world the one that tests expect; what it starts inherits it."""
+    # A handler in Python, unlike an ignored signal, is not inherited: this process goes on to ignore it.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _ignore)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for name in [name for name in os.environ if _FORGOTTEN.match(name)]:
+        del os.environ[name]
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), _LOOPBACK]))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _ignore(_signal: int, _frame: object) -> None:
+    """Do nothing."""
+
+
+settle()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        os.environ[_RUN] = str(os.getpid())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, TestReport, TestReport]:
+    report = yield
+    if report.failed:
+        _shorten(report)
+    return report
+
+
+def _shorten(report: TestReport) -> None:
+    """Leave a page of each part of the report: tracebacks, and what was captured."""
+    longrepr: Any = report.longrepr
+    chain = getattr(longrepr, "chain", None) or [(getattr(longrepr, "reprtraceback", None), None, None)]
+    for number, (traceback, _, _) in enumerate(chain):
+        for at, entry in enumerate(getattr(traceback, "reprentries", ())):
+            entry.lines = page("\n".join(entry.lines), f"{report.nodeid}-{number}-{at}").splitlines()
+    if (crash := getattr(longrepr, "reprcrash", None)) is not None:
+        crash.message = page(crash.message, f"{report.nodeid}-message")
+    if isinstance(longrepr, str):
+        report.longrepr = page(longrepr, report.nodeid)
+    report.sections = [(title, page(text, f"{report.nodeid}-{title}")) for title, text in report.sections]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what tests left, and fail for it: every test ends its processes."""
+    if hasattr(session.config, "workerinput"):
+        return
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while (left := started_with(f"{_RUN}={os.getpid()}")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid, command in left.items():
+        print(f"\nA test left process {pid}, which is killed now: {command}")  # noqa: T201 - as pytest speaks
+        os.kill(pid, signal.SIGKILL)
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
