@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
+PARALLEL := --numprocesses 2 --no-loadscope-reorder --instafail
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long test-nightly check unit lock audit format docs site bench mutants crash-matrix chaos trino clean
 
@@ -16,13 +18,14 @@ demo: install ## Run the job on an embedded, real Kafka with real clients
 	@$(BIN)/offsetstream demo
 
 test: check ## Run the checks, and every test that must hold at each change (12 minutes)
-	@$(BIN)/pytest -m "not long and not nightly" --numprocesses 2 --no-loadscope-reorder --instafail --durations 25
+	@$(BIN)/pytest -m "not long and not nightly" $(PARALLEL) --durations 25
 
 test-long: install ## Run the tests that are long by nature (half an hour)
-	@$(BIN)/pytest -m "long and not nightly" --numprocesses 2 --no-loadscope-reorder --instafail --durations 25
+	@$(BIN)/pytest -m "long and not nightly" $(PARALLEL) --durations 25
 
 test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of PySpark
 	@$(BIN)/pytest -m nightly -o faulthandler_timeout=3600
+	@OFFSETSTREAM_TEST_EXAMPLES=20 $(BIN)/pytest tests/unit/codec tests/unit/coordinator
 	@$(BIN)/python -m tests.reliability.s3_commits
 	@$(BIN)/python -m tests.reliability.pyspark_versions 4.1.1 4.2.0
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30
@@ -34,8 +37,8 @@ check: install ## Run the checks alone: lint, format, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-unit: install ## Run the tests that need no JVM
-	@$(BIN)/pytest tests/unit
+unit: install ## Run the tests that need no JVM (three minutes)
+	@$(BIN)/pytest tests/unit -m "not long and not nightly" $(PARALLEL)
 
 format: install ## Format the code
 	@$(BIN)/ruff check --fix .

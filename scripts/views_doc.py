@@ -17,7 +17,7 @@ from offsetstream.views.files import View, all_views  # noqa: E402
 from offsetstream.views.reader import ViewReader  # noqa: E402
 from testkit.group_world import GroupWorld  # noqa: E402
 from testkit.sampled_logs import instant  # noqa: E402
-from testkit.view_tables import reader_of, write_tables  # noqa: E402
+from testkit.tables import reader_of, write_tables  # noqa: E402
 
 PAGE = ROOT / "docs" / "views.md"
 _SEED = 1

@@ -71,8 +71,12 @@ def joined(server: str, group: str, topic: str) -> Consumer:
     config = {"bootstrap.servers": server, "group.id": group, "enable.auto.commit": False}
     consumer = Consumer(config, logger=QUIET)
     consumer.subscribe([topic])
-    while not consumer.assignment():
+
+    def has_partitions() -> bool:
         consumer.poll(0.1)
+        return bool(consumer.assignment())
+
+    await_(has_partitions, pause=0)
     return consumer
 
 

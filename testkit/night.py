@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from testkit.processes import offsetstream
-from testkit.tables import append_rows, new_tables
-from testkit.view_tables import table_schemas
+from testkit.tables import append_rows, new_tables, table_schemas
 
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
 README = Path(__file__).parents[1] / "README.md"

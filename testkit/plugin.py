@@ -10,6 +10,7 @@ import os
 import re
 import resource
 import signal
+import sys
 import time
 from collections.abc import Generator
 from typing import Any
@@ -27,7 +28,7 @@ _GRACE_SECONDS = 20.0 * PATIENCE  # a JVM ends a moment after the process that i
 # What changes what Spark, Java, Python, Kafka and we do.
 _FORGOTTEN = re.compile(
     r"OFFSETSTREAM_(?!TEST_|CACHE$|IVY_SETTINGS$)|SPARK_|PYSPARK_|HADOOP_|HIVE_|KAFKA_|DATABRICKS_|AWS_|AZURE_|GOOGLE_"
-    r"|(_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|PYTHONWARNINGS|PYTHONSTARTUP|PYTHONUNBUFFERED"
+    r"|(_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|PYTHONWARNINGS|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
     r"|COLUMNS|LINES|NO_COLOR|FORCE_COLOR)$"
 )
 _LOOPBACK = "127.0.0.1,localhost"
@@ -42,6 +43,7 @@ def settle() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for name in [name for name in os.environ if _FORGOTTEN.match(name)]:
         del os.environ[name]
+    sys.dont_write_bytecode = False  # a command of ours takes twice as long to start without
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), _LOOPBACK]))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

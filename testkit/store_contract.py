@@ -29,8 +29,8 @@ from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_r
 from offsetstream.tables.sql import of_partitions, sql_text
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, StoredColumn, Transaction
 from offsetstream.tables.transaction import BatchId, app_id
-from testkit.days import today
 from testkit.merge_model import source_table
+from testkit.waiting import today
 
 OFFSETS, COMMITS, BOOK = "committed_offsets", "offset_commits", "offsets_partitions"
 NEEDED = (OFFSETS, COMMITS, BOOK, "partition_events")  # a catalog takes seconds for all

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,24 +33,7 @@ IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/", "tests/kafka/inci
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for marker in ("long", "nightly"):
-            if any(is_of(item.nodeid, each) for each in lines_of(marker)):
-                item.add_marker(marker)
     items.sort(key=_place)
-
-
-@cache
-def lines_of(marker: str) -> list[str]:
-    """Return the lines of long.txt or nightly.txt: what a test's id begins with, and what else is in it."""
-    lines = (Path(__file__).parent / f"{marker}.txt").read_text("utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def is_of(test_id: str, line: str) -> bool:
-    """Tell whether a line of such a file, in two parts with a space between, means the test."""
-    begins, _, has = line.partition(" ")
-    return test_id.startswith(f"tests/{begins}") and has in test_id
 
 
 def _tier(item: pytest.Item) -> str:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from testkit.browser import Scheme, Visit, chromium, outside
-from testkit.page_tables import PERIOD, write_hostile_world, write_world
+from testkit.page import PERIOD, write_hostile_world, write_world
 from testkit.processes import within
 from testkit.tables import create_empty_tables
 

@@ -15,6 +15,8 @@ from pypdf import PdfReader
 
 from testkit.browser import Scheme, Visit
 
+pytestmark = pytest.mark.nightly
+
 Open = Callable[..., Visit]
 # Of a chart's drawing: its marks by their layer, each with its path and its place; and how far it and its words reach.
 _DRAWN = """

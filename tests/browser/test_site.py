@@ -8,7 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from testkit.browser import Visit
+
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 

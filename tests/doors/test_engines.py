@@ -9,8 +9,8 @@ import pytest
 
 from offsetstream.tables.beside import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
+from testkit.engines import require_that_all_read
 from testkit.night import FIXTURE
-from testkit.readers import require_that_all_read
 
 # Thresholds are the user's: look-ups, which are among the engines, read them by the views alone.
 FILES = [file for file in sorted(FIXTURE.glob("*.parquet")) if file.stem != THRESHOLDS.name]

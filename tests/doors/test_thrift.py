@@ -13,7 +13,9 @@ from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.views.files import all_views
 from testkit.processes import offsetstream
-from testkit.thrift import DATABASE, by_beeline, by_pyhive, thrift_server
+from tests.doors.thrift import DATABASE, by_beeline, by_pyhive, thrift_server
+
+pytestmark = pytest.mark.nightly
 
 TABLES = all_schemas() | {THRESHOLDS.name: THRESHOLDS}
 VIEWS = {name: view for name, view in all_views().items() if not view.is_at}

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.schema import all_schemas
 from testkit.night import night_tables
-from testkit.trino import Trino, java_for_trino, trino
+from tests.doors.trino import Trino, java_for_trino, trino
 
 
 def differences(server: Trino, root: Path) -> list[str]:

@@ -21,6 +21,8 @@ from tests.reliability.crash_matrix import act_at
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.truth import behind, differences, read_topic
 
+pytestmark = pytest.mark.nightly
+
 
 def ended(job: JobProcess) -> int:
     """Its exit code; a write of Spark's takes seconds, and there are many."""

@@ -15,6 +15,8 @@ from offsetstream.tables.small_tables import read_rows
 from testkit.tables import snapshot_at
 from tests.reliability.checked_job import CheckedJob
 
+pytestmark = pytest.mark.long
+
 BOOKS = ("offsets_partitions", "topics", "job_lease")
 
 

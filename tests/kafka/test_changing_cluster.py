@@ -26,6 +26,8 @@ from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import all_at, commit, commits, is_loaded, load_ids, set_topic_config
 from tests.kafka.quick_compaction import CLEANER, offsets_in_log
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def port() -> int:
@@ -110,6 +112,7 @@ def test_a_job_gives_up_after_the_set_time(runner: JobRunner, kafka: EmbeddedKaf
     kafka.start_broker(1)
 
 
+@pytest.mark.nightly
 def test_compaction_while_the_job_reads(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     with runner.running():
         for offset in range(3, 30):

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.reliability.chaos import chaos
+
+pytestmark = pytest.mark.nightly
 
 
 def test_nothing_is_lost_or_doubled_while_brokers_and_the_job_are_killed(tmp_path: Path) -> None:

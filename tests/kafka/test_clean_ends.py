@@ -20,6 +20,8 @@ from testkit.processes import JobProcess, session
 from testkit.waiting import await_
 from tests.reliability.truth import rows
 
+pytestmark = pytest.mark.long
+
 
 @dataclass(frozen=True)
 class Ended:

@@ -24,6 +24,8 @@ from offsetstream.tables.path_store import PathStore
 from testkit.processes import OFFSETSTREAM, RunningProcess, descendants, offsetstream, session
 from testkit.waiting import await_
 
+pytestmark = pytest.mark.nightly
+
 RELEASES = ("3.9.2", "4.1.2", "4.3.1")
 KILLED_JOB, DOWN, UNTOUCHED = RELEASES
 STEADY, COMMITS = "steady", 3

@@ -24,6 +24,8 @@ from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import is_loaded, set_topic_config
 from tests.kafka.quick_compaction import quickly_compacting_kafka
 
+pytestmark = pytest.mark.long
+
 STEADY = next(f"steady-{number}" for number in range(400) if partition_for(f"steady-{number}", 50) == 7)
 TRIGGER = "3 seconds"  # the cleaner needs a tenth of it
 

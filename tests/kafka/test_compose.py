@@ -24,9 +24,10 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.embedded.tools import run_tool
-from testkit.built_image import health_of
-from testkit.compose_file import DOCKERFILE, Places, services
+from testkit.image import DOCKERFILE, Places, health_of, services
 from testkit.processes import RunningProcess
+
+pytestmark = pytest.mark.long
 
 # What the image's script runs.
 TOOLS = {"/opt/kafka/bin/kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand"}
@@ -130,6 +131,7 @@ def test_the_job_is_well_and_is_scraped(job: RunningProcess, places: Places) -> 
     job.await_(lambda: "billing" in tables.groups()["group_id"].to_pylist())
 
 
+@pytest.mark.nightly
 def test_tables_and_views_are_served(thrift: RunningProcess, places: Places) -> None:
     port = int(places.of("10000"))
     with closing(hive.connect(LOOPBACK, port, database="kafka")) as connection:

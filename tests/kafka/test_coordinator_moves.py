@@ -17,6 +17,8 @@ from offsetstream.stream.lifecycle import live
 from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = range(50)
 
 

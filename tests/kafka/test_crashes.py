@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 
 from tests.reliability.crash_matrix import SCENARIOS, CrashMatrix, crash_matrix
 
+pytestmark = pytest.mark.nightly
+
 SEED = 7
 # Where a job stands still until another one has taken over: in the first writes of a batch, and in the midst of a load.
 ZOMBIES = {"steady state": "offset_commits", "reload": "committed_offsets"}

@@ -18,6 +18,8 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import GROUPS, commit, commits, cut_the_log
 
+pytestmark = pytest.mark.long
+
 PLACES = [TopicPartition("orders", number, 1) for number in (0, 1)]
 
 
@@ -64,6 +66,7 @@ def abort(kafka: EmbeddedKafka) -> None:
         commit_in_transaction(kafka.bootstrap_server, GROUPS[0], PLACES, abort=True)
 
 
+@pytest.mark.nightly
 def test_a_log_cut_among_aborted_records(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     """Read again by the next job: the last record that the tables have is still there."""
     cut_at = end_of(kafka)

@@ -20,6 +20,8 @@ from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from testkit.processes import await_gone, is_alive
 from tests.kafka.admin_answers import committed_offsets
 
+pytestmark = pytest.mark.nightly
+
 HOLDER = """
 import time
 from offsetstream.embedded.kafka import EmbeddedKafka

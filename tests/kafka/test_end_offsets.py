@@ -18,6 +18,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling import rounds
+from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
 
 TOPIC, LOST = "sampled", 2
@@ -117,6 +118,7 @@ def test_when_records_were_written_is_told_since_a_time(kafka: EmbeddedKafka) ->
     assert cluster.record_times({TopicPlace("not there", 0): 1}) == {}
 
 
+@pytest.mark.long
 def test_a_burst_is_where_its_records_are(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, "bursts", [[1]])
     commit(kafka, "bursts", 0)
@@ -124,7 +126,8 @@ def test_a_burst_is_where_its_records_are(runner: JobRunner, kafka: EmbeddedKafk
     with runner.running(sample_interval=2):
         for count in range(1, 5):
             runner.await_(lambda: sampled(runner, "bursts", "high_watermark") == [(len(written),)])
-            time.sleep(3)  # a look that finds nothing new
+            now = datetime.now(UTC)  # a look that finds nothing new
+            runner.await_(lambda: sampled(runner, "bursts", "sampled_at")[0][0] > now)  # noqa: B023 - awaited within
             written.append(time.time())
             produce(kafka, "bursts", 0, 1)
             assert len(written) == count
@@ -201,7 +204,7 @@ def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRun
         runner.await_(lambda: sampled(runner, "again") == [(0, 0, 4, 4, None)])
         admin.delete_topics(["again"])["again"].result(30)
         runner.await_(lambda: sampled(runner, "again") == [])
-        time.sleep(1)  # the broker takes a moment to let go of the name
+        await_(lambda: "again" not in admin.list_topics(timeout=30).topics)
         create(kafka, "again", [[1]])
         commit(kafka, "again", 0)
         runner.await_(lambda: sampled(runner, "again") == [(0, 0, 0, 0, None)])
@@ -211,6 +214,7 @@ def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRun
     assert ends[1][2] is None
 
 
+@pytest.mark.long
 def test_a_partition_without_leader_says_so(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, "led", [[1], [LOST]])
     commit(kafka, "led", 0, 1)

@@ -94,6 +94,7 @@ def test_out_of_range_on_both_sides(server: str) -> None:
         assert row["note"] == (f"OFFSET_OUT_OF_RANGE: the log begins at 4 and ends at 10, and {offset} is not in it")
 
 
+@pytest.mark.long
 def test_a_compacted_log(server: str) -> None:
     compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
     create_topic(server, "compacted", config=compacted)
@@ -117,6 +118,7 @@ def test_a_compacted_log(server: str) -> None:
     assert tells(row, now - HOUR + 7)
 
 
+@pytest.mark.long
 def test_a_transactional_log(server: str) -> None:
     create_topic(server, "booked")
     now = int(time.time() * 1000)
@@ -145,6 +147,7 @@ def test_a_transactional_log(server: str) -> None:
         producer.abort_transaction(30)
 
 
+@pytest.mark.long
 def test_the_ends_are_those_of_kafkas_own_tool(server: str) -> None:
     create_topic(server, "compared", 3)
     for number in range(3):
@@ -157,6 +160,7 @@ def test_the_ends_are_those_of_kafkas_own_tool(server: str) -> None:
     assert {row["partition"]: row["log_end_offset"] for row in rows(server, "tool")} == ends
 
 
+@pytest.mark.long
 def test_the_clock_of_the_broker_is_told(server: str) -> None:
     create_topic(server, "stamped", config={"message.timestamp.type": "LogAppendTime"})
     written(server, "stamped", [HOUR])
@@ -166,6 +170,7 @@ def test_the_clock_of_the_broker_is_told(server: str) -> None:
     assert row["time_lag_seconds"] < 1800
 
 
+@pytest.mark.long
 def test_many_partitions_and_groups_are_read_at_once(server: str) -> None:
     create_topic(server, "wide", 60)
     for number in range(60):
@@ -177,6 +182,7 @@ def test_many_partitions_and_groups_are_read_at_once(server: str) -> None:
     assert {(row["group"], row["next_offset"]) for row in found} == {("wide-0", 0), ("wide-1", 1), ("wide-2", None)}
 
 
+@pytest.mark.long
 def test_a_deleted_topic(server: str) -> None:
     create_topic(server, "deleted", 2)
     commit_offsets(server, "orphan", {("deleted", 1): 0})

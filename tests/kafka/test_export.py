@@ -18,6 +18,8 @@ from testkit.sampled_logs import START_MS, instant
 from testkit.tables import append_rows, new_tables
 from tests.kafka.admin_answers import committed_offsets
 
+pytestmark = pytest.mark.long
+
 OFFSETS_PARTITIONS, RECORDS = 50, 20
 # Kafka's tool clamps offsets to the log; the second name is longer than what Jackson leaves without quotes.
 TOPICS = ("export.orders_v1", "export-of-a-topic-with-a-long-name", "export_audit")

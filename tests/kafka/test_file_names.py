@@ -15,6 +15,8 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import JobProcess, printed
 
+pytestmark = pytest.mark.nightly
+
 NASTY = "größe 50% #1 +x *?{a}"
 LOCALE = {"LC_ALL": "C"}
 

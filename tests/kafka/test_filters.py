@@ -24,6 +24,8 @@ from testkit.tables import append_rows
 from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
 
+pytestmark = pytest.mark.long
+
 FILTERS: dict[str, Any] = {
     "group_filter": "team-.*|console-.*",
     "group_exclude": "team-b.*",
@@ -166,6 +168,7 @@ def test_other_filters_load_all_anew(runner: JobRunner) -> None:
     assert runner.values("offsets_partitions", "load_id") == {2}
 
 
+@pytest.mark.nightly
 def test_a_kill_while_they_change_is_mended_by_the_next_job(runner: JobRunner) -> None:
     folder = Path(runner.tables.root).parent
     options = (*AS_OPTIONS, "--no-short-lived-groups", "--once")

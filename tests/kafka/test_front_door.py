@@ -19,6 +19,7 @@ from offsetstream.spark.settings import wanted
 _ZONE = "spark.sql.session.timeZone"
 
 
+@pytest.mark.long
 def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path) -> None:
     create_topics(admin_client(own_kafka.bootstrap_server))
     commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "by hand")]})

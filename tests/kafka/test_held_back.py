@@ -92,6 +92,7 @@ def test_nobody_holds_anything_back(server: str) -> None:
     assert "0 of 50 partitions held back, by open transactions of 0 producers, as of " in done.stdout
 
 
+@pytest.mark.long
 def test_the_transaction_its_producer_and_what_ends_it(server: str) -> None:
     with open_transaction(server, "writer of 'bookings'"):
         (mine,) = rows(server)
@@ -119,6 +120,7 @@ def test_the_transaction_its_producer_and_what_ends_it(server: str) -> None:
     assert asked(server).returncode == 0
 
 
+@pytest.mark.long
 def test_a_transaction_that_no_coordinator_knows_is_hanging(kafka: EmbeddedKafka, server: str) -> None:
     with open_transaction(server, "forgotten"):
         forget(server, "forgotten")

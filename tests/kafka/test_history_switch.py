@@ -16,6 +16,8 @@ from offsetstream.verify.records import disagreements, read_records
 from tests.conformance.builder import classic, classic_member, commit
 from tests.kafka.jobs import JobRunner
 
+pytestmark = pytest.mark.long
+
 KEPT_ALWAYS = "undecodable_records"
 SWITCHED = ("offset_commits", "group_records")
 
@@ -52,7 +54,7 @@ class GroupsRecords:
         return [sum(partition == self._home for partition, _ in rows) for rows in found]
 
 
-@pytest.fixture(params=["small", "large"])
+@pytest.fixture(params=["small", pytest.param("large", marks=pytest.mark.nightly)])
 def records(
     request: pytest.FixtureRequest,
     spark: SparkSession,

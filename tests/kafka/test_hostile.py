@@ -33,6 +33,8 @@ from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import commit_at, set_topic_config
 
+pytestmark = pytest.mark.long
+
 BROKER = {"message.max.bytes": "12000000", "replica.fetch.max.bytes": "12000000"}
 IDS = (
     "a,b",

@@ -1,4 +1,4 @@
-"""Java starts from the archive of the classes of its program, and as well where that is none that it can take."""
+"""How Java starts: the packaged one, and with an archive of classes, also one that it cannot take."""
 
 import os
 import subprocess
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from offsetstream.embedded.class_archive import archive_of, archive_options, has_base_archive
-from offsetstream.embedded.java import java_executable, packaged_java
+from offsetstream.embedded.java import java_executable, java_home_for_spark, java_version, packaged_java
 from offsetstream.embedded.jvm import kafka_command, kafka_jars
 from offsetstream.embedded.kafka import DEFAULT_VERSION
+from testkit.waiting import SECONDS
 
 KAFKA = f"kafka-{DEFAULT_VERSION}"
 
@@ -44,7 +45,7 @@ def test_a_java_that_has_no_archive_to_build_on_is_told_in_a_line(tmp_path: Path
     """The packaged one, which is found where the machine has none."""
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
     command = [sys.executable, "-m", "offsetstream.demo.class_archives"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
     packaged = packaged_java()
     assert packaged is not None
     assert (done.returncode, done.stdout) == (1, "")
@@ -58,6 +59,21 @@ def test_an_archive_is_of_these_jars_and_of_this_java() -> None:
     assert archive_of(KAFKA, jars[1:]) != archive_of(KAFKA, jars)
 
 
+def test_the_packaged_java_starts_with_the_arguments_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    home = java_home_for_spark(tmp_path)
+    assert home is not None
+    java = home / "bin" / "java"
+    assert java_version(java) == 21
+    sparks = ["--add-modules=jdk.incubator.vector", "-Da b=c d", "-XshowSettings:properties", "-version"]
+    done = subprocess.run([str(java), *sparks], capture_output=True, text=True, check=False)
+    assert (done.returncode, "a b = c d" in done.stderr) == (0, True), done.stderr
+    assert (java.with_name("keytool")).is_file()
+    without_us = subprocess.run([str(java_executable()), *sparks], capture_output=True, text=True, check=False)
+    assert "jdk.incubator.vector not found" in without_us.stdout + without_us.stderr
+
+
 def _random_id(*options: str) -> subprocess.CompletedProcess[str]:
     command = kafka_command("kafka_2.13", DEFAULT_VERSION, "kafka.tools.StorageTool", ["random-uuid"], options)
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)

@@ -29,6 +29,8 @@ from tests.conformance.builder import classic, classic_member
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import set_topic_config
 
+pytestmark = pytest.mark.long
+
 TOPIC = "__consumer_offsets"
 ROOT = Path(__file__).parents[2]
 MIB = 1024 * 1024
@@ -175,6 +177,7 @@ def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: 
     assert (again.returncode, "no job writes to" in again.stderr) == (1, True)
 
 
+@pytest.mark.nightly
 def test_a_job_whose_clock_is_hours_behind_is_refused_to_the_second_and_forced_for_a_person(
     server: str, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import is_loaded, load_ids
 from tests.reliability.truth import differences
 
+pytestmark = pytest.mark.long
+
 DEAD = 2
 GROUPS = {f"group-{number}": partition_for(f"group-{number}", 50) for number in range(30)}
 
@@ -102,6 +104,7 @@ def requested(runner: JobRunner) -> str | None:
     return lease.reload_requested
 
 
+@pytest.mark.nightly
 def test_a_job_that_starts_goes_on_with_the_others(runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]) -> None:
     """Its checkpoint is not that of the next job, which reads all of them."""
     await_leaders(kafka, lambda led: led == set(range(50)))

@@ -28,6 +28,8 @@ from testkit.tables import append_rows, new_tables
 from testkit.waiting import await_
 from tests.kafka.test_topics_describe import as_tool, of_tool
 
+pytestmark = pytest.mark.long
+
 REPLICATED, ALONE, LOST = "replicated", "alone", 2
 ON_LOST, ON_ANOTHER = (ALONE, 0), (ALONE, 1)
 
@@ -128,6 +130,7 @@ def test_a_group_of_which_a_partition_has_no_leader(kafka: EmbeddedKafka, server
     assert [line.split()[:3] for line in shown.stdout.splitlines()[1:3]] == [[ALONE, "1", "4"], [ALONE, "1", "5"]]
 
 
+@pytest.mark.nightly
 def test_a_group_whose_coordinator_is_away(kafka: EmbeddedKafka, server: str) -> None:
     stranded, well = group_of(server, LOST), group_of(server, 1)
     kafka.stop_broker(LOST, kill=True)
@@ -258,9 +261,9 @@ def test_a_coordinator_that_is_away_is_waited_for(kafka: EmbeddedKafka, server: 
     "command",
     [
         ("partitions", "--held-back"),
-        ("peek", "--topic", REPLICATED, "--partition", "0", "--latest"),
-        ("lag", "--exact", "--group", "nobody"),
-        ("topics", "describe"),
+        pytest.param(("peek", "--topic", REPLICATED, "--partition", "0", "--latest"), marks=pytest.mark.nightly),
+        pytest.param(("lag", "--exact", "--group", "nobody"), marks=pytest.mark.nightly),
+        pytest.param(("topics", "describe"), marks=pytest.mark.nightly),
     ],
 )
 def test_nobody_answers(command: tuple[str, ...]) -> None:

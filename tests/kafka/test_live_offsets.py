@@ -29,6 +29,8 @@ from testkit.processes import Done, offsetstream
 from testkit.waiting import await_
 from tests.kafka.jobs import JobRunner
 
+pytestmark = pytest.mark.long
+
 ORDERS = [("orders", number) for number in range(3)]
 
 
@@ -199,6 +201,7 @@ def test_a_coordinator_that_goes_is_followed() -> None:
         assert fetch_offsets(server, "moving", timeout=60) == {ORDERS[0]: CommittedOffset(2)}
 
 
+@pytest.mark.nightly
 def test_where_nobody_is_the_coordinator_the_error_says_so_by_kafkas_name() -> None:
     with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
         server = kafka.bootstrap_server

@@ -22,8 +22,7 @@ from offsetstream.demo.members import GroupPlan, Member
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.live_logs import create_topic, joined, numbered, write
-from testkit.promql import ALERTS, DASHBOARDS, alerts, filled, metrics_in, queries
-from testkit.promtool import promtool
+from testkit.prometheus import ALERTS, DASHBOARDS, alerts, filled, metrics_in, promtool, queries
 from tests.kafka.jobs import JobRunner
 from tests.kafka.test_metrics import is_ready
 
@@ -97,6 +96,7 @@ def rules_tested(folder: Path, tested: Mapping[str, object], *rule_files: Path) 
     promtool("test", "rules", file)
 
 
+@pytest.mark.long
 def test_every_metric_of_dashboards_and_alerts_is_scraped(scrapes: Scrapes) -> None:
     named = {name for path in DASHBOARDS for query in queries(path) for name in metrics_in(query.expression)}
     named |= {name for alert in alerts() for name in metrics_in(alert["expr"])}
@@ -104,6 +104,7 @@ def test_every_metric_of_dashboards_and_alerts_is_scraped(scrapes: Scrapes) -> N
     assert named - {name.partition("{")[0] for name in series_of(scrapes.second)} == {"up"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", DASHBOARDS, ids=[path.stem for path in DASHBOARDS])
 def test_every_query_finds_something_that_its_legend_tells_apart(path: Path, scrapes: Scrapes, tmp_path: Path) -> None:
     asked = []
@@ -114,6 +115,7 @@ def test_every_query_finds_something_that_its_legend_tells_apart(path: Path, scr
     rules_tested(tmp_path, {"input_series": scrapes.series(), "promql_expr_test": asked})
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_well_fires_no_alert(scrapes: Scrapes, tmp_path: Path) -> None:
     none = [{"alertname": alert["alert"], "eval_time": "19m"} for alert in alerts()]
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(scrapes.at))
@@ -121,6 +123,7 @@ def test_a_job_that_is_well_fires_no_alert(scrapes: Scrapes, tmp_path: Path) -> 
     rules_tested(tmp_path, tested, ALERTS)
 
 
+@pytest.mark.nightly
 def test_promtool_has_nothing_to_say_of_our_own_names(scrapes: Scrapes) -> None:
     """The names of groups' and coordinators' metrics are those of other exporters."""
     ours = [line for line in scrapes.second.splitlines() if re.match(r"(# (HELP|TYPE) )?(offsetstream|process)_", line)]

@@ -29,6 +29,8 @@ from testkit.processes import within
 from testkit.tables import append_rows, new_tables
 from tests.kafka.admin_answers import committed_offsets
 
+pytestmark = pytest.mark.long
+
 SEED, GROUPS, PARTITIONS, RECORDS, TRIMMED = 20, 200, 3, 60, 25
 START_MS = 1_763_600_000_000
 Log = list[int]  # times of records
@@ -94,7 +96,7 @@ def read_on(server: str, group: str, topic: str, expected: int) -> list[list[int
     return found
 
 
-@pytest.mark.parametrize("way", ["same-log", "timestamp"])
+@pytest.mark.parametrize("way", ["same-log", pytest.param("timestamp", marks=pytest.mark.nightly)])
 def test_two_hundred_groups_move(clusters: tuple[str, str], tmp_path: Path, way: str) -> None:
     old, new = clusters
     chance = random.Random(SEED)

@@ -24,6 +24,8 @@ from tests.reliability.file_watch import FileWatch
 from tests.reliability.old_tables import QUESTIONS, old_answers, old_kafka, unpack_tables
 from tests.reliability.truth import HistoryRows, behind, differences, history_rows, read_topic, rows
 
+pytestmark = pytest.mark.long
+
 COMMIT = "9031f39"  # the last one of schema version 3
 KILLS = 3  # across the upgrade
 SAMPLED_SINCE = {"log_end_offset", "lag"}  # which a job of today knows, and the older one did not
@@ -104,6 +106,7 @@ def test_a_job_of_today_upgrades_them_and_goes_on(
     assert wrong(tables, kafka, before) == []
 
 
+@pytest.mark.nightly
 def test_a_job_that_was_killed_in_the_upgrade_is_made_good_by_the_next(
     kafka: EmbeddedKafka,
     upgrade: tuple[Path, list[Path], str],

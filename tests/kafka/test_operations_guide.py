@@ -25,6 +25,8 @@ from offsetstream.embedded.ports import free_ports
 from testkit.garbage import garbage, produce
 from testkit.processes import RunningProcess, offsetstream, printed
 
+pytestmark = pytest.mark.long
+
 GUIDE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
 RUN, STOP = (next(line for line in COMMANDS if line.startswith(f"offsetstream {name} ")) for name in ("run", "stop"))

@@ -20,6 +20,8 @@ from offsetstream.spark import source
 from offsetstream.spark.source import KafkaSource
 from testkit.waiting import await_
 
+pytestmark = pytest.mark.long
+
 BEFORE, NOW = 50, 60
 
 

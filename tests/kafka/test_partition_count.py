@@ -20,6 +20,8 @@ from offsetstream.tables.names import STATE_TABLES
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import is_loaded
 
+pytestmark = pytest.mark.long
+
 GROUPS = [f"group-{number}" for number in range(12)]
 
 

@@ -29,6 +29,8 @@ from tests.kafka.partition_seven import (
 )
 from tests.kafka.quick_compaction import DOOMED, commit_doomed, delete_doomed, quickly_compacting_kafka
 
+pytestmark = pytest.mark.long
+
 DOOMED_PLACE = {(DOOMED, 0): 5}
 
 

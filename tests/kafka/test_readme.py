@@ -34,7 +34,10 @@ def folder(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-@pytest.mark.parametrize("of_many_clusters", [False, True], ids=["one cluster", "many clusters"])
+@pytest.mark.parametrize(
+    "of_many_clusters",
+    [pytest.param(False, id="one cluster"), pytest.param(True, id="many clusters", marks=pytest.mark.long)],
+)
 def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path, *, of_many_clusters: bool) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     commands = [command for command in COMMANDS if ("clusters.toml" in command) == of_many_clusters]

@@ -18,9 +18,9 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.lookup import Lookup
-from testkit.days import today
 from testkit.processes import offsetstream, printed
 from testkit.tables import append_rows
+from testkit.waiting import today
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     GROUPS,
@@ -32,6 +32,8 @@ from tests.kafka.partition_seven import (
     lose_the_log,
     set_topic_config,
 )
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

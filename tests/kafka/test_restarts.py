@@ -13,6 +13,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.schema import all_schemas
 from tests.reliability.checked_job import CheckedJob
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def job(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> CheckedJob:
@@ -48,6 +50,7 @@ def test_tables_older_than_the_checkpoint(job: CheckedJob, tmp_path: Path) -> No
     assert job.run() == []
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_of_other_tables(job: CheckedJob, tmp_path: Path) -> None:
     """Jobs of two sets of tables take checkpoints of one folder in turn, also numbers that the other one had."""
     other = job.beside(tmp_path)
@@ -74,8 +77,17 @@ DELETED = {
     ALL: (False, True),  # they are new ones, not someone's
 }
 
+# Tables of which another one of their kind is tried sooner.
+OTHERS, ALIKE = ("group_members", "offset_commits", "offsets_partitions"), pytest.mark.nightly
 
-@pytest.mark.parametrize("names", DELETED, ids=lambda names: "all" if names == ALL else names)
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(names, id="all" if names == ALL else names, marks=ALIKE if names in OTHERS else ())
+        for names in DELETED
+    ],
+)
 def test_deleted_tables_are_made_again(job: CheckedJob, names: str) -> None:
     before, since = len(job.runner.said.getvalue()), datetime.now(UTC)
     for name in names.split():

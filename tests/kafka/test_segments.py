@@ -23,6 +23,8 @@ from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
 
+pytestmark = pytest.mark.long
+
 TOPIC = "segments"
 
 

@@ -18,6 +18,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError
 from testkit.waiting import await_
 
+pytestmark = pytest.mark.long
+
 TOPIC, SILENT, CLIENTS = "orders", 2, 8
 
 
@@ -50,6 +52,7 @@ def test_another_broker_tells_of_topics(kafka: EmbeddedKafka, silence: Callable[
         assert cluster.hidden_topics([TOPIC]) == frozenset()
 
 
+@pytest.mark.nightly
 def test_another_broker_tells_where_logs_end(kafka: EmbeddedKafka, silence: Callable[[], None]) -> None:
     clusters = [LogEnds(kafka.bootstrap_server) for _ in range(CLIENTS)]
     known = [cluster.ends({TOPIC: None}, {}) for cluster in clusters]

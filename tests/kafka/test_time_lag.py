@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
+import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
@@ -27,6 +28,8 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.views.reader import ViewReader
 from tests.kafka.jobs import JobRunner
+
+pytestmark = pytest.mark.nightly
 
 SAMPLE_SECONDS, RUN_SECONDS, LOOK_SECONDS = 10.0, 300.0, 2.0
 LATE_SECONDS = 5.0  # a busy machine's samples come late

@@ -35,8 +35,10 @@ from offsetstream.tables.path_store import PathStore
 from testkit.live_logs import joined
 from testkit.processes import OFFSETSTREAM, Done, offsetstream, within
 from testkit.tables import new_tables
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner
+
+pytestmark = pytest.mark.long
 
 RECORDS, GROUPS = 20, 40
 
@@ -142,7 +144,9 @@ def all_stand(server: str, groups: dict[str, int], topic: str) -> dict[str, int 
     return {group: stands(server, group, topic) for group in groups}
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize(
+    "seconds", [0.0, pytest.param(0.1, marks=pytest.mark.nightly), pytest.param(0.4, marks=pytest.mark.nightly)]
+)
 def test_a_killed_reset_is_taken_back(kafka: EmbeddedKafka, tables: Path, seconds: float) -> None:
     server, topic = kafka.bootstrap_server, f"killed-{seconds}"
     make_topic(kafka, topic)
@@ -162,6 +166,7 @@ def test_a_killed_reset_is_taken_back(kafka: EmbeddedKafka, tables: Path, second
     assert seconds or {"kind": "reset", "status": "done"} not in json.loads(shown.stdout)
 
 
+@pytest.mark.nightly
 def test_a_coordinator_that_is_lost_meanwhile_is_followed(kafka: EmbeddedKafka, tables: Path) -> None:
     server, topic = kafka.bootstrap_server, "lost"
     make_topic(kafka, topic)
@@ -171,7 +176,7 @@ def test_a_coordinator_that_is_lost_meanwhile_is_followed(kafka: EmbeddedKafka, 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     await_(lambda: any((tables / "snapshots").glob("*.json")), pause=0.005)
     kafka.stop_broker(broker, kill=True)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=SECONDS)
     try:
         assert process.returncode in {0, 1, 3}, err
         if process.returncode == 0:
@@ -210,7 +215,7 @@ def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka,
     assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_reset_that_is_stopped_tells_what_was_done(
     kafka: EmbeddedKafka, tables: Path, number: signal.Signals
 ) -> None:
@@ -223,7 +228,7 @@ def test_a_reset_that_is_stopped_tells_what_was_done(
     )
     await_(lambda: any((tables / "snapshots").glob("*.json")), pause=0.005)
     os.killpg(process.pid, number)  # as a terminal does it: all of it hears of Ctrl-C
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, "Traceback" in err) == (1, False), err
     results = [row["result"] for row in json.loads(out)]
     done = results.count("done")
@@ -265,7 +270,7 @@ class LeaderIsLost(MetadataCache):
         return super().first_since_each(since_ms)
 
 
-@pytest.mark.parametrize("question", ["ends", "times"])
+@pytest.mark.parametrize("question", [pytest.param("ends", marks=pytest.mark.nightly), "times"])
 def test_a_leader_that_is_lost_while_a_plan_is_made_is_followed(kafka: EmbeddedKafka, question: str) -> None:
     server, topic, group = kafka.bootstrap_server, f"led-{question}", f"following-{question}"
     make_topic(kafka, topic, 3)
@@ -283,6 +288,7 @@ def test_a_leader_that_is_lost_while_a_plan_is_made_is_followed(kafka: EmbeddedK
     }
 
 
+@pytest.mark.nightly
 def test_a_coordinator_that_is_not_there_ends_it_and_what_was_done_is_told(tmp_path: Path) -> None:
     with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
         server, topic = kafka.bootstrap_server, "stranded"

@@ -12,6 +12,8 @@ from testkit.live_logs import create_topic
 from testkit.processes import offsetstream
 from tests.kafka.admin_answers import DescribedGroup, committed_offsets, describe_groups, list_groups
 
+pytestmark = pytest.mark.long
+
 
 def counts(described: dict[str, DescribedGroup]) -> dict[str, tuple[str, str, int]]:
     return {group.group_id: (group.group_type, group.state, len(group.members)) for group in described.values()}

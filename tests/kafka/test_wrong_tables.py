@@ -28,6 +28,8 @@ from testkit.processes import printed, within
 from testkit.tables import append_rows, snapshot_at
 from tests.kafka.jobs import JobRunner
 
+pytestmark = pytest.mark.long
+
 GROUPS = [f"group-{number}" for number in range(8)]
 WRITER = "writer"
 

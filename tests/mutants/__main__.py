@@ -111,10 +111,12 @@ def _tested(mutant: Mutant, commit: str) -> Result:
 
 
 def _stages(tree: Path, mutant: Mutant) -> Iterator[list[str]]:
-    near = tree / "tests" / "unit" / Path(mutant.changes[0].file).relative_to("offsetstream").parent
-    if near.is_dir():
-        yield [str(near.relative_to(tree))]
-    yield ["tests/unit"]
+    unit = tree / "tests" / "unit"
+    near = unit / Path(mutant.changes[0].file).relative_to("offsetstream").parent
+    while not near.is_dir():
+        near = near.parent
+    for folder in dict.fromkeys((near, unit)):
+        yield [str(folder.relative_to(tree))]
     yield ["--ignore", "tests/unit"]
 
 

@@ -17,11 +17,12 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from testkit.built_image import Builder, BuiltImage
-from testkit.compose_file import DOCKERFILE, ROOT, Places, Service, services
+from testkit.image import DOCKERFILE, ROOT, Builder, BuiltImage, Places, Service, services
 from testkit.processes import RunningProcess
 from testkit.programs import debian_program, go_program
 from testkit.s3_server import MINIO
+
+pytestmark = pytest.mark.nightly
 
 ANY = "0.0.0.0"  # noqa: S104 - as a container listens; here it is the loopback address instead
 NO_REGISTRY = {"OFFSETSTREAM_IVY_SETTINGS": "no-such-settings.xml"}  # Ivy would end at once

@@ -16,6 +16,8 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
 

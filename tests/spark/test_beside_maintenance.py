@@ -24,6 +24,8 @@ from testkit.processes import offsetstream
 from testkit.small_writes import WRITES, Between
 from testkit.tables import append_rows, new_tables, snapshot_at
 
+pytestmark = pytest.mark.long
+
 OPTIMIZES = ["OPTIMIZE {table}", "OPTIMIZE {table} ZORDER BY ({column})"]
 OF_EACH_KIND = [write for write in WRITES if write.name in {"merge", "append", "events", "book"}]
 

@@ -23,6 +23,8 @@ from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 from testkit.store_contract import *  # noqa: F403 - the tests
 from tests.reliability.old_tables import unpack_tables
 
+pytestmark = pytest.mark.nightly
+
 SETTINGS = [
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",

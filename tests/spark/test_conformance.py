@@ -109,7 +109,14 @@ def states(
     return found
 
 
-@pytest.mark.parametrize("way", ["load", "batches", "load in a catalog", "batches in a catalog"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "load",
+        "batches",
+        *(pytest.param(f"{way} in a catalog", marks=pytest.mark.nightly) for way in ("load", "batches")),
+    ],
+)
 @pytest.mark.parametrize(("case", "coordinator"), PAIRS)
 def test_case(states: Callable[[str, Coordinator], State], case: Case, coordinator: Coordinator, way: str) -> None:
     got = states(way, coordinator)(CASES.index(case))

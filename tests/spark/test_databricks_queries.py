@@ -17,6 +17,8 @@ from testkit.simulated_job import SimulatedJob
 from testkit.tables import append_rows
 from tests.spark.databricks_queries import answers, cells, datasets, register
 
+pytestmark = pytest.mark.long
+
 GROUP = "group-1"
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 # Nobody committed so long ago; without it what the job wrote just now would not be seen.
@@ -54,6 +56,7 @@ def test_every_query_answers(spark: SparkSession, tables: Path) -> None:
     assert sum(row.commits for row in rows["commits_per_minute"]) == 600
 
 
+@pytest.mark.nightly
 def test_also_over_spark_connect(tables: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.connect_session", str(tables), str(tmp_path), GROUP]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

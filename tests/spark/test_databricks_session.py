@@ -16,6 +16,8 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease, read_lease
 from offsetstream.tables.names import JOB_LEASE
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def _runtime(monkeypatch: pytest.MonkeyPatch) -> None:

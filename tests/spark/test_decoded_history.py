@@ -36,7 +36,7 @@ from testkit.changes_model import difference
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
 Way = Literal["small", "large"]  # by the driver alone, or by Spark
-both_ways = pytest.mark.parametrize("way", ["small", "large"])
+both_ways = pytest.mark.parametrize("way", ["small", pytest.param("large", marks=pytest.mark.nightly)])
 _MANY = 10**6
 # What is written of a batch, in this order; a job may die before each.
 WRITES = ("records", *DECODED_TABLES, "state", "book")
@@ -238,6 +238,7 @@ def test_after_a_load_of_a_compacted_log_the_changes_lead_to_what_is_there(
     assert 0 < derived.left_out < len({(r["offsets_partition"], r["group_id"]) for r in members})
 
 
+@pytest.mark.long
 def test_what_was_recorded_before_is_filled_up_to_where_the_job_began(
     spark: SparkSession, writer: TableWriter, tables: PathStore
 ) -> None:

@@ -13,6 +13,8 @@ from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows
 from tests.unit.tables.test_location import NAMES
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_and_checkpoints_in_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, name: str) -> None:

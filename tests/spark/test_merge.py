@@ -43,7 +43,10 @@ class Merger:
         return in_order(read_rows(self.tables.open(self.schema.name)))
 
 
-@pytest.mark.parametrize(("name", "newer_only"), [("committed_offsets", True), ("member_assignments", False)])
+@pytest.mark.parametrize(
+    ("name", "newer_only"),
+    [("committed_offsets", True), pytest.param("member_assignments", False, marks=pytest.mark.long)],
+)
 def test_both_ways_merge_as_a_dictionary_and_repeat_each_other(
     spark: SparkSession, tmp_path: Path, name: str, newer_only: bool
 ) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from testkit.readers import require_that_all_read
+from testkit.engines import require_that_all_read
 from testkit.small_writes import WRITES
 from testkit.tables import new_tables
 
+pytestmark = pytest.mark.long
 
+
+@pytest.mark.nightly
 def test_spark_filters_what_each_write_leaves(spark: SparkSession, tmp_path: Path) -> None:
     def by_spark(path: str, column: str, text: str) -> int:
         return spark.read.format("delta").load(path).filter(F.col(column) == text).count()

@@ -17,6 +17,8 @@ from offsetstream.spark.session import connectors
 from offsetstream.spark.settings import PREFERRED
 from testkit.processes import JAVAS_LINE
 
+pytestmark = pytest.mark.long
+
 SHOWN = (
     "spark.sql.shuffle.partitions",
     "spark.databricks.delta.snapshotPartitions",

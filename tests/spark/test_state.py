@@ -37,7 +37,11 @@ LOGS = dict.fromkeys(range(PARTITIONS), 0)
 LOAD = BatchId(1, -1)
 AUTO, DRIVER, SPARK = StateWrites.AUTO, StateWrites.DRIVER, StateWrites.SPARK
 # What is forced, how many rows are small, and who writes then.
-CHOICES = [(AUTO, engines.SMALL_ROWS, DRIVER), (AUTO, 0, SPARK), (SPARK, engines.SMALL_ROWS, SPARK)]
+CHOICES = [
+    (AUTO, engines.SMALL_ROWS, DRIVER),
+    pytest.param(AUTO, 0, SPARK, marks=pytest.mark.long),
+    pytest.param(SPARK, engines.SMALL_ROWS, SPARK, marks=pytest.mark.long),
+]
 
 
 class CrashError(Exception):
@@ -45,7 +49,7 @@ class CrashError(Exception):
 
 
 Way = Literal["small", "large"]  # by the driver alone, or by Spark
-both_ways = pytest.mark.parametrize("way", ["small", "large"])
+both_ways = pytest.mark.parametrize("way", ["small", pytest.param("large", marks=pytest.mark.long)])
 
 
 @contextmanager
@@ -120,7 +124,12 @@ def test_records_are_applied_where_they_are_held(
 
 @pytest.mark.parametrize(
     ("coordinator", "way", "small_rows"),
-    [("new", "small", 0), ("classic", "small", 0), ("new", "large", engines.SMALL_ROWS), ("classic", "large", 5)],
+    [
+        ("new", "small", 0),
+        ("classic", "small", 0),
+        ("new", "large", engines.SMALL_ROWS),
+        pytest.param("classic", "large", 5, marks=pytest.mark.long),
+    ],
 )
 def test_a_load_is_a_replay(
     writer: TableWriter,
@@ -141,8 +150,8 @@ def test_a_load_is_a_replay(
     [
         ("small", "new", ("groups", "group_cells", None, "member_assignments", "committed_offsets")),
         ("small", "classic", (None, "groups", "committed_offsets", "group_members")),
-        ("large", "new", ("groups",)),
-        ("large", "classic", (None, "group_cells")),
+        pytest.param("large", "new", ("groups",), marks=pytest.mark.nightly),
+        pytest.param("large", "classic", (None, "group_cells"), marks=pytest.mark.long),
     ],
 )
 def test_batches_that_are_interrupted_and_repeated_are_a_replay(

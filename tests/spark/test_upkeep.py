@@ -30,10 +30,10 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Snapshot
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import TableWriter
-from testkit.days import today
 from testkit.simulated_job import SimulatedJob, contents, hurry
 from testkit.tables import append_rows as append_any
 from testkit.tables import new_tables
+from testkit.waiting import today
 
 COMMITS = "offset_commits"
 COMMIT = pa.schema(list(load_schema(COMMITS).arrow)[:-3])
@@ -62,6 +62,7 @@ def files(tables: PathStore, name: str) -> int:
     return len(DeltaTable(tables.table(name)).file_uris())
 
 
+@pytest.mark.long
 def test_a_simulated_day_leaves_few_files_and_a_short_log(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

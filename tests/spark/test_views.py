@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from testkit.both_engines import BothEngines
+from testkit.engines import BothEngines
 from testkit.group_world import GroupWorld
 from testkit.sampled_logs import instant
-from testkit.view_tables import reader_of, table_schemas, write_tables
+from testkit.tables import reader_of, table_schemas, write_tables
 
 _MAY_LACK = {"last_deletions", "orphan_offsets", "coordinator_moves"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_both_engines_give_equal_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     world = GroupWorld(seed, groups=8, minutes=16)

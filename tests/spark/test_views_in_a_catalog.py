@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.tables.catalog_store import CatalogStore
@@ -47,6 +48,7 @@ def require_views(spark: SparkSession, store: Store, database: str) -> None:
     assert comments == {column.name: column.comment for column in all_views()["lag"].columns}
 
 
+@pytest.mark.nightly
 def test_over_tables_at_paths(spark: SparkSession, metastore: Metastore, tmp_path: Path) -> None:
     store = new_tables(tmp_path / "it's a `folder`")
     append_rows(Path(store.root), "committed_offsets", [COMMIT])
@@ -59,6 +61,8 @@ def test_over_tables_at_paths(spark: SparkSession, metastore: Metastore, tmp_pat
     assert [tuple(row) for row in lag.collect()] == [("billing", 9, None)]
 
 
+@pytest.mark.long
+@pytest.mark.nightly
 def test_beside_the_tables_of_a_catalog(spark: SparkSession, catalog: CatalogStore) -> None:
     create_tables(catalog, "cluster-1", "new")
     require_views(spark, catalog, catalog.name)

@@ -9,6 +9,7 @@ import zipimport
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.spark.worker_daemon import installed_instead
@@ -24,6 +25,7 @@ def test_a_worker_reads_no_archives_and_has_what_it_needs(spark: SparkSession) -
     assert frozen > 10_000  # what was loaded before the fork: pandas, pyarrow and the codec
 
 
+@pytest.mark.long
 def test_workers_of_another_python_are_sparks_own_and_what_they_lack_is_told(tmp_path: Path) -> None:
     script = (
         "from offsetstream.spark import executors, local\nexecutors.require_packages(local.local_session('local[1]'))"

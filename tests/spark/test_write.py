@@ -50,7 +50,7 @@ def test_who_merges_is_chosen_by_size_and_can_be_forced(
     assert str(last["engineInfo"]).startswith("delta-rs")
 
 
-@pytest.mark.parametrize("small_rows", [0, 2])
+@pytest.mark.parametrize("small_rows", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_merging_few_rows_and_many_is_the_same(
     spark: SparkSession,
     writer: TableWriter,

@@ -14,10 +14,12 @@ from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import overwrite_rows
 from offsetstream.tables.transaction import BatchId
-from testkit.azure_store import azure_store
-from testkit.commits_at_once import commit_at_once
 from testkit.processes import offsetstream, printed
 from testkit.s3_server import in_environment
+from tests.stores.azure_store import azure_store
+from tests.stores.commits_at_once import commit_at_once
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

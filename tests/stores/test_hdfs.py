@@ -8,8 +8,10 @@ import pytest
 
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.hdfs_cluster import hdfs_cluster
 from testkit.stored_job import StoredJob
+from tests.stores.hdfs_cluster import hdfs_cluster
+
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

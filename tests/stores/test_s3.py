@@ -18,6 +18,9 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.s3_server import S3Server
 from testkit.stored_job import StoredJob
+from testkit.waiting import await_
+
+pytestmark = pytest.mark.long
 
 IDLE_SECONDS = 48  # two heartbeats
 BUDGET = 30  # requests a minute
@@ -83,12 +86,13 @@ def test_a_sample_of_the_ends_asks_little(s3: S3Server, own_kafka: EmbeddedKafka
     create_tables(tables, cluster.cluster_id(), "new")
     rounds = Rounds(tables, cluster, "new", lambda _: None)
     counts = []
-    for _ in range(6):
+    for number in range(6):
         before = len(s3.requests)
         rounds.ask()
         rounds.write(batch)
-        time.sleep(1)  # the server tells of requests a little later
-        counts.append(len(s3.requests) - before)
+        s3.files().open_output_stream(f"{s3.bucket}/told/{number}").close()
+        await_(lambda: any(each.key == f"told/{number}" for each in s3.requests[before:]))  # noqa: B023 - it tells later
+        counts.append(sum(not each.key.startswith("told/") for each in s3.requests[before:]))
     assert len(read_rows(tables.open("topic_partitions"))) == 50
     assert max(counts[1:]) <= A_SAMPLE, (counts, Counter((each.api, each.key) for each in s3.requests[before:]))
 

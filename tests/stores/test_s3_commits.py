@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testkit.s3_server import S3Server
 from tests.reliability.s3_commits import rivals, zombies
+
+pytestmark = pytest.mark.nightly
 
 
 def test_a_writer_that_was_stopped_in_a_commit_and_taken_over_takes_nothing_away(s3: S3Server) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.s3_server import S3Server
 from tests.reliability.s3_crashes import run, s3_crashes
+
+pytestmark = pytest.mark.nightly
 
 KILLS, SEED = 2, 11
 

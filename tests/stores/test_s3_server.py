@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from deltalake import DeltaTable
 
 from offsetstream.tables.location import write_file
-from testkit.commits_at_once import commit_at_once
 from testkit.s3_server import S3Server
 from testkit.waiting import await_
+from tests.stores.commits_at_once import commit_at_once
+
+pytestmark = pytest.mark.long
 
 
 def test_of_commits_at_once_each_has_a_version_of_its_own(s3: S3Server) -> None:

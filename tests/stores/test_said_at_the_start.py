@@ -15,6 +15,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.processes import offsetstream
 from testkit.s3_server import S3Server
 
+pytestmark = pytest.mark.long
+
 NOBODY = "http://127.0.0.1:9"
 
 

@@ -13,8 +13,10 @@ import pytest
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.processes import RunningProcess
-from testkit.spark_cluster import SparkCluster, python_without_the_package, spark_cluster
 from testkit.stored_job import StoredJob
+from tests.stores.spark_cluster import SparkCluster, python_without_the_package, spark_cluster
+
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 

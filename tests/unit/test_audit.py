@@ -14,6 +14,8 @@ import pytest
 
 from offsetstream.embedded.ports import LOOPBACK
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 CLEAN, VULNERABLE, WRONG_USAGE, NOT_ASKED = range(4)
 HASH = "--hash=sha256:74c935a1b8bb9a3947c50a54766a969d4846290e1e788ea44c1392163723c3bd"

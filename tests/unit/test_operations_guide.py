@@ -9,7 +9,7 @@ from pathlib import Path
 
 from offsetstream.cli.main import main
 from offsetstream.metrics.families import COORDINATORS, job_families, queried_families
-from testkit.command_tree import leaves
+from testkit.processes import leaves
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "operations.md").read_text("utf-8")

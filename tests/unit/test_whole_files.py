@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import SECONDS
+
 _CONFTEST = """
 from testkit.whole_files import InWholeFiles
 
@@ -35,7 +37,7 @@ def test_the_others_run_and_the_session_ends(deadly: set[int], tmp_path: Path) -
         (tmp_path / f"test_{number:02}.py").write_text(text, "utf-8")
     options = ["-p", "no:cacheprovider", "--no-loadscope-reorder", "-n", "2"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS).stdout
     passed = 20 - len(deadly) + 4 * len(deadly)
     assert re.search(f"^=+ {len(deadly)} failed, {passed} passed in ", shown, re.MULTILINE), shown
     for number in deadly:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
+import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
@@ -20,6 +21,8 @@ from tests.kafka.java_clients import SESSION_MS, java_clients
 from tests.kafka.stage import Stage
 
 _DEMO_GROUPS = 90
+# Releases but the newest, each of which takes a minute: the last with the classic coordinator, and one between.
+CLASSIC, OLDER = (pytest.param(release, marks=pytest.mark.nightly) for release in ("3.9.2", "4.1.2"))
 _QUIET_SECONDS = 1.5
 _NEW_COORDINATOR = (4, 0)
 # A log that the cleaner compacts at once; who crashes stays a member for the rest of the test; quick heartbeats.

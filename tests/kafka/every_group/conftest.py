@@ -6,13 +6,11 @@ import pytest
 
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
-from tests.kafka.every_group.all_groups import AllGroups, all_groups, broker_properties
+from tests.kafka.every_group.all_groups import CLASSIC, OLDER, AllGroups, all_groups, broker_properties
 from tests.kafka.jmx import jmx_options
 
-RELEASES = ("3.9.2", "4.1.2", "4.3.1")
 
-
-@pytest.fixture(scope="package", params=RELEASES)
+@pytest.fixture(scope="package", params=[CLASSIC, OLDER, "4.3.1"])
 def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
     """The broker and its groups, alive and at rest; only read from it (tests/conftest.py).
 

@@ -31,6 +31,8 @@ from testkit.live_logs import joined
 from testkit.processes import JAVAS_LINE, OFFSETSTREAM, offsetstream, printed
 from tests.kafka.every_group.all_groups import AllGroups
 
+pytestmark = pytest.mark.nightly
+
 TOPIC = "dump-topic"
 CONSOLE = "console-consumer-"  # the tool's own groups, one more in each run
 OFFSETS_FORMATTER, GROUPS_FORMATTER = "OffsetsMessageFormatter", "GroupMetadataMessageFormatter"

@@ -16,10 +16,12 @@ from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.table_lag import ask_standing
 from offsetstream.verify.tables import read_tables
-from tests.kafka.every_group.all_groups import AllGroups
+from tests.kafka.every_group.all_groups import CLASSIC, AllGroups
 from tests.kafka.jobs import JobRunner
 
-both_releases = pytest.mark.parametrize("every_group", ["3.9.2", "4.3.1"], indirect=True)
+pytestmark = pytest.mark.long
+
+both_releases = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1"], indirect=True)
 # GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID
 _ROW = re.compile(
     r"(?P<group>.+?) +(?P<topic>\S+) +(?P<partition>\d+) +(?P<current>-|\d+) +(?P<end>-|\d+) +(?P<lag>-|\d+) "

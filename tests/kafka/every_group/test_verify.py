@@ -28,10 +28,10 @@ from offsetstream.verify.table_lag import Standing, ask_standing
 from offsetstream.verify.tables import TableRows, read_tables
 from testkit.processes import offsetstream
 from tests.conformance.state_rows import snapshot, without_empty_assignments
-from tests.kafka.every_group.all_groups import AllGroups
+from tests.kafka.every_group.all_groups import CLASSIC, AllGroups
 from tests.kafka.jobs import JobRunner
 
-both_releases = pytest.mark.parametrize("every_group", ["3.9.2", "4.3.1"], indirect=True)
+both_releases = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1"], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +122,7 @@ def _changed(rows: list[dict[str, Any]], column: str) -> tuple[int, list[dict[st
     return at, [*rows[:at], {**rows[at], column: other}, *rows[at + 1 :]]
 
 
+@pytest.mark.long
 @both_releases
 def test_each_row_that_is_missing_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables = every_group.admin.answers(), read(loaded)

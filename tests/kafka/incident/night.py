@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from offsetstream.spark.local import local_session
 from offsetstream.views.reader import ViewReader
 from testkit.night import FIXTURE, TABLES
-from testkit.view_tables import table_schemas
+from testkit.tables import table_schemas
 from tests.kafka.incident.hands import Hands
 from tests.kafka.incident.recording import Recorded, record
 from tests.kafka.incident.script import Incident

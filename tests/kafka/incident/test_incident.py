@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.views.files import all_views
 from offsetstream.views.reader import ViewReader
-from testkit.both_engines import BothEngines
-from testkit.view_tables import clock_sql, table_schemas
+from testkit.engines import BothEngines
+from testkit.tables import clock_sql, table_schemas
 from tests.kafka.incident.comparison import differences
 from tests.kafka.incident.expected import expected
 from tests.kafka.incident.instants import (
@@ -22,6 +23,8 @@ from tests.kafka.incident.instants import (
 )
 from tests.kafka.incident.order import wrong_minutes, wrong_owners
 from tests.kafka.incident.recording import Recorded
+
+pytestmark = pytest.mark.nightly
 
 
 def engines(spark: SparkSession, recorded: Recorded) -> BothEngines:

@@ -8,12 +8,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from testkit.page import Page
 from testkit.processes import printed
 from tests.kafka.incident.book import Cell, Commit
 from tests.kafka.incident.instants import instant
 from tests.kafka.incident.judging import outcomes
 from tests.kafka.incident.recording import Recorded
+
+pytestmark = pytest.mark.nightly
 
 Row = dict[str, Any]
 _RETENTION_MS = 60_000

@@ -13,6 +13,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from tests.kafka.reset.stage import Run, commit, committed, moment, rows
 
+pytestmark = pytest.mark.long
+
 
 def planned_by_kafka(server: str, arguments: list[str]) -> set[tuple[str, str, int, int]]:
     """What kafka-consumer-groups says it would do: GROUP TOPIC PARTITION NEW-OFFSET, below a heading."""
@@ -58,6 +60,7 @@ def test_the_plan_is_that_of_kafkas_tool(
     assert committed(kafka, "differential") == {("orders", 0): CommittedOffset(5), ("orders", 1): CommittedOffset(7)}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "options",
     [

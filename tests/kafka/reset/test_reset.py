@@ -19,6 +19,8 @@ from testkit.live_logs import joined
 from testkit.processes import within
 from tests.kafka.reset.stage import RECORDS, Run, commit, committed, rows
 
+pytestmark = pytest.mark.long
+
 
 def journal(tables: Path) -> list[dict[str, Any]]:
     query = "SELECT * FROM operations ORDER BY happened_at"

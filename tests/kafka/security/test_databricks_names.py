@@ -11,8 +11,10 @@ import pytest
 
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.spark.session import connectors
-from testkit.shading import shaded
 from tests.kafka.security.broker import Secured
+from tests.kafka.security.shading import shaded
+
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[3]
 RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}

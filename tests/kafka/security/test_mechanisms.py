@@ -16,6 +16,8 @@ from testkit.certificates import sign
 from tests.kafka.security.broker import SECRETS, Secured, write_properties
 from tests.kafka.security.commands import offsetstream
 
+pytestmark = pytest.mark.long
+
 LOGINS = (
     "plain",
     "scram-256",

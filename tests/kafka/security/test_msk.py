@@ -14,6 +14,8 @@ from offsetstream.errors import ClusterError, UnauthorisedError
 from offsetstream.verify.kafka_admin import kafka_admin
 from tests.kafka.security.broker import Secured
 
+pytestmark = pytest.mark.long
+
 IAM = {
     "sasl.mechanism": "AWS_MSK_IAM",
     "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",

@@ -18,6 +18,8 @@ from tests.kafka.jobs import JobRunner
 from tests.kafka.security.broker import Secured
 from tests.kafka.security.commands import offsetstream
 
+pytestmark = pytest.mark.long
+
 ARGUMENTS = {
     "run": ("run", "--once"),
     "dump --bootstrap-server": ("dump", "--format", "kafka"),
@@ -93,6 +95,7 @@ def test_one_right_fewer_is_named(
     assert done.stdout == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command != "run"])
 def test_no_more_rights_are_needed(
     secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path, command: str
@@ -103,6 +106,7 @@ def test_no_more_rights_are_needed(
     assert "lacks" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
     secured: Secured, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from testkit.processes import offsetstream
 from tests.kafka.security.broker import SECRETS, Secured
 from tests.kafka.security.watched import WatchedJob, recording_java
+
+pytestmark = pytest.mark.long
 
 
 def secrets_in(data: bytes) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 
 from offsetstream.cli.rebalances import merged
 from testkit.group_world import GroupWorld
-from testkit.hostile_ids import IDS
+from testkit.page import IDS
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import Run, assigned, commit, group, member

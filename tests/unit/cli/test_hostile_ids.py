@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from testkit.hostile_ids import IDS
+from testkit.page import IDS
 from testkit.processes import offsetstream
 from testkit.tables import append_rows
 from tests.unit.cli.conftest import PARTITIONS, Run, assigned, commit, group, member, write_states

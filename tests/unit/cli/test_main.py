@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
 from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
 from offsetstream.tables.path_store import PathStore
-from testkit.command_tree import leaves
-from testkit.processes import printed
+from testkit.processes import leaves, printed
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)

@@ -27,8 +27,8 @@ from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.version import PROPERTY
-from testkit.days import today
 from testkit.tables import append_rows
+from testkit.waiting import today
 from tests.unit.cli.conftest import Run
 
 

@@ -77,7 +77,8 @@ SILENT = (("--max-silence", "0"), 3, "no broker answers at 127.0.0.1:1: ")  # ha
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "message", "log_format"), [(*PATTERN, "text"), (*PATTERN, "json"), (*SILENT, "json")]
+    ("options", "code", "message", "log_format"),
+    [(*PATTERN, "text"), (*PATTERN, "json"), pytest.param(*SILENT, "json", marks=pytest.mark.long)],
 )
 def test_why_it_ends_is_one_line_of_either_format(
     tmp_path: Path, options: tuple[str, ...], code: int, message: str, log_format: str

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from offsetstream.cli.operating import stopped_between_groups
 from offsetstream.cli.signals import end_when_asked
+from testkit.waiting import await_
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
@@ -25,8 +25,7 @@ def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> N
     with end_when_asked(lambda: asked.append(1)):
         for count in (1, 2):
             os.kill(os.getpid(), number)
-            while len(asked) < count:
-                time.sleep(0.01)
+            await_(lambda: len(asked) >= count, pause=0.01)  # noqa: B023 - awaited within
     assert asked == [1, 1]
     assert handlers() == before
 
@@ -39,10 +38,9 @@ def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str]
         before = handlers()
         with pytest.raises(KeyboardInterrupt), stopped_between_groups() as is_stopped:
             os.kill(os.getpid(), signal.SIGTERM)
-            while not is_stopped():
-                time.sleep(0.01)
+            await_(is_stopped, pause=0.01)
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(10)
+            await_(lambda: False)
         assert handlers() == before
     finally:
         signal.signal(signal.SIGINT, of_the_tests)

@@ -48,6 +48,7 @@ def test_any_other_command_does_the_same(
     assert ended.value.code == 1
 
 
+@pytest.mark.long
 def test_the_job_may_be_called_in_another_thread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where no signal can be caught."""
     with ThreadPoolExecutor(1) as threads:

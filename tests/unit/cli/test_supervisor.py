@@ -179,6 +179,7 @@ def test_a_signal_ends_all_jobs_well(supervised: RunningProcess, number: signal.
     assert supervised.ended() == 0, supervised.said()
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_killed_leaves_no_job_behind(supervised: RunningProcess) -> None:
     jobs = descendants(supervised.pid)
     assert len(jobs) == 2

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from offsetstream.codec import DECODED_SCHEMA, decode_records, decoding
 from offsetstream.codec.encode import encode_record, encode_value
 from testkit.codec_records import Layout, older_layouts, present_layouts
+from testkit.examples import examples
 from tests.unit.codec.by_record import Record, decode_one
 
 _KEY, _ = encode_record({"type": 1, "data": {"group": "grüppe", "topic": "topic", "partition": 3}}, None)
@@ -66,13 +67,13 @@ def test_mixed_batches_equal_record_by_record(seed: int) -> None:
 
 
 @given(rng=st.randoms(use_true_random=False), count=st.integers(0, 12))
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 def test_any_batch_equals_record_by_record(rng: Random, count: int) -> None:
     check([_record(rng) for _ in range(count)])
 
 
 @given(keys=st.lists(st.none() | st.binary(max_size=40), max_size=8), value=st.none() | st.binary(max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 def test_any_bytes_equal_record_by_record(keys: list[bytes | None], value: bytes | None) -> None:
     check([(key, value) for key in keys] + [(_KEY, value)])
 

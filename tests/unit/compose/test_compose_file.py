@@ -14,8 +14,7 @@ import yaml
 from offsetstream.cli.main import main
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.stream.settings import JobSettings
-from testkit.compose_file import COMPOSE, DOCKERFILE, ROOT, Service, compose, services, unescaped
-from testkit.dockerfile import stages_of
+from testkit.image import COMPOSE, DOCKERFILE, ROOT, Service, compose, services, stages_of, unescaped
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXACT = re.compile(r"[a-z0-9./-]+:(v?\d+\.\d+\.\d+|RELEASE\.\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.kinds import Coordinator
+from testkit.examples import examples
 from tests.conformance.case import BOTH
 from tests.conformance.histories import History, histories
 
@@ -38,7 +39,7 @@ def replayed(history: History, cuts: list[int], coordinator: Coordinator, on_bad
     return held(cache)
 
 
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(history=histories(), data=st.data())
 def test_a_replay_in_parts_equals_one_replay(history: History, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.sampled_from(history.offsets), max_size=4, unique=True)))

@@ -21,6 +21,7 @@ from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import ASSIGNMENT_HISTORY, DECODED_TABLES, GROUP_HISTORY, MEMBER_HISTORY
 from offsetstream.tables.plain_rows import flat
 from testkit.changes_model import expected_changes
+from testkit.examples import examples
 from tests.conformance.histories import History
 from tests.conformance.pure_tables import consumed
 from tests.conformance.valid_histories import valid_histories
@@ -29,7 +30,7 @@ Row = dict[str, Any]
 PARTITION = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 NOTHING_WRITTEN: dict[str, dict[int, int]] = {table: {} for table in DECODED_TABLES}
 coordinators: st.SearchStrategy[Coordinator] = st.sampled_from(("new", "classic"))
-random_logs = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+random_logs = settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 histories = coordinators.flatmap(valid_histories)
 
 

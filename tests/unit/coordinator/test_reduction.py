@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.kinds import Coordinator
+from testkit.examples import examples
 from tests.conformance.case import BOTH
 from tests.conformance.histories import History
 from tests.conformance.pure_tables import PureTables, consumed
@@ -27,7 +28,7 @@ def model(history: History, coordinator: Coordinator) -> dict[str, Any]:
 
 @pytest.mark.parametrize("coordinator", BOTH)
 def test_batches_are_a_replay(coordinator: Coordinator) -> None:
-    @settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
     @given(history=valid_histories(coordinator), data=st.data())
     def check(history: History, data: st.DataObject) -> None:
         records = consumed(history.batches)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from offsetstream.embedded.guarded import GuardedProcesses
 from offsetstream.errors import EnvironmentNotReadyError
 from testkit.processes import await_gone, is_alive
+from testkit.waiting import await_
 
 PARENT = """
 import time
@@ -27,8 +27,7 @@ def test_runs_a_process_and_keeps_what_it_prints() -> None:
     try:
         log = guarded.folder / "log"
         guarded.start("echo", ["echo", "hello"], log)
-        while guarded.exit_code("echo") is None:
-            time.sleep(0.01)
+        await_(lambda: guarded.exit_code("echo") is not None, pause=0.01)
         assert guarded.exit_code("echo") == 0
         assert log.read_text() == "hello\n"
     finally:
@@ -42,8 +41,7 @@ def test_ends_gently_where_there_is_a_grace_and_kills_where_none_helps() -> None
         log = guarded.folder / "log"
         guarded.start("gentle", ["sleep", "600"], log)
         guarded.start("deaf", ["sh", "-c", "trap '' TERM; echo deaf; while true; do sleep 0.1; done"], log)
-        while not log.exists() or "deaf" not in log.read_text():
-            time.sleep(0.01)
+        await_(lambda: log.exists() and "deaf" in log.read_text(), pause=0.01)
         guarded.end(["gentle", "deaf"], grace_seconds=0.2)
         assert guarded.exit_code("gentle") == -signal.SIGTERM
         assert guarded.exit_code("deaf") == -signal.SIGKILL

@@ -1,12 +1,11 @@
 """Which Java is taken, and what is said where there is none."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from offsetstream.embedded.java import java_executable, java_home_for_spark, java_version, packaged_java
+from offsetstream.embedded.java import java_executable, java_home_for_spark, packaged_java
 from offsetstream.errors import EnvironmentNotReadyError
 
 
@@ -79,21 +78,6 @@ def test_takes_the_packaged_java_where_that_of_path_does_not_fit(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{fake_java(tmp_path, script).parent}:{os.environ['PATH']}")
     assert java_executable() == packaged_java()
-
-
-def test_the_packaged_java_starts_with_the_arguments_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    home = java_home_for_spark(tmp_path)
-    assert home is not None
-    java = home / "bin" / "java"
-    assert java_version(java) == 21
-    sparks = ["--add-modules=jdk.incubator.vector", "-Da b=c d", "-XshowSettings:properties", "-version"]
-    done = subprocess.run([str(java), *sparks], capture_output=True, text=True, check=False)
-    assert (done.returncode, "a b = c d" in done.stderr) == (0, True), done.stderr
-    assert (java.with_name("keytool")).is_file()
-    without_us = subprocess.run([str(java_executable()), *sparks], capture_output=True, text=True, check=False)
-    assert "jdk.incubator.vector not found" in without_us.stdout + without_us.stderr
 
 
 def test_the_java_of_the_machine_needs_no_home_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from testkit.promql import ALERTS, DASHBOARDS, alerts, dashboard, metrics_in, queries
+from testkit.prometheus import ALERTS, DASHBOARDS, alerts, dashboard, metrics_in, queries
 from tests.unit.monitoring.declared import LABELS_OF_SCRAPES, declared_labels
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testkit.promql import ALERTS, DASHBOARDS, filled, queries
-from testkit.promtool import promtool
+from testkit.prometheus import ALERTS, DASHBOARDS, filled, promtool, queries
+
+pytestmark = pytest.mark.nightly
 
 PROMETHEUS = ALERTS.parent
 

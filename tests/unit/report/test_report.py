@@ -16,9 +16,7 @@ import pytest
 from offsetstream.errors import UsageError
 from offsetstream.report.queries import Period
 from offsetstream.tables.location import write_file
-from testkit.hostile_ids import IDS
-from testkit.page import Page
-from testkit.page_tables import MARKUP, PERIOD, write_world
+from testkit.page import IDS, MARKUP, PERIOD, Page, write_world
 from testkit.processes import within
 from testkit.tables import append_rows, create_empty_tables
 from tests.unit.cli.conftest import commit, group

@@ -14,7 +14,7 @@ from offsetstream.settings.clusters import APART
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import settings_of
 from offsetstream.stream.settings import JobSettings
-from testkit.command_tree import leaves
+from testkit.processes import leaves
 from tests.unit.settings.support import invoke, show, write
 
 SETTINGS = """

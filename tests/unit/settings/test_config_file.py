@@ -11,7 +11,7 @@ from offsetstream.cli.main import SUBCOMMANDS, main
 from offsetstream.errors import UsageError
 from offsetstream.settings.config_file import COMMANDS
 from offsetstream.stream.settings import JobSettings
-from testkit.command_tree import leaves
+from testkit.processes import leaves
 from tests.unit.settings.support import SERVER, invoke, show, write
 
 

@@ -1,6 +1,5 @@
 """How the session's JVM is started, without one."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,8 +9,6 @@ from types import FrameType
 import pytest
 
 from offsetstream.spark import local
-from testkit.processes import is_alive
-from testkit.waiting import await_
 
 
 @pytest.mark.parametrize(("starts_java", "ends"), [(False, True), (True, False)])
@@ -57,63 +54,6 @@ def test_what_the_jvm_prints_is_not_among_our_answers(capfd: pytest.CaptureFixtu
 
 def _as_pyspark_does() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-_SIGINT_DURING_A_START = """
-import signal, threading
-from offsetstream.spark.local import local_session
-from offsetstream.spark.session import ending
-
-signal.signal(signal.SIGINT, lambda *_: None)
-ours, seen, ended = signal.getsignal(signal.SIGINT), set(), threading.Event()
-
-def look():
-    while not ended.wait(0.001):
-        seen.add(signal.getsignal(signal.SIGINT))
-
-threading.Thread(target=look).start()
-try:
-    with ending(local_session("local[1]")) as spark:
-        assert spark.sql("SELECT 1 AS one").collect()[0].one == 1
-        assert spark.getActiveSession() is spark
-finally:
-    ended.set()
-print(seen == {ours})
-"""
-
-
-def test_ctrl_c_is_ours_all_through_the_start_of_spark() -> None:
-    """PySpark's handler asks the JVM while another question is under way: both failed, with a traceback."""
-    done = subprocess.run([sys.executable, "-c", _SIGINT_DURING_A_START], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
-
-
-_NOT_WANTED = """
-import time
-from pyspark import SparkContext
-from offsetstream.spark.local import LocalSpark
-
-LocalSpark("local[1]", {"spark.driver.memory": "512m"})
-deadline = time.monotonic() + 60
-while SparkContext._gateway is None and time.monotonic() < deadline:
-    time.sleep(0.05)
-print(SparkContext._gateway.proc.pid, SparkContext._active_spark_context)
-"""
-
-
-def test_java_is_launched_before_a_session_is_wanted_and_ends_with_us_if_none_is(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _NOT_WANTED],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    pid, context = done.stdout.split()
-    assert context == "None"
-    await_(lambda: not is_alive(int(pid)))
-    assert list(tmp_path.glob("offsetstream-spark-*")) == []
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId, app_id
-from testkit.days import today
 from testkit.tables import append_rows as append_any
+from testkit.waiting import today
 
 
 def keep_nothing(tables: PathStore) -> None:

@@ -12,7 +12,7 @@ from offsetstream.tables.joins import Join, all_joins
 from offsetstream.tables.schema import load_schema
 from testkit.group_world import GroupWorld
 from testkit.night import FIXTURE
-from testkit.view_tables import write_tables
+from testkit.tables import write_tables
 
 PAIRS = [(rows, join) for join in all_joins() for rows in join.rows]
 

@@ -15,8 +15,8 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import PROPERTY
+from testkit.engines import require_that_all_read
 from testkit.merge_model import in_order
-from testkit.readers import require_that_all_read
 from testkit.small_writes import WRITES, SmallWrite
 from testkit.tables import append_rows
 

@@ -104,13 +104,15 @@ def switch_on(path: str, properties: dict[str, str], features: tuple[str, ...], 
     Path(path, "_delta_log", f"{DeltaTable(path).version() + 1:020}.json").write_text("\n".join(lines) + "\n")
 
 
-@EVERY_WRITE
+WRITTEN_ALONG = [
+    ({"delta.enableChangeDataFeed": "true"}, ("changeDataFeed",)),
+    ({"delta.checkpointPolicy": "v2"}, ("v2Checkpoint",)),
+]
+
+
 @pytest.mark.parametrize(
-    ("properties", "features"),
-    [
-        ({"delta.enableChangeDataFeed": "true"}, ("changeDataFeed",)),
-        ({"delta.checkpointPolicy": "v2"}, ("v2Checkpoint",)),
-    ],
+    ("write", "properties", "features"),
+    [pytest.param(write, *WRITTEN_ALONG[number % 2], id=write.name) for number, write in enumerate(WRITES)],
 )
 def test_features_that_are_written_along_with(
     tables: PathStore, write: SmallWrite, properties: dict[str, str], features: tuple[str, ...]

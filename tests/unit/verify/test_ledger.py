@@ -25,7 +25,7 @@ from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.doubled_rows import doubled_rows
 from offsetstream.verify.ledger import ledger_differences
-from testkit.days import today
+from testkit.waiting import today
 
 SCHEMA = load_schema(COMMITS)
 SIGNED = ["checkpoint_id", "batch_id", "written_day"]
@@ -188,8 +188,7 @@ HORIZONS = [0, 2, 3, 4]  # days ago
 
 
 @pytest.mark.parametrize("next_horizon", HORIZONS)
-@pytest.mark.parametrize("day", [1, 2])
-@pytest.mark.parametrize("is_wrong", [False, True])
+@pytest.mark.parametrize(("is_wrong", "day"), [(False, 1), (True, 2)])
 def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, is_wrong: bool, day: int, next_horizon: int
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from offsetstream.views.reader import ViewReader
 from testkit.sampled_logs import START_MS, instant
-from testkit.view_tables import reader_of, write_tables
+from testkit.tables import reader_of, write_tables
 
 Row = dict[str, Any]
 GROUP, TOPIC, DELETED = "billing", "orders", 1

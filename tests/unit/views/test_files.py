@@ -13,7 +13,7 @@ import pytest
 from offsetstream.views.files import all_views, needed
 from testkit.group_world import GroupWorld
 from testkit.sampled_logs import instant
-from testkit.view_tables import reader_of, table_schemas, write_tables
+from testkit.tables import reader_of, table_schemas, write_tables
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "views_duckdb.py"))

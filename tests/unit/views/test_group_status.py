@@ -14,7 +14,7 @@ from offsetstream.views.files import spark_sql
 from offsetstream.views.reader import ViewReader
 from testkit.field_rules import burrow_status
 from testkit.sampled_logs import instant
-from testkit.view_tables import reader_of, write_tables
+from testkit.tables import reader_of, write_tables
 from tests.unit.views.windows import NOW_MS, Window, random_window, tables_of
 
 WINDOWS = 5000

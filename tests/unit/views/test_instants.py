@@ -23,7 +23,7 @@ from offsetstream.coordinator.log_cut import until
 from offsetstream.tables.plain_rows import flat
 from offsetstream.views.reader import ViewReader
 from testkit.sampled_logs import START_MS, instant
-from testkit.view_tables import reader_of, write_tables
+from testkit.tables import reader_of, write_tables
 from tests.conformance.case import BOTH
 from tests.conformance.histories import History
 from tests.conformance.pure_tables import consumed, decoded_records
@@ -32,7 +32,7 @@ from tests.conformance.valid_histories import valid_histories
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
-HISTORIES, INSTANTS = 20, 50
+HISTORIES, INSTANTS = 10, 30
 COMMIT_KEYS = (0, 1)
 
 

@@ -12,7 +12,7 @@ import pytest
 from offsetstream.views import reader as reading
 from testkit.group_world import GroupWorld
 from testkit.sampled_logs import START_MS, instant
-from testkit.view_tables import reader_of, write_tables
+from testkit.tables import reader_of, write_tables
 
 VIEWS = ("time_lag", "group_status_partitions", "group_status")
 

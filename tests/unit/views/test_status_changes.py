@@ -9,7 +9,7 @@ import pytest
 
 from testkit.group_world import GroupWorld
 from testkit.sampled_logs import instant
-from testkit.view_tables import reader_of, write_tables
+from testkit.tables import reader_of, write_tables
 
 MINUTES = 30
 

@@ -9,7 +9,7 @@ from random import Random
 
 from testkit.field_rules import Limits, LookupTable
 from testkit.sampled_logs import EVERY, instant
-from testkit.view_tables import reader_of, write_tables
+from testkit.tables import reader_of, write_tables
 from tests.unit.views.windows import NOW_MS, Window, tables_of
 
 WINDOWS = 5000

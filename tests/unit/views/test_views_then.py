@@ -11,8 +11,7 @@ from offsetstream.views.files import all_views, load_view
 from offsetstream.views.instant import InstantReader
 from testkit.group_world import GroupWorld
 from testkit.sampled_logs import MINUTE, START_MS, instant
-from testkit.tables import new_tables
-from testkit.view_tables import reader_of, write_tables
+from testkit.tables import new_tables, reader_of, write_tables
 
 SEED = 1
 # What the last look before an instant saw of the leaders is kept of now only: then the end before stands.

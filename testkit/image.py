@@ -1,0 +1,330 @@
+"""The image and docker-compose.yml without a container engine: read as data, built, and run as processes.
+
+The folder of a build stands for the root, `/`. Each RUN is a script as it is written, with no program at hand but those
+that the base image has; COPY copies, from the context what .dockerignore leaves, from an earlier stage what is named.
+What a stage left lying about is gone in the next one. Steps that need root are not run: `Builder.skipped` has them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_KNOWN = ("ENV", "WORKDIR", "COPY", "RUN", "USER", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD")
+Step = tuple[str, str]
+
+
+@dataclass
+class Stage:
+    """A stage: its name or number; the image or earlier stage from which it begins; its steps, keyword and rest."""
+
+    name: str
+    base: str
+    steps: list[Step] = field(default_factory=list)
+
+    def last(self, keyword: str) -> str | None:
+        """The rest of the last step of a kind, which is the one that holds."""
+        return next((rest for word, rest in reversed(self.steps) if word == keyword), None)
+
+
+def stages_of(file: Path) -> list[Stage]:
+    """Read the stages in their order; ValueError for a step that nobody here knows."""
+    found: list[Stage] = []
+    for keyword, rest in _steps(file.read_text("utf-8")):
+        if keyword == "FROM":
+            image, *name = re.split(r"\s+AS\s+", rest)
+            found.append(Stage(name[0] if name else str(len(found)), image))
+        elif not found or keyword not in _KNOWN:
+            raise ValueError(f"{keyword} {rest}")
+        else:
+            found[-1].steps.append((keyword, rest))
+    return found
+
+
+def copied_from(rest: str) -> str | None:
+    """Return the stage from which a COPY takes, None where it is the context."""
+    match = re.match(r"--from=(\S+)", rest)
+    return match[1] if match else None
+
+
+def _steps(text: str) -> Iterator[Step]:
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    for step in "\n".join(lines).replace("\\\n", "").splitlines():
+        keyword, rest = step.split(maxsplit=1)
+        yield keyword, rest.strip()
+
+
+# Of what Debian's slim image has (coreutils, dash, bash, sed, grep, findutils, tar, gzip). It has no ps, curl or java.
+_PROGRAMS = """
+    bash sh sed grep xargs find tar gzip env cat cp ln ls mkdir mv rm basename dirname readlink realpath tr cut head
+    tail sort uname id test chmod printf echo sleep date mktemp wc expr nice nohup hostname touch tee getconf
+"""
+_OF_THE_TESTS = re.compile("(JAVA|PYTHON|SPARK|OFFSETSTREAM_TEST)_?.*|VIRTUAL_ENV|OFFSETSTREAM_CACHE|PATH|HOME|PWD")
+_ABSOLUTE = re.compile(r"""(?:^|[\s"'=])(/[a-z][\w./-]*)""")
+_OF_ROOT = "useradd "
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """Where the root is, and what is set for a container: environment, working directory, entry point, health check."""
+
+    root: Path
+    environment: dict[str, str]
+    folder: Path
+    entrypoint: list[str]
+    health: list[str]
+
+    def command(self, words: Sequence[str], **more: str) -> list[str]:
+        """What runs a program of the image in its environment, and in nothing of the tests'."""
+        program = shutil.which(words[0], path=self.environment["PATH"])
+        assert program, f"the image has no {words[0]}"
+        variables = [f"{name}={value}" for name, value in {**self.environment, **more}.items()]
+        return ["env", "--ignore-environment", *variables, program, *words[1:]]
+
+
+@dataclass
+class _Made:
+    """A stage that is made: what holds at its end."""
+
+    environment: dict[str, str]
+    folder: str = "/"
+    steps: list[Step] = field(default_factory=list)
+
+
+class Builder:
+    """Builds the stages of a Dockerfile within a folder, whose `root` is that of the stage which was built last."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        self._stages = {stage.name: stage for stage in stages_of(file)}
+        self._context, self._folder, self._root = file.parent, folder, folder / "root"
+        self._made: dict[str, _Made] = {}
+        self.skipped: list[str] = []
+        _link_programs(folder / "bin")
+        (folder / "home").mkdir()
+
+    def build(self, name: str | None = None) -> BuiltImage:
+        """Build a stage with all that it needs; the last one where none is named."""
+        wanted = name or list(self._stages)[-1]
+        self._need(wanted)
+        self._begin_from(wanted)
+        made = self._made[wanted]
+        whole = Stage(wanted, "", made.steps)
+        entrypoint = json.loads(whole.last("ENTRYPOINT") or "[]")
+        return BuiltImage(self._root, made.environment, self._place(made.folder), entrypoint, _health(whole))
+
+    def _need(self, name: str) -> None:
+        stage = self._stages[name]
+        for needed in (stage.base, *(copied_from(rest) for word, rest in stage.steps if word == "COPY")):
+            if needed in self._stages and needed not in self._made:
+                self._need(str(needed))
+        self._make(stage)
+
+    def _begin_from(self, name: str) -> None:
+        shutil.rmtree(self._root, ignore_errors=True)
+        if name in self._made:
+            _link_tree(self._folder / name, self._root)
+        else:
+            self._root.mkdir()
+
+    def _make(self, stage: Stage) -> None:
+        self._begin_from(stage.base)
+        base = self._made.get(stage.base) or _Made(self._first_environment())
+        made = _Made(dict(base.environment), base.folder, [*base.steps, *stage.steps])
+        for keyword, rest in stage.steps:
+            if keyword == "ENV":
+                for name, _, value in (pair.partition("=") for pair in shlex.split(rest)):
+                    made.environment[name] = self._value(value, made.environment)
+            elif keyword == "WORKDIR":
+                made.folder = rest
+                self._place(rest).mkdir(parents=True, exist_ok=True)
+            elif keyword == "COPY":
+                self._copy(rest, made.folder)
+            elif keyword == "RUN":
+                self._run(rest, made)
+        self._made[stage.name] = made
+        _link_tree(self._root, self._folder / stage.name)
+
+    def _first_environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not _OF_THE_TESTS.fullmatch(name)}
+        return {**kept, "PATH": str(self._folder / "bin"), "HOME": str(self._folder / "home")}
+
+    def _value(self, text: str, environment: dict[str, str]) -> str:
+        value = re.sub(r"\$(\w+)", lambda name: environment[name[1]], text)
+        is_of_the_image = value.startswith("/") and not value.startswith(str(self._folder))
+        return str(self._place(value)) if is_of_the_image else value
+
+    def _copy(self, rest: str, folder: str) -> None:
+        *sources, target = [word for word in rest.split() if not word.startswith("--")]
+        stage = copied_from(rest)
+        for source in sources:
+            found = _within(self._folder / stage, source) if stage else self._in_context(source)
+            place = self._place(str(Path(folder) / target)) / (found.name if target.endswith("/") else "")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if stage:
+                _link_tree(found, place)
+            elif found.is_dir():
+                shutil.copytree(found, place, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(found, place)
+
+    def _in_context(self, source: str) -> Path:
+        kept = (self._context / ".dockerignore").read_text("utf-8").splitlines()
+        assert f"!{source}" in kept, f".dockerignore leaves {source} out"
+        return self._context / source
+
+    def _run(self, script: str, made: _Made) -> None:
+        if script.startswith(_OF_ROOT):
+            self.skipped.append(script)
+            for path in _ABSOLUTE.findall(script):
+                self._place(path).mkdir(parents=True)
+            return
+        assert not _ABSOLUTE.search(script), f"a RUN names a path, which is another one here: {script}"
+        cwd, env = self._place(made.folder), {**made.environment, **_trusted()}
+        done = subprocess.run(["sh", "-c", script], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (script, done.stdout, done.stderr)
+
+    def _place(self, path: str) -> Path:
+        return _within(self._root, path)
+
+
+def health_of(file: Path) -> list[str]:
+    """Return the command by which the file's image tells whether it is well."""
+    return next(found for stage in stages_of(file) if (found := _health(stage)))
+
+
+def _health(stage: Stage) -> list[str]:
+    found: list[str] = json.loads((stage.last("HEALTHCHECK") or "").partition("CMD ")[2] or "[]")
+    return found
+
+
+def _within(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """Copy a tree as hard links: nobody changes a file of a stage that is made, and each has a gigabyte."""
+    shutil.copytree(source, target, symlinks=True, copy_function=os.link)
+
+
+def _trusted() -> dict[str, str]:
+    """Have the Java that comes by pip trust whom this machine's Java does: a proxy, where there is one."""
+    java = shutil.which("java")
+    store = Path(java).resolve().parents[1] / "lib" / "security" / "cacerts" if java else Path("none")
+    return {"JAVA_TOOL_OPTIONS": f"-Djavax.net.ssl.trustStore={store}"} if store.is_file() else {}
+
+
+def _link_programs(folder: Path) -> None:
+    folder.mkdir()
+    for name in _PROGRAMS.split():
+        if (found := shutil.which(name)) is not None:
+            (folder / name).symlink_to(found)
+    own = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for name in ("python", "python3"):  # no links: by one Python would look for its library beside it
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(str(own))} "$@"\n')
+        (folder / name).chmod(0o755)
+
+
+ROOT = Path(__file__).parents[1]
+COMPOSE, DOCKERFILE = ROOT / "docker-compose.yml", ROOT / "Dockerfile"
+OURS = "offsetstream"  # how the names of our images begin
+# What an image's programs are on this machine; others are run by their names.
+_ON_THIS_MACHINE = {"python": [sys.executable], "offsetstream": [sys.executable, "-m", "offsetstream"]}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service with what the file says of it; `entrypoint` is ours where the image is and none is named."""
+
+    name: str
+    spec: Mapping[str, Any]
+
+    @property
+    def image(self) -> str:
+        return str(self.spec["image"])
+
+    @property
+    def is_ours(self) -> bool:
+        return self.image.startswith(OURS)
+
+    @property
+    def command(self) -> list[str]:
+        """What the container runs, the entry point first, which of another image than ours is not known."""
+        entrypoint = self.spec.get("entrypoint", ["offsetstream"] if self.is_ours else [])
+        return [unescaped(word) for word in (*entrypoint, *self.spec.get("command", []))]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {name: unescaped(str(value)) for name, value in self.spec.get("environment", {}).items()}
+
+    @property
+    def health(self) -> list[str]:
+        """The command that asks whether it is well; [] where there is none."""
+        test = [unescaped(word) for word in self.spec.get("healthcheck", {}).get("test", [])]
+        assert not test or test[0] == "CMD", f"{self.name}: a health check that is no command"
+        return test[1:]
+
+    @property
+    def ports(self) -> dict[int, tuple[str, int]]:
+        """The ports of the container that are published: at which address, and as which port."""
+        published = (str(each).rsplit(":", 2) for each in self.spec.get("ports", []))
+        return {int(inside): (address, int(outside)) for address, outside, inside in published}
+
+    @property
+    def mounts(self) -> dict[str, str]:
+        """What is mounted, by where it is in the container: a volume's name, or a path of this repository."""
+        return {place.split(":")[1]: place.split(":")[0] for place in self.spec.get("volumes", [])}
+
+
+@cache
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))
+    return found
+
+
+def services() -> dict[str, Service]:
+    return {name: Service(name, spec) for name, spec in compose()["services"].items()}
+
+
+def unescaped(text: object) -> str:
+    """A text as the container gets it; AssertionError for a variable, whose value would be the user's to give."""
+    assert not re.search(r"(?<!\$)(?:\$\$)*\$[\w{]", str(text)), f"a variable: {text}"
+    return str(text).replace("$$", "$")
+
+
+@dataclass(frozen=True)
+class Places:
+    """What stands on this machine for a container's addresses, ports and paths."""
+
+    instead: Mapping[str, str]
+
+    def of(self, text: str) -> str:
+        for inside, here in self.instead.items():
+            text = text.replace(inside, here)
+        return text
+
+    def words(self, command: list[str]) -> list[str]:
+        return [self.of(word) for word in command]
+
+    def command(self, words: list[str]) -> list[str]:
+        """The same with this machine's programs."""
+        return [*_ON_THIS_MACHINE.get(words[0], words[:1]), *self.words(words[1:])]
+
+    def environment(self, service: Service) -> dict[str, str]:
+        return {name: self.of(value) for name, value in service.environment.items()}
+
+    def is_well(self, health: list[str]) -> bool:
+        """Ask as the container engine would."""
+        done = subprocess.run(self.command(health), capture_output=True, env={**os.environ}, check=False, timeout=60)
+        return done.returncode == 0

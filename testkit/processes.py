@@ -1,0 +1,227 @@
+"""Processes of tests: the command line as users run it, the job, servers; awaited, looked at from outside, and ended.
+
+Each ends with its `with`, however the test ends. What is left all the same `testkit.plugin` finds and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import click
+from click.testing import CliRunner
+
+from offsetstream.cli.main import main
+from offsetstream.embedded.guarded import GuardedProcesses
+from testkit.pages import end_of
+from testkit.waiting import await_
+
+OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
+Done = subprocess.CompletedProcess[str]
+JAVAS_LINE = "WARNING: Using incubator modules: jdk.incubator.vector"  # Java says so whenever PySpark starts it
+_SESSION = 3  # of the fields after the name in /proc/<pid>/stat (proc(5))
+
+
+def offsetstream(
+    *arguments: str | bytes, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Done:
+    """Run a command to its end, whatever that is; `environment` is beside the tests' own."""
+    command, env = [*OFFSETSTREAM, *arguments], {**os.environ, **(environment or {})}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=cwd, check=False)
+    return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def printed(*arguments: str | bytes, environment: Mapping[str, str] | None = None) -> str:
+    """Return what a command prints; AssertionError with what it says where that is no success."""
+    done = offsetstream(*arguments, environment=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def within(*arguments: str) -> Done:
+    """Run a command that starts no Spark to its end, within this process, which takes no time to start."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return Done(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+class RunningProcess:
+    """A command in a session of its own, killed at the end of `with`; what it says goes to the file `said`."""
+
+    def __init__(
+        self, command: Sequence[str], said: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
+        self._said = said
+        with said.open("w") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the driver and its JVM, which are one process group."""
+        os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL the driver and its JVM in one system call, and wait until they are gone."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+            self.process.wait()
+        await_(lambda: not session(self.pid))
+
+    def await_(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds; AssertionError with the end of what it said, also where it ends before."""
+
+        def runs() -> None:
+            assert self.process.poll() is None, f"it ended with {self.process.poll()}\n{end_of(self._said)}"
+
+        await_(condition, lambda: end_of(self._said), meanwhile=runs)
+
+    def ended(self) -> int:
+        """Wait until the process ends; its exit code. AssertionError with what it said if it never does."""
+        await_(lambda: self.process.poll() is not None, lambda: end_of(self._said))
+        return int(self.process.returncode)
+
+
+class JobProcess(RunningProcess):
+    """`offsetstream run` on tables and checkpoints in a folder; what it says goes to a file beside the folder.
+
+    `tables` names them where they are elsewhere.
+    """
+
+    def __init__(
+        self,
+        bootstrap_server: str,
+        folder: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        tables: str | None = None,
+    ) -> None:
+        places = ("--tables", tables or str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
+        command = [*OFFSETSTREAM, "run", "--bootstrap-server", bootstrap_server, *places, *options]
+        super().__init__(command, folder.with_name(f"{folder.name}-said.txt"), environment, cwd)
+
+
+class ServerProcess:
+    """Servers in a folder that goes with them; all of them end with `with`, or with the process that started them."""
+
+    def __init__(self) -> None:
+        self._processes = GuardedProcesses()
+        self.folder = self._processes.folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._processes.close()
+
+    def start(self, name: str, command: Sequence[str], answers: Callable[[], bool]) -> int:
+        """Start a server and wait until it answers; its pid. AssertionError with what it printed if it ends before."""
+        pid = self._processes.start(name, command, self._log(name))
+
+        def runs() -> None:
+            assert self._processes.exit_code(name) is None, f"{name} has ended\n{self._end_of(name)}"
+
+        await_(answers, lambda: self._end_of(name), meanwhile=runs)
+        return pid
+
+    def end(self, name: str, grace_seconds: float = 0.0) -> None:
+        self._processes.end([name], grace_seconds)
+
+    def said(self, name: str) -> str:
+        return self._log(name).read_text(errors="replace")
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def _end_of(self, name: str) -> str:
+        return end_of(self._log(name), goes=True)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process is there, and is not only waited for by nobody, as in a container without an init."""
+    try:
+        return _status(Path(f"/proc/{pid}"))[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, theirs, and so on (Linux)."""
+    children = [
+        int(child) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for child in tasks.read_text().split()
+    ]
+    return [found for child in children for found in (child, *descendants(child))]
+
+
+def session(leader: int) -> dict[int, str]:
+    """The processes that live in the session of a process, also of one that is gone: pid and command line."""
+    return {pid: command for pid, command, fields in _processes() if int(fields[_SESSION - 1]) == leader}
+
+
+def started_with(variable: str) -> dict[int, str]:
+    """The processes that were started with `NAME=value` in their environment: pid and command line."""
+    return {pid: command for pid, command, _ in _processes() if variable.encode() in _environment(pid)}
+
+
+def _processes() -> Iterator[tuple[int, str, list[str]]]:
+    """Yield pid, command line and status (from the state on) of the processes that live and may be looked at."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # it ended, or is another user's
+            state, *fields = _status(folder)
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if state != "Z":
+                yield int(folder.name), command[:300], fields
+
+
+def _status(folder: Path) -> list[str]:
+    return (folder / "stat").read_text().rpartition(")")[2].split()
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
+
+
+def await_gone(pid: int, folder: Path) -> None:
+    """Wait until neither the process nor the folder is there; AssertionError if they stay."""
+    await_(lambda: not is_alive(pid) and not folder.exists())
+
+
+def leaves(command: click.Command, path: Sequence[str]) -> Iterator[tuple[list[str], click.Command]]:
+    """Yield each command that is no group, with its words from `path` on."""
+    if not isinstance(command, click.Group):
+        yield list(path), command
+        return
+    ctx = click.Context(command, parent=click.Context(main))
+    for name in command.list_commands(ctx):
+        child = command.get_command(ctx, name)
+        assert child is not None
+        yield from leaves(child, [*path, name])

@@ -1,0 +1,87 @@
+"""The queries of dashboards and alerts, which metrics they name, and Prometheus' own tool, which evaluates them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testkit.programs import go_program
+
+MONITORING = Path(__file__).parents[1] / "monitoring"
+ALERTS = MONITORING / "prometheus" / "alerts.yml"
+DASHBOARDS = sorted((MONITORING / "grafana" / "dashboards").glob("*.json"))
+# What has words that are no metric's; then a word, with what tells whether it is a function's.
+_WORDS = re.compile(
+    r"""
+    "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*'                                       # text
+    | \{ (?: "(?:\\.|[^"\\])*" | [^}"] )* \} | \[ [^\]]* \] | \b\d[\w.]*        # labels, ranges, numbers
+    | \b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)
+    | (?P<word>[a-zA-Z_:][\w:]*) (?P<called>\s*\( | \s+(?=by\b|without\b))?
+    """,
+    re.VERBOSE,
+)
+_OPERATORS = {"and", "or", "unless", "offset", "bool", "inf", "nan", "atan2"}
+_OF_VARIABLE = re.compile(r"label_values\((.*), (\w+)\)")
+_LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of a panel's or of a variable's: where it is, and the labels that are shown of it."""
+
+    place: str
+    expression: str
+    shows: tuple[str, ...]
+
+
+def metrics_in(expression: str) -> set[str]:
+    """Return the metrics that an expression names: its words that are no label, function or operator."""
+    words = (each for each in _WORDS.finditer(expression) if each["word"] and not each["called"])
+    return {each["word"] for each in words if each["word"].lower() not in _OPERATORS}
+
+
+def dashboard(path: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return read
+
+
+def queries(path: Path) -> Iterator[Query]:
+    """Give the queries of a dashboard, with its variables as they are."""
+    for variable in dashboard(path)["templating"]["list"]:
+        if variable["type"] == "query":
+            asked = _OF_VARIABLE.fullmatch(variable["query"])
+            assert asked is not None, variable["query"]
+            yield Query(f"${variable['name']}", asked[1], (asked[2],))
+    for panel in dashboard(path)["panels"]:
+        for target in panel.get("targets", []):
+            shows = tuple(_LEGEND.findall(target.get("legendFormat", "")))
+            yield Query(panel["title"], target["expr"], shows)
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def filled(expression: str) -> str:
+    """Return a query as Grafana asks it where all is chosen."""
+    expression = expression.replace("$__rate_interval", "5m")
+    return re.sub(r'"\$\w+"', '".*"', expression)
+
+
+PROMTOOL = ("github.com/prometheus/prometheus/cmd/promtool", "v0.316.0")
+
+
+def promtool(*arguments: str | Path, given: str = "") -> str:
+    """Run it and return what it says; AssertionError with that where it finds something."""
+    command = [str(go_program(*PROMTOOL)), *map(str, arguments)]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr

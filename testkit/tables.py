@@ -1,0 +1,113 @@
+"""Small tables with the schemas of ours, without a JVM: Delta tables by delta-rs, and Parquet files for views."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+
+from offsetstream.tables.beside import THRESHOLDS
+from offsetstream.tables.create import create_tables
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
+from offsetstream.tables.store import Snapshot
+from offsetstream.views.reader import ViewReader
+
+_TABLE_ID = re.compile(r'"id":"[0-9a-f-]{36}"')
+_TYPES = {
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "DATE": pa.date32(),
+    "BINARY": pa.binary(),
+}
+
+
+def arrow_schema(schema: TableSchema) -> pa.Schema:
+    """Return the table's columns as Arrow has them."""
+    return pa.schema([(column.name, _TYPES[column.type]) for column in schema.columns])
+
+
+def new_tables(
+    folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]] | None = None, cluster_id: str = "cluster-1"
+) -> PathStore:
+    """Create the tables in the folder as a job does before its first load, with rows, but for the user's thresholds."""
+    tables = PathStore(str(folder))
+    shutil.copytree(_empty_tables(cluster_id), folder, dirs_exist_ok=True)
+    for log in folder.glob("*/_delta_log/*.json"):  # each table has an id of its own
+        log.write_text(_TABLE_ID.sub(f'"id":"{uuid4()}"', log.read_text("utf-8")), "utf-8")
+    for name, its in (rows or {}).items():
+        if name != THRESHOLDS.name:
+            append_rows(folder, name, its)
+    return tables
+
+
+@cache
+def _empty_tables(cluster_id: str) -> Path:
+    """Create the tables of a cluster once in a process: hundreds of tests begin with them."""
+    folder = Path(tempfile.mkdtemp(prefix="empty-tables-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    create_tables(PathStore(str(folder)), cluster_id, "new")
+    return folder
+
+
+def create_empty_tables(root: Path) -> None:
+    """Create every table, without rows."""
+    for name, schema in all_schemas().items():
+        DeltaTable.create(root / name, arrow_schema(schema), partition_by=list(schema.partitioned_by))
+
+
+def snapshot_at(path: str | Path) -> Snapshot:
+    """Return the table that lies at the path."""
+    return PathStore(str(Path(path).parent)).open(Path(path).name)
+
+
+def append_rows(root: Path, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Append the rows to the table, which is created if it is not there; columns that are not given are null."""
+    schema = THRESHOLDS if table == THRESHOLDS.name else load_schema(table)
+    filled = [dict.fromkeys(schema.column_names) | dict(row) for row in rows]
+    data = pa.Table.from_pylist(filled, schema=arrow_schema(schema))
+    write_deltalake(root / table, data, mode="append", partition_by=list(schema.partitioned_by))
+
+
+def table_schemas() -> dict[str, TableSchema]:
+    """Every table that a view may read."""
+    return all_schemas() | {THRESHOLDS.name: THRESHOLDS}
+
+
+def write_tables(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Path:
+    """Write a file for each table."""
+    for name, schema in table_schemas().items():
+        filled = [dict.fromkeys(schema.column_names) | dict(row) for row in rows.get(name, ())]
+        assert all(set(row) == set(schema.column_names) for row in filled), name
+        pq.write_table(pa.Table.from_pylist(filled, schema=schema.arrow), folder / f"{name}.parquet")
+    return folder
+
+
+def reader_of(folder: Path, now: datetime) -> ViewReader:
+    """The views over such files, of a moment."""
+    relations = {name: f"FROM read_parquet('{folder}/{name}.parquet')" for name in table_schemas()}
+    return ViewReader(
+        PathStore(str(folder)), relations | {"clock": clock_sql(now).replace("TIMESTAMP ", "TIMESTAMPTZ ")}
+    )
+
+
+def clock_sql(now: datetime) -> str:
+    """The view `clock` of another moment, for either engine."""
+    return (
+        f"SELECT TIMESTAMP '{now.isoformat()}' AS now_at, TIMESTAMP '{now.isoformat()}' - INTERVAL '1' DAY AS since_at"
+    )

@@ -1,0 +1,105 @@
+"""Waiting for what is to become true."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from types import CodeType
+from typing import Any
+
+PATIENCE = float(os.environ.get("OFFSETSTREAM_TEST_PATIENCE", "1"))
+"""By how much every limit of the tests is longer, on a machine that is slow or busy."""
+SECONDS = 240.0 * PATIENCE  # no assertion on time: only so that a failing test ends
+
+
+def await_(
+    condition: Callable[[], bool],
+    told: Callable[[], object] = lambda: "",
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
+    pause: float = 0.1,
+) -> None:
+    """Wait until the condition holds; AssertionError if it never does, or with what `meanwhile` raises before.
+
+    The error has the condition as it is written, its parts as they were seen last, and what `told` returns.
+    `pause` is the time between two looks, in seconds.
+    """
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        meanwhile()
+        if time.monotonic() >= deadline:
+            lines = [f"Waited {SECONDS:.0f} s in vain for: {_written(condition)}", *_seen(condition), str(told())]
+            raise AssertionError("\n".join(lines))
+        time.sleep(pause)
+
+
+def _written(condition: Callable[[], bool]) -> str:
+    """Return a lambda's expression, a function's text, or whatever else is called by its representation."""
+    expression = _expression(condition)
+    if expression is not None:
+        return ast.unparse(expression)
+    try:
+        return textwrap.dedent(inspect.getsource(condition)).strip()
+    except (OSError, TypeError):
+        return repr(condition)
+
+
+def _seen(condition: Callable[[], bool]) -> Iterator[str]:
+    """Yield the values of the calls and names that a lambda compares; it is called once more for them."""
+    expression = _expression(condition)
+    if expression is None:
+        return
+    names = inspect.getclosurevars(condition)
+    known = {**names.builtins, **names.globals, **names.nonlocals}
+    for part in _compared(expression):
+        try:
+            value = eval(compile(ast.Expression(part), "<awaited>", "eval"), known)  # noqa: S307 - the test's own words
+        except Exception as error:  # of whatever kind: it is told in place of the value
+            value = error
+        yield f"  last seen: {ast.unparse(part)} = {value!r}"
+
+
+def _compared(expression: ast.expr) -> Iterator[ast.expr]:
+    match expression:
+        case ast.BoolOp():
+            for each in expression.values:
+                yield from _compared(each)
+        case ast.Compare():
+            for each in (expression.left, *expression.comparators):
+                if not isinstance(each, ast.Constant):
+                    yield each
+        case ast.UnaryOp():
+            yield from _compared(expression.operand)
+        case _:
+            yield expression
+
+
+def _expression(condition: Callable[[], bool]) -> ast.expr | None:
+    """Return the expression of a lambda, found by its place in the file; None for anything else."""
+    code: Any = getattr(condition, "__code__", None)
+    if not isinstance(code, CodeType) or code.co_name != "<lambda>":
+        return None
+    try:
+        module = ast.parse("".join(inspect.findsource(code)[0]))
+    except (OSError, SyntaxError):
+        return None
+    places = {place[:1] + place[2:3] for place in code.co_positions() if place[0] is not None}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Lambda) and (node.body.lineno, node.body.col_offset) in places:
+            return node.body
+    return None
+
+
+MARGIN = timedelta(seconds=30)
+
+
+def today() -> date:
+    """Return the day in UTC; shortly before midnight the next one, once it has begun, so that a test has one day."""
+    while (now := datetime.now(UTC)).date() != (now + MARGIN).date():
+        time.sleep(1)
+    return now.date()
