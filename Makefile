@@ -5,7 +5,7 @@ BIN := .venv/bin
 PARALLEL := --numprocesses 2 --no-loadscope-reorder --instafail
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long test-nightly check unit lock audit format docs site bench mutants crash-matrix chaos trino clean
+.PHONY: help install demo test test-long test-nightly check unit coverage lock audit format docs site bench mutants crash-matrix chaos trino clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -39,6 +39,12 @@ check: install ## Run the checks alone: lint, format, types, import contracts
 
 unit: install ## Run the tests that need no JVM (three minutes)
 	@$(BIN)/pytest tests/unit -m "not long and not nightly" $(PARALLEL)
+
+coverage: install ## Run the tests of a tier (TIER='not long and not nightly'), and show which lines and branches they leave out
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -m "$(or $(TIER),not long and not nightly)" $(PARALLEL) --quiet
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 format: install ## Format the code
 	@$(BIN)/ruff check --fix .

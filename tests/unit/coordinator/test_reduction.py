@@ -5,12 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from offsetstream.codec.record_layouts import record_types
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.reduction import GroupFacts, group_facts
 from testkit.examples import examples
 from tests.conformance.case import BOTH
 from tests.conformance.histories import History
@@ -40,3 +43,30 @@ def test_batches_are_a_replay(coordinator: Coordinator) -> None:
         assert tables.snapshot() == model(history, coordinator)
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("commit", "tombstone", "existed", "keeps"),
+    [
+        pytest.param(-1, -1, False, False, id="never was"),
+        pytest.param(-1, -1, True, True, id="stays"),
+        pytest.param(5, -1, False, True, id="made by a commit"),
+        pytest.param(5, 7, True, False, id="removed after a commit"),
+        pytest.param(7, 5, True, True, id="made again"),
+        pytest.param(-1, 5, True, False, id="removed"),
+    ],
+)
+def test_a_group_that_commits_alone_make(commit: int, tombstone: int, existed: bool, keeps: bool) -> None:
+    facts = GroupFacts(True, commit_offset=commit, tombstone_offset=tombstone)
+    assert facts.new_coordinator_keeps(existed=existed) is keeps
+
+
+@pytest.mark.parametrize("key_type", [key_type for key_type in sorted(record_types()) if key_type > 1])
+def test_the_tombstone_of_a_groups_own_record_alone_removes_it(key_type: int) -> None:
+    """Of a classic, consumer, share and streams group: records that Kafka calls GroupMetadata."""
+    row = {"offsets_partition": 0, "group_id": "g", "in_coordinator_partition": True, "key_type": key_type}
+    told = {"error": None, "is_tombstone": True, "record_offset": 9, "value_offset": 3, "tombstone_offset": 9}
+    decoded = pa.Table.from_pylist([row | told])
+    (facts,) = group_facts(decoded, decoded.slice(1)).values()
+    is_of_a_group = record_types()[key_type].name.endswith("GroupMetadata")
+    assert (facts.tombstone_offset, facts.is_touched) == (9 if is_of_a_group else -1, True)
