@@ -2,7 +2,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-PARALLEL := --numprocesses 2 --no-loadscope-reorder --instafail
+PATIENCE := $(or $(OFFSETSTREAM_TEST_PATIENCE),1)
+# A test that waits for ever says where, and ends.
+PARALLEL := --numprocesses 2 --no-loadscope-reorder --instafail \
+	-o faulthandler_timeout=$(shell awk 'BEGIN { print 600 * $(PATIENCE) }')
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long test-nightly check unit coverage lock audit format docs site bench mutants crash-matrix chaos trino clean

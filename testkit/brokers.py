@@ -18,6 +18,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.embedded.properties import Node, server_properties
+from testkit.waiting import SECONDS
 
 ADDRESS = "OFFSETSTREAM_TEST_BOOTSTRAP_SERVER"
 _IMAGE = f"apache/kafka:{DEFAULT_VERSION}"
@@ -86,5 +87,5 @@ def _kafka_in_a_container() -> Iterator[str]:
     published[f"{client_port}/tcp"] = (LOOPBACK, client_port)
     with container:
         bootstrap_server = f"{LOOPBACK}:{client_port}"
-        admin_client(bootstrap_server).list_topics(timeout=90)
+        admin_client(bootstrap_server).list_topics(timeout=SECONDS)
         yield bootstrap_server

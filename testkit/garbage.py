@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from testkit.waiting import SECONDS
+
 TOPIC = "__consumer_offsets"
 _NULL_TEXT = b"\xff\xff"  # where none may be null
 _NO_VERSION = b"\x00\x63"
@@ -91,5 +93,5 @@ def produce(bootstrap_server: str, records: Iterator[tuple[int, bytes | None, by
             except BufferError:
                 producer.poll(0.1)
         producer.poll(0)
-    if producer.flush(120) or errors:
+    if producer.flush(SECONDS) or errors:
         raise RuntimeError(f"the broker did not take all records: {errors[:1] or 'two minutes have passed'}")

@@ -22,6 +22,8 @@ from typing import Any
 
 import yaml
 
+from testkit.waiting import SECONDS
+
 _KNOWN = ("ENV", "WORKDIR", "COPY", "RUN", "USER", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD")
 Step = tuple[str, str]
 
@@ -326,5 +328,7 @@ class Places:
 
     def is_well(self, health: list[str]) -> bool:
         """Ask as the container engine would."""
-        done = subprocess.run(self.command(health), capture_output=True, env={**os.environ}, check=False, timeout=60)
+        done = subprocess.run(
+            self.command(health), capture_output=True, env={**os.environ}, check=False, timeout=SECONDS
+        )
         return done.returncode == 0

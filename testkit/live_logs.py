@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPlace
 from offsetstream.embedded.clients import QUIET, admin_client
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 TEN_MINUTES = 600_000
 Record = Mapping[str, Any]
@@ -26,7 +26,7 @@ def create_topic(
         new = NewTopic(topic, partitions, config=dict(config or {}))
     else:
         new = NewTopic(topic, len(partitions), replica_assignment=partitions, config=dict(config or {}))
-    admin.create_topics([new])[topic].result(30)
+    admin.create_topics([new])[topic].result(SECONDS)
 
 
 def write(
@@ -49,7 +49,7 @@ def transaction(
     """A transaction that has written the records, and that whoever asks for it ends; else it stays open."""
     config = {"bootstrap.servers": server, "transactional.id": transactional_id, "transaction.timeout.ms": TEN_MINUTES}
     producer = Producer(config, logger=QUIET)
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS)
     producer.begin_transaction()
     _produce(producer, topic, partition, records)
     yield producer
@@ -89,5 +89,5 @@ def _produce(producer: Producer, topic: str, partition: int, records: Sequence[R
 
     for record in records:
         producer.produce(topic, partition=partition, on_delivery=told, **record)
-    assert producer.flush(60) == 0
+    assert producer.flush(SECONDS) == 0
     assert not refused, refused

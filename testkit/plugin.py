@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from testkit.processes import started_with
 from testkit.waiting import PATIENCE
 
 _RUN = "OFFSETSTREAM_TEST_RUN"  # in the environment of whatever a session of tests starts: the pid of that session
+_OPEN_FILES = 4096  # of a broker with fifty offsets partitions that roll at once, of Spark, and of their clients
 _GRACE_SECONDS = 20.0 * PATIENCE  # a JVM ends a moment after the process that it served
 
 # What changes what Spark, Java, Python, Kafka and we do.
@@ -47,7 +49,8 @@ def settle() -> None:
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), _LOOPBACK]))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with suppress(ValueError, OSError):  # who may not allow more is told so by pytest_configure
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(hard, _OPEN_FILES), max(hard, _OPEN_FILES)))
 
 
 def _ignore(_signal: int, _frame: object) -> None:
@@ -58,6 +61,9 @@ settle()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < _OPEN_FILES:
+        raise pytest.UsageError(f"brokers open many files, and only {allowed} are allowed: ulimit -n {_OPEN_FILES}")
     if not hasattr(config, "workerinput"):
         os.environ[_RUN] = str(os.getpid())
 

@@ -24,6 +24,7 @@ from offsetstream.embedded.java import java_executable, java_version
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.errors import EnvironmentNotReadyError
 from testkit.processes import ServerProcess
+from testkit.waiting import SECONDS
 
 VERSION = "476"
 _NEEDS_JAVA = 24
@@ -99,7 +100,7 @@ class Trino:
     def _asked(self, url: str, sql: str | None = None) -> dict[str, Any]:
         data = None if sql is None else sql.encode()
         request = urllib.request.Request(url, data, {"X-Trino-User": "test"})  # noqa: S310 - of loopback
-        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - likewise
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - likewise
             found: dict[str, Any] = json.load(answer)
         return found
 

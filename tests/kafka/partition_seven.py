@@ -16,7 +16,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.lookup import Lookup
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner
 
 GROUPS = [f"group-{number}" for number in range(400) if partition_for(f"group-{number}", 50) == 7]
@@ -43,7 +43,7 @@ def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
         timestamp=timestamp_ms,
         on_delivery=lambda error, message: delivered.append(message.offset() if error is None else error.str()),
     )
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
     (offset,) = delivered
     assert isinstance(offset, int), offset
     return offset
@@ -86,13 +86,13 @@ def _alter_and_await(kafka: EmbeddedKafka, config: Mapping[str, str]) -> None:
     set_ = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in config.items()]
     resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=set_)
     admin = admin_client(kafka.bootstrap_server)  # it must outlive its answers
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
     await_(lambda: not config.items() - _shown(admin).items(), lambda: f"the broker never took {config}", pause=0.01)
 
 
 def _shown(admin: AdminClient) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC)
-    return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(30).items()}
+    return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(SECONDS).items()}
 
 
 def lose_the_log(kafka: EmbeddedKafka) -> None:

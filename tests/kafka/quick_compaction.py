@@ -12,6 +12,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from testkit.waiting import SECONDS
 from tests.kafka.partition_seven import commit
 
 CLEANER = {
@@ -38,7 +39,7 @@ def records_in_log(kafka: EmbeddedKafka) -> Iterator[Message]:
     settings = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer(settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.assign([TopicPartition(OFFSETS_TOPIC, 7, 0)])
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(SECONDS)) is not None and message.error() is None:
         yield message
     close(consumer)
 
@@ -54,7 +55,7 @@ def commit_doomed(kafka: EmbeddedKafka) -> None:
 def delete_doomed(kafka: EmbeddedKafka, offset: int) -> int:
     """Delete the group, and commit for the others until nothing in the log tells of it; returns their last offset."""
     admin = admin_client(kafka.bootstrap_server)
-    admin.delete_consumer_groups([DOOMED])[DOOMED].result(30)
+    admin.delete_consumer_groups([DOOMED])[DOOMED].result(SECONDS)
     while any(DOOMED.encode() in (message.key() or b"") for message in records_in_log(kafka)):
         offset += 1
         commit(kafka, offset)

@@ -17,6 +17,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from testkit.metastore import Metastore, metastore_in
 from testkit.processes import Done, JobProcess, offsetstream
+from testkit.waiting import SECONDS
 from tests.reliability.crash_matrix import act_at
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.truth import behind, differences, read_topic
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.nightly
 
 def ended(job: JobProcess) -> int:
     """Its exit code; a write of Spark's takes seconds, and there are many."""
-    return job.process.wait(900)
+    return job.process.wait(SECONDS)
 
 
 class CatalogJob:

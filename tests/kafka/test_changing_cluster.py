@@ -22,6 +22,7 @@ from offsetstream.stream.lifecycle.query_check import QueryCheck
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.tables.lease import request_reload
 from testkit.garbage import produce
+from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import all_at, commit, commits, is_loaded, load_ids, set_topic_config
 from tests.kafka.quick_compaction import CLEANER, offsets_in_log
@@ -174,7 +175,7 @@ def test_partitions_that_are_added(runner: JobRunner, kafka: EmbeddedKafka) -> N
     admin = admin_client(kafka.bootstrap_server)
     with runner.running():
         runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
-        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(30)
+        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(SECONDS)
         runner.await_(lambda: said(runner, "Beginning anew: the topic has 52 partitions, not 50"))
         key, value = encode_record(
             {"type": 1, "data": {"group": "stray", "topic": "orders", "partition": 0}},
@@ -197,7 +198,7 @@ def test_a_topic_that_was_recreated(runner: JobRunner, kafka: EmbeddedKafka) -> 
     """
     enough = 2 + applied(runner) // len(all_at(0))
     admin = admin_client(kafka.bootstrap_server)
-    admin.delete_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].result(30)
+    admin.delete_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].result(SECONDS)
     kafka.restart()  # else the coordinator goes on with what it has in memory
     for offset in range(enough):
         commit(kafka, 100 + offset)
@@ -215,7 +216,7 @@ def events(runner: JobRunner) -> list[tuple[int, int, str]]:
 
 def test_partitions_that_come_back_have_a_new_log(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     admin = admin_client(kafka.bootstrap_server)
-    admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(30)
+    admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(SECONDS)
     runner.run_once()
     assert log_ids(runner) == dict.fromkeys(range(52), 1)
 

@@ -26,6 +26,7 @@ from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.embedded.tools import run_tool
 from testkit.image import DOCKERFILE, Places, health_of, services
 from testkit.processes import RunningProcess
+from testkit.waiting import SECONDS
 
 pytestmark = pytest.mark.long
 
@@ -105,14 +106,14 @@ def test_kafka_is_well_and_has_two_doors(kafka_of_the_file: EmbeddedKafka, place
     for door in ("9092", "19092"):
         address = f"{LOOPBACK}:{places.of(door)}"
         admin = admin_client(address)
-        (broker,) = admin.list_topics(timeout=30).brokers.values()
+        (broker,) = admin.list_topics(timeout=SECONDS).brokers.values()
         assert f"{broker.host}:{broker.port}" == address
 
 
 def test_kafka_knows_every_setting(kafka_of_the_file: EmbeddedKafka, places: Places) -> None:
     broker = ConfigResource(ResourceType.BROKER, "1")
     admin = admin_client(kafka_of_the_file.bootstrap_server)
-    known = admin.describe_configs([broker])[broker].result(30)
+    known = admin.describe_configs([broker])[broker].result(SECONDS)
     named = {name.removeprefix("KAFKA_").lower().replace("_", ".") for name in services()["kafka"].environment}
     assert named - known.keys() == {"heap.opts"}
     assert int(known["log.retention.bytes"].value) == int(services()["kafka"].environment["KAFKA_LOG_RETENTION_BYTES"])

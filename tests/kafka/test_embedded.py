@@ -18,6 +18,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from testkit.processes import await_gone, is_alive
+from testkit.waiting import SECONDS
 from tests.kafka.admin_answers import committed_offsets
 
 pytestmark = pytest.mark.nightly
@@ -32,7 +33,7 @@ with EmbeddedKafka() as kafka:
 
 
 def create_topic(admin: AdminClient, name: str) -> None:
-    admin.create_topics([NewTopic(name, 2)])[name].result(30)
+    admin.create_topics([NewTopic(name, 2)])[name].result(SECONDS)
 
 
 def commit(kafka: EmbeddedKafka, group: str, topic: str, offset: int) -> None:
@@ -43,7 +44,7 @@ def commit(kafka: EmbeddedKafka, group: str, topic: str, offset: int) -> None:
 def test_each_version_keeps_commits_over_a_restart_and_leaves_nothing_behind(version: str) -> None:
     with EmbeddedKafka(version) as kafka:
         admin = admin_client(kafka.bootstrap_server)
-        assert admin.describe_cluster().result(30).cluster_id == kafka.cluster_id
+        assert admin.describe_cluster().result(SECONDS).cluster_id == kafka.cluster_id
         create_topic(admin, "orders")
         commit(kafka, "billing", "orders", 7)
         kafka.restart()
@@ -62,7 +63,7 @@ def test_three_nodes_replicate_and_go_on_without_one() -> None:
         admin = admin_client(kafka.bootstrap_server)
         create_topic(admin, "orders")
         commit(kafka, "billing", "orders", 7)
-        offsets_topic = admin.list_topics("__consumer_offsets", timeout=30).topics["__consumer_offsets"]
+        offsets_topic = admin.list_topics("__consumer_offsets", timeout=SECONDS).topics["__consumer_offsets"]
         assert len(offsets_topic.partitions) == 50
         assert {len(partition.replicas) for partition in offsets_topic.partitions.values()} == {3}
         kafka.stop_broker(2)

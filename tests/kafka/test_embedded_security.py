@@ -15,20 +15,20 @@ from confluent_kafka.admin import (
 
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka(security="sasl_plaintext", users=("alice",)) as kafka:
         admin = admin_client(kafka.bootstrap_server, kafka.librdkafka_properties("admin"))
-        admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(SECONDS)
         yield kafka
 
 
 def describe_orders(kafka: EmbeddedKafka, user: str) -> str:
     admin = admin_client(kafka.bootstrap_server, kafka.librdkafka_properties(user))
-    return str(admin.describe_topics(TopicCollection(["orders"]))["orders"].result(30).name)
+    return str(admin.describe_topics(TopicCollection(["orders"]))["orders"].result(SECONDS).name)
 
 
 def test_a_user_may_do_what_acls_allow_and_nothing_else(secured: EmbeddedKafka) -> None:
@@ -47,7 +47,7 @@ def test_a_user_may_do_what_acls_allow_and_nothing_else(secured: EmbeddedKafka) 
         AclOperation.DESCRIBE,
         AclPermissionType.ALLOW,
     )
-    admin.create_acls([right])[right].result(30)
+    admin.create_acls([right])[right].result(SECONDS)
 
     def is_allowed() -> bool:
         try:

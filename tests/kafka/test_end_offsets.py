@@ -18,7 +18,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling import rounds
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner
 
 TOPIC, LOST = "sampled", 2
@@ -45,7 +45,7 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create(kafka: EmbeddedKafka, topic: str, assignment: list[list[int]]) -> None:
     admin, new = admin_client(kafka.bootstrap_server), NewTopic(topic, len(assignment), replica_assignment=assignment)
-    admin.create_topics([new])[topic].result(30)
+    admin.create_topics([new])[topic].result(SECONDS)
 
 
 def commit(kafka: EmbeddedKafka, topic: str, *partitions: int) -> None:
@@ -55,11 +55,11 @@ def commit(kafka: EmbeddedKafka, topic: str, *partitions: int) -> None:
 def produce(kafka: EmbeddedKafka, topic: str, partition: int, count: int, **properties: str) -> Producer:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server, **properties})
     if properties:
-        producer.init_transactions(30)
+        producer.init_transactions(SECONDS)
         producer.begin_transaction()
     for _ in range(count):
         producer.produce(topic, b"value", partition=partition)
-    producer.flush(30)
+    producer.flush(SECONDS)
     return producer
 
 
@@ -93,7 +93,7 @@ def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka
         runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 9, 9, None)])
 
         admin = admin_client(kafka.bootstrap_server)
-        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(30)
+        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(SECONDS)
         commit(kafka, TOPIC, 1, 2)
         runner.await_(lambda: [row[0] for row in sampled(runner, TOPIC)] == [0, 1, 2])
         assert len(sampled(runner, "__consumer_offsets")) == 50
@@ -108,7 +108,7 @@ def test_when_records_were_written_is_told_since_a_time(kafka: EmbeddedKafka) ->
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "compression.type": "lz4", "linger.ms": 50})
     for milliseconds in (1000, 3000, 2000, 5000, 4000):
         producer.produce("timed", b"value", partition=0, timestamp=milliseconds)
-    producer.flush(30)
+    producer.flush(SECONDS)
     cluster, (full, empty) = LogEnds(kafka.bootstrap_server), (TopicPlace("timed", 0), TopicPlace("timed", 1))
     asked = {1: RecordTimes(0, 1000, 5000), 2000: RecordTimes(1, 3000, 5000), 4000: RecordTimes(3, 5000, 5000)}
     for since, told in asked.items():
@@ -161,7 +161,7 @@ def test_where_records_stream_in_nothing_is_held_back(kafka: EmbeddedKafka) -> N
     finally:
         ended.set()
         streaming.join()
-        producer.flush(30)
+        producer.flush(SECONDS)
     ends = [each for each in found if isinstance(each, LogEnd)]
     assert len(ends) == 100
     assert ends[-1].high_watermark > ends[0].high_watermark
@@ -202,9 +202,9 @@ def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRun
     admin = admin_client(kafka.bootstrap_server)
     with runner.running(sample_interval=0.5):
         runner.await_(lambda: sampled(runner, "again") == [(0, 0, 4, 4, None)])
-        admin.delete_topics(["again"])["again"].result(30)
+        admin.delete_topics(["again"])["again"].result(SECONDS)
         runner.await_(lambda: sampled(runner, "again") == [])
-        await_(lambda: "again" not in admin.list_topics(timeout=30).topics)
+        await_(lambda: "again" not in admin.list_topics(timeout=SECONDS).topics)
         create(kafka, "again", [[1]])
         commit(kafka, "again", 0)
         runner.await_(lambda: sampled(runner, "again") == [(0, 0, 0, 0, None)])

@@ -17,7 +17,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
 from testkit.live_logs import await_end, create_topic, numbered, transaction, write
 from testkit.processes import Done, within
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 QUICK = {"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "1000"}
 HOUR = 3_600_000
@@ -87,7 +87,7 @@ def test_out_of_range_on_both_sides(server: str) -> None:
     commit_offsets(server, "early", {("trimmed", 0): 12})
     admin = admin_client(server)  # without a name it would be gone before its answer is here
     for deleted in admin.delete_records([TopicPartition("trimmed", 0, 4)]).values():
-        deleted.result(30)
+        deleted.result(SECONDS)
     early, late = rows(server, "late", "early", code=1)
     for row, offset in ((early, 12), (late, 2)):
         assert (row["current_offset"], row["error"], row["time_lag_seconds"]) == (offset, "OFFSET_OUT_OF_RANGE", None)
@@ -187,7 +187,7 @@ def test_a_deleted_topic(server: str) -> None:
     create_topic(server, "deleted", 2)
     commit_offsets(server, "orphan", {("deleted", 1): 0})
     admin = admin_client(server)
-    admin.delete_topics(["deleted"])["deleted"].result(30)
+    admin.delete_topics(["deleted"])["deleted"].result(SECONDS)
     await_(lambda: not isinstance(LogEnds(server).ends({"deleted": [1]}, {}).get(TopicPlace("deleted", 1)), LogEnd))
     # Brokers forget the offsets of a topic that is deleted; until then the error is the partition's.
     done = asked(server, "orphan")

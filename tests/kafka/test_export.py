@@ -16,6 +16,7 @@ from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from testkit.processes import within
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import append_rows, new_tables
+from testkit.waiting import SECONDS
 from tests.kafka.admin_answers import committed_offsets
 
 pytestmark = pytest.mark.long
@@ -31,12 +32,12 @@ def admin(own_kafka: EmbeddedKafka) -> AdminClient:
     """Knows the topics, of two partitions each, with records in both."""
     admin = admin_client(own_kafka.bootstrap_server)
     for created in admin.create_topics([NewTopic(topic, 2) for topic in TOPICS]).values():
-        created.result(30)
+        created.result(SECONDS)
     producer = Producer({"bootstrap.servers": own_kafka.bootstrap_server})
     for topic in TOPICS:
         for number in range(2 * RECORDS):
             producer.produce(topic, b"a record", partition=number % 2)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
     return admin
 
 

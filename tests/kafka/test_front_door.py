@@ -15,6 +15,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.settings import wanted
+from testkit.waiting import SECONDS
 
 _ZONE = "spark.sql.session.timeZone"
 
@@ -36,7 +37,7 @@ def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: Spark
     )
     thread = threading.Thread(target=offsetstream.run, args=(settings, mine))  # where no signal can be handled
     thread.start()
-    thread.join(300)
+    thread.join(SECONDS)
     assert not thread.is_alive()
     (found,) = offsetstream.open_tables(tmp_path / "tables").committed_offsets(group="billing").to_pylist()
     assert found["committed_offset"] == 41

@@ -20,7 +20,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
 from testkit.live_logs import await_end
 from testkit.processes import Done, within
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 TOOL, TOPIC, GROUP = "org.apache.kafka.tools.TransactionsCommand", "bookings", "booking"
 MINE = (OFFSETS_TOPIC, partition_for(GROUP, 50))
@@ -32,7 +32,7 @@ TEN_MINUTES = 600_000
 def kafka() -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka() as kafka:
         admin = admin_client(kafka.bootstrap_server)
-        admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(SECONDS)
         assert commit_offsets(kafka.bootstrap_server, GROUP, {DATA: 0}) == {DATA: None}
         yield kafka
 
@@ -47,13 +47,13 @@ def open_transaction(server: str, transactional_id: str) -> Iterator[Producer]:
     """Three records and an offset in a transaction that nobody ends."""
     config = {"bootstrap.servers": server, "transactional.id": transactional_id, "transaction.timeout.ms": TEN_MINUTES}
     producer = Producer(config, logger=QUIET)
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS)
     producer.begin_transaction()
     for _ in range(3):
         producer.produce(TOPIC, b"value", partition=DATA[1])
     metadata = Consumer({"bootstrap.servers": server, "group.id": GROUP}, logger=QUIET).consumer_group_metadata()
     producer.send_offsets_to_transaction([TopicPartition(*DATA, 3)], metadata)
-    producer.flush(30)
+    producer.flush(SECONDS)
     yield producer
 
 
@@ -150,7 +150,7 @@ def forget(server: str, transactional_id: str) -> None:
     name = transactional_id.encode()
     key = (0).to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
     producer.produce(TRANSACTION_STATE, key=key, value=None, partition=partition_for(transactional_id, 4))
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
 
 
 @pytest.mark.parametrize(

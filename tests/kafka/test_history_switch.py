@@ -13,6 +13,7 @@ from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables import engines
 from offsetstream.verify.records import disagreements, read_records
+from testkit.waiting import SECONDS
 from tests.conformance.builder import classic, classic_member, commit
 from tests.kafka.jobs import JobRunner
 
@@ -42,7 +43,7 @@ class GroupsRecords:
         producer = Producer({"bootstrap.servers": self._server, "client.id": "__admin_client"}, logger=QUIET)
         for record in (committed, (key, value), *broken):
             producer.produce("__consumer_offsets", key=record[0], value=record[1], partition=self._home)
-        assert producer.flush(60) == 0
+        assert producer.flush(SECONDS) == 0
 
     @property
     def committed(self) -> list[object]:

@@ -25,7 +25,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.live_logs import create_topic, numbered, write
 from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 from tests.kafka.test_topics_describe import as_tool, of_tool
 
 pytestmark = pytest.mark.long
@@ -50,7 +50,7 @@ def server(kafka: EmbeddedKafka) -> str:
     """All three brokers serve, and everything has a leader."""
     for broker in {1, 2, 3} - set(kafka.pids):
         kafka.start_broker(broker)
-    await_(lambda: len(admin_client(kafka.bootstrap_server).list_topics(timeout=30).brokers) == 3)
+    await_(lambda: len(admin_client(kafka.bootstrap_server).list_topics(timeout=SECONDS).brokers) == 3)
     await_(lambda: None not in leaders(kafka.bootstrap_server, ALONE).values())
     return kafka.bootstrap_server
 
@@ -104,7 +104,7 @@ def test_a_leader_that_falls_silent_while_it_is_read_from_is_followed(kafka: Emb
     first = leaders(server, REPLICATED)[0]
     assert first is not None
     with silent(kafka, first):
-        found = read_at(server, {}, {(REPLICATED, 0): 7}, 3, timeout=90)[REPLICATED, 0]
+        found = read_at(server, {}, {(REPLICATED, 0): 7}, 3, timeout=SECONDS)[REPLICATED, 0]
         assert [record.offset for record in found.records] == [7, 8, 9], found
         assert leaders(server, REPLICATED)[0] != first
 
@@ -192,9 +192,9 @@ def test_the_cache_forgets_what_is_gone_and_knows_what_is_new(server: str) -> No
     first = cache.topic("passing")
     assert first is not None
     assert cache.partition("passing", 1) is None
-    admin.create_partitions([NewPartitions("passing", 2)])["passing"].result(30)
+    admin.create_partitions([NewPartitions("passing", 2)])["passing"].result(SECONDS)
     await_(lambda: cache.partition("passing", 1) is not None)
-    admin.delete_topics(["passing"])["passing"].result(30)
+    admin.delete_topics(["passing"])["passing"].result(SECONDS)
     await_(lambda: "passing" not in {topic.name for topic in Cluster(server).topics()})
     cache.refresh()
     assert "passing" not in cache.known

@@ -26,7 +26,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError, UsageError
 from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
 from testkit.processes import Done, offsetstream
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.long
@@ -49,21 +49,21 @@ def admin(server: str) -> Iterator[KafkaAdmin]:
 
 def create_orders(kafka: EmbeddedKafka, replicas: int = 1) -> None:
     admin = admin_client(kafka.bootstrap_server)  # without a name it would be gone before its answer is here
-    admin.create_topics([NewTopic("orders", 3, replicas)])["orders"].result(30)
+    admin.create_topics([NewTopic("orders", 3, replicas)])["orders"].result(SECONDS)
 
 
 def produce(server: str, records: int) -> None:
     producer = Producer({"bootstrap.servers": server}, logger=QUIET)
     for number in range(records):
         producer.produce("orders", str(number), partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
 
 
 @contextmanager
 def open_transaction(server: str, group: str, offset: int) -> Iterator[None]:
     """A transaction that is to commit an offset of orders-0, and is aborted at the end."""
     producer = Producer({"bootstrap.servers": server, "transactional.id": f"{group}-writer"}, logger=QUIET)
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS)
     producer.begin_transaction()
     metadata = Consumer({"bootstrap.servers": server, "group.id": group}, logger=QUIET).consumer_group_metadata()
     producer.send_offsets_to_transaction([TopicPartition(*ORDERS[0], offset)], metadata)
@@ -133,7 +133,7 @@ def test_a_group_with_members_takes_no_commit_of_others(server: str) -> None:
     with auto_committing_consumer(server, "live", ["orders"]) as consumer:
         read = 0
         while read < 10:
-            message = consumer.poll(30)
+            message = consumer.poll(SECONDS)
             assert message is not None, read
             assert message.error() is None
             read += 1
@@ -194,11 +194,11 @@ def test_a_coordinator_that_goes_is_followed() -> None:
         first = CoordinatorLookup(server).coordinators(["moving"])["moving"].broker_id
         kafka.stop_broker(first, kill=True)
         # A new coordinator answers as of its high watermark, which is behind until the other followers have asked it.
-        await_(lambda: fetch_offsets(server, "moving", timeout=60) == {ORDERS[0]: CommittedOffset(1)})
-        assert commit_offsets(server, "moving", {ORDERS[0]: 2}, timeout=60) == {ORDERS[0]: None}
+        await_(lambda: fetch_offsets(server, "moving", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(1)})
+        assert commit_offsets(server, "moving", {ORDERS[0]: 2}, timeout=SECONDS) == {ORDERS[0]: None}
         assert CoordinatorLookup(server).coordinators(["moving"])["moving"].broker_id != first
         kafka.start_broker(first)
-        assert fetch_offsets(server, "moving", timeout=60) == {ORDERS[0]: CommittedOffset(2)}
+        assert fetch_offsets(server, "moving", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(2)}
 
 
 @pytest.mark.nightly
@@ -220,7 +220,7 @@ def test_where_nobody_is_the_coordinator_the_error_says_so_by_kafkas_name() -> N
             requests = [each.metricValue() for name, each in client.metrics().items() if name.name() == "request-total"]
             assert 0 < sum(requests) < 200
         kafka.start_broker(own)
-        assert fetch_offsets(server, "stranded", timeout=60) == {ORDERS[0]: CommittedOffset(1)}
+        assert fetch_offsets(server, "stranded", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(1)}
 
 
 _ASKS_BEFORE_AND_AFTER = """
@@ -259,7 +259,7 @@ def test_a_coordinator_that_comes_back_after_its_time_ends_no_process() -> None:
             assert asked() == "[]\n"
             for broker in (own, others[0]):
                 kafka.start_broker(broker)
-            assert fetch_offsets(server, "stranded", timeout=60) == {ORDERS[0]: CommittedOffset(1)}
+            assert fetch_offsets(server, "stranded", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(1)}
             assert asked() == "[]\n"
             questions.close()
             assert process.wait() == 0

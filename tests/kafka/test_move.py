@@ -27,6 +27,7 @@ from offsetstream.operations.offset_file import Moved
 from testkit.live_logs import create_topic, write
 from testkit.processes import within
 from testkit.tables import append_rows, new_tables
+from testkit.waiting import SECONDS
 from tests.kafka.admin_answers import committed_offsets
 
 pytestmark = pytest.mark.long
@@ -57,12 +58,12 @@ def make_logs(chance: random.Random) -> list[Log]:
 def write_log(server: str, topic: str, logs: list[Log], since: int = 0) -> None:
     """Write the records, each of which says which of its log it is."""
     admin = admin_client(server)
-    admin.create_topics([NewTopic(topic, PARTITIONS, config={"retention.ms": "-1"})])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, config={"retention.ms": "-1"})])[topic].result(SECONDS)
     producer = Producer({"bootstrap.servers": server}, logger=QUIET)
     for partition, log in enumerate(logs):
         for number, at in list(enumerate(log))[since:]:
             producer.produce(topic, str(number), partition=partition, timestamp=at)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
 
 
 def write_tables(root: Path, server: str, groups: dict[str, list[TopicPartition]]) -> None:
@@ -88,7 +89,7 @@ def read_on(server: str, group: str, topic: str, expected: int) -> list[list[int
     consumer, found = Consumer(config, logger=QUIET), [list[int]() for _ in range(PARTITIONS)]
     consumer.subscribe([topic])
     while sum(map(len, found)) < expected:
-        message = consumer.poll(30)
+        message = consumer.poll(SECONDS)
         assert message is not None, found
         assert message.error() is None, message.error()
         found[message.partition()].append(int(message.value()))
@@ -106,7 +107,7 @@ def test_two_hundred_groups_move(clusters: tuple[str, str], tmp_path: Path, way:
     trimmed = [TopicPartition(topic, partition, first) for partition in range(PARTITIONS)]
     admin = admin_client(old)
     for deleted in admin.delete_records(trimmed).values():
-        deleted.result(30)
+        deleted.result(SECONDS)
     write_log(new, f"old.{topic}", logs, first)
     groups = {
         f"{way}-{number}": [

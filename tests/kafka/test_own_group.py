@@ -18,7 +18,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark import source
 from offsetstream.spark.source import KafkaSource
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 pytestmark = pytest.mark.long
 
@@ -32,7 +32,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
         admin = admin_client(kafka.bootstrap_server)
         create_topics(admin)
         commit_plainly(kafka.bootstrap_server, {"group": [TopicPartition("orders", 0, 1)]})
-        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, NOW)])[OFFSETS_TOPIC].result(30)
+        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, NOW)])[OFFSETS_TOPIC].result(SECONDS)
         kafka.stop_broker(1)
         kafka.start_broker(1)
         await_(lambda: None not in leaders(kafka).values())

@@ -17,6 +17,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.tables.names import STATE_TABLES
+from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import is_loaded
 
@@ -32,7 +33,7 @@ def commit(kafka: EmbeddedKafka, offset: int) -> None:
 def set_partitions(kafka: EmbeddedKafka, count: int) -> None:
     """Brokers place groups by the new count once they are restarted."""
     admin = admin_client(kafka.bootstrap_server)
-    admin.create_partitions([NewPartitions(OFFSETS_TOPIC, count)])[OFFSETS_TOPIC].result(30)
+    admin.create_partitions([NewPartitions(OFFSETS_TOPIC, count)])[OFFSETS_TOPIC].result(SECONDS)
     kafka.restart()
 
 

@@ -17,6 +17,7 @@ from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import JobProcess
+from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     all_at,
@@ -91,7 +92,7 @@ def test_what_was_deleted_while_the_machine_slept_is_gone(
 
     def sleep_first(*arguments: Any) -> Any:
         asleep.set()
-        assert awake.wait(120)
+        assert awake.wait(SECONDS)
         return apply(*arguments)
 
     commit_doomed(kafka)
@@ -99,7 +100,7 @@ def test_what_was_deleted_while_the_machine_slept_is_gone(
         runner.await_(lambda: is_loaded(runner) and DOOMED_PLACE.items() <= commits(runner).items())
         monkeypatch.setattr(BatchWriter, "apply", sleep_first)
         commit(kafka, 1001)  # what no test before left: else the first load would have the last of them
-        assert asleep.wait(120)
+        assert asleep.wait(SECONDS)
         last = delete_doomed(kafka, 1001)
         awake.set()
         runner.await_(lambda: all_at(last).items() <= commits(runner).items())

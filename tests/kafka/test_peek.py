@@ -15,6 +15,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.live_logs import await_end, create_topic, numbered, transaction, write
 from testkit.processes import Done, within
+from testkit.waiting import SECONDS
 
 TOPIC, PLACE = "orders", ("--topic", "orders", "--partition", "0")
 STARTED_MS = 1_767_225_600_000  # 2026-01-01
@@ -114,7 +115,7 @@ def test_an_offset_outside_the_log_moves_nowhere(server: str) -> None:
     write(server, "trimmed", *numbered(10))
     admin = admin_client(server)
     for deleted in admin.delete_records([TopicPartition("trimmed", 0, 4)]).values():
-        deleted.result(30)
+        deleted.result(SECONDS)
     for offset in (3, 11):
         done = peek(server, "--topic", "trimmed", "--partition", "0", "--offset", str(offset))
         assert (done.returncode, done.stderr) == (

@@ -22,6 +22,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
+from testkit.waiting import SECONDS
 
 pytestmark = pytest.mark.long
 
@@ -33,7 +34,7 @@ def an_open_transaction(server: str, group: str) -> Iterator[None]:
     """Offsets that are neither committed nor aborted while the block runs."""
     consumer = Consumer({"bootstrap.servers": server, "group.id": group}, logger=QUIET)
     producer = Producer({"bootstrap.servers": server, "transactional.id": group}, logger=QUIET)
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS)
     producer.begin_transaction()
     producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 1)], consumer.consumer_group_metadata(), 30)
     yield
@@ -44,12 +45,12 @@ def an_open_transaction(server: str, group: str) -> Iterator[None]:
 def fill(server: str) -> None:
     admin = admin_client(server)
     create_topics(admin)
-    admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(SECONDS)
     offsets = [TopicPartition(TOPIC, number, number * 10, "a note " * 20) for number in range(3)]
     commit_plainly(server, {f"plain-{number}": offsets for number in range(60)})
     for number in range(4):
         commit_in_transaction(server, f"ledger-{number}", offsets, abort=bool(number % 2))
-    admin.delete_consumer_groups(["plain-0"])["plain-0"].result(30)
+    admin.delete_consumer_groups(["plain-0"])["plain-0"].result(SECONDS)
 
 
 def topic_as_a_consumer_sees_it(server: str) -> dict[tuple[int, int], tuple[int, bytes | None, bytes | None]]:
@@ -59,7 +60,7 @@ def topic_as_a_consumer_sees_it(server: str) -> dict[tuple[int, int], tuple[int,
     consumer.assign([TopicPartition(OFFSETS_TOPIC, number, 0) for number in range(50)])
     found, ended = {}, 0
     while ended < 50:
-        message = consumer.poll(30)
+        message = consumer.poll(SECONDS)
         assert message is not None
         if message.error():
             ended += 1

@@ -16,7 +16,7 @@ from offsetstream.cluster.log_ends import LogEnds, TopicPlace
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 pytestmark = pytest.mark.long
 
@@ -27,7 +27,7 @@ TOPIC, SILENT, CLIENTS = "orders", 2, 8
 def kafka() -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka(brokers=3) as kafka:
         admin = admin_client(kafka.bootstrap_server)
-        admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1]])])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1]])])[TOPIC].result(SECONDS)
         yield kafka
 
 
@@ -35,7 +35,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
 def silence(kafka: EmbeddedKafka) -> Iterator[Callable[[], None]]:
     """Makes a broker fall silent until the test ends."""
     admin = admin_client(kafka.bootstrap_server)
-    await_(lambda: len(admin.list_topics(timeout=30).brokers) == 3)
+    await_(lambda: len(admin.list_topics(timeout=SECONDS).brokers) == 3)
     pid = kafka.pids[SILENT]
     yield lambda: os.kill(pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGCONT)

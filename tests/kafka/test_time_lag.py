@@ -27,6 +27,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.views.reader import ViewReader
+from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.nightly
@@ -69,7 +70,7 @@ class Producers:
             if now > idle_until:  # a few records within seconds, then none for a minute or more
                 self._produce(2, 1)
                 idle_until = now + (self._random.uniform(60, 100) if self._random.random() < 0.02 else 0.0)
-        self._producer.flush(30)
+        self._producer.flush(SECONDS)
 
     def _produce(self, partition: int, count: int) -> None:
         for _ in range(count):
@@ -97,7 +98,7 @@ def produced(server: str) -> Iterator[Producers]:
         yield producers
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(SECONDS)
 
 
 def commit_behind(server: str, producers: Producers) -> None:
@@ -145,7 +146,7 @@ def test_time_lag_is_the_age_of_the_next_record(spark: SparkSession, tmp_path: P
     with EmbeddedKafka() as kafka:
         server = kafka.bootstrap_server
         admin = admin_client(server)
-        admin.create_topics([NewTopic(TOPIC, len(KINDS), 1)])[TOPIC].result(30)
+        admin.create_topics([NewTopic(TOPIC, len(KINDS), 1)])[TOPIC].result(SECONDS)
         runner = JobRunner(spark, server, tmp_path)
         answers: list[Answer] = []
         with produced(server) as producers, runner.running(sample_interval=SAMPLE_SECONDS):

@@ -52,11 +52,11 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 def make_topic(kafka: EmbeddedKafka, topic: str, partitions: int = 1) -> None:
     admin = admin_client(kafka.bootstrap_server)
-    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(SECONDS)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server}, logger=QUIET)
     for number in range(RECORDS * partitions):
         producer.produce(topic, str(number // partitions), partition=number % partitions)
-    assert producer.flush(60) == 0
+    assert producer.flush(SECONDS) == 0
 
 
 def read(server: str, group: str, topic: str, records: int) -> list[int]:
@@ -65,7 +65,7 @@ def read(server: str, group: str, topic: str, records: int) -> list[int]:
     consumer, found = Consumer(config | {"enable.auto.commit": False}, logger=QUIET), list[int]()
     consumer.subscribe([topic])
     while len(found) < records:
-        message = consumer.poll(60)
+        message = consumer.poll(SECONDS)
         assert message is not None, found
         assert message.error() is None, message.error()
         found.append(int(message.value()))
@@ -75,7 +75,7 @@ def read(server: str, group: str, topic: str, records: int) -> list[int]:
 
 
 def stands(server: str, group: str, topic: str) -> int | None:
-    return fetch_offsets(server, group, timeout=60)[topic, 0].offset
+    return fetch_offsets(server, group, timeout=SECONDS)[topic, 0].offset
 
 
 def test_a_group_reads_again_what_it_read_since_an_instant(
@@ -105,8 +105,8 @@ def test_a_group_reads_again_what_it_read_since_an_instant(
     late = within("offsets", "reset", "--group", "billing", "--at", datetime.now(UTC).isoformat(), *own)
     assert (late.returncode, "the tables have not all of offsets partition" in late.stderr) == (1, True), late.stderr
     admin = admin_client(server)
-    admin.delete_topics(["orders"])["orders"].result(30)
-    await_(lambda: "orders" not in admin.list_topics(timeout=30).topics)
+    admin.delete_topics(["orders"])["orders"].result(SECONDS)
+    await_(lambda: "orders" not in admin.list_topics(timeout=SECONDS).topics)
     make_topic(kafka, "orders")
     runner.run_once()
     again = within(*back, "--despite", "no-such-group", "--execute")
@@ -155,7 +155,7 @@ def test_a_killed_reset_is_taken_back(kafka: EmbeddedKafka, tables: Path, second
     await_(lambda: any((tables / "snapshots").glob("*.json")), pause=0.005)
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
-    process.wait(30)
+    process.wait(SECONDS)
     taken_back = undo(server, tables)
     assert taken_back.returncode == 0, taken_back.stderr
     assert all_stand(server, dict(list(groups.items())[:8]), topic) == dict(list(groups.items())[:8])
@@ -319,7 +319,7 @@ def test_an_open_transaction_is_an_objection(kafka: EmbeddedKafka, tables: Path)
     make_topic(kafka, topic)
     commit_offsets(server, "booking", {(topic, 0): 1})
     producer = Producer({"bootstrap.servers": server, "transactional.id": "booking-writer"}, logger=QUIET)
-    producer.init_transactions(60)
+    producer.init_transactions(SECONDS)
     producer.begin_transaction()
     consumer = Consumer({"bootstrap.servers": server, "group.id": "booking"}, logger=QUIET)
     producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], consumer.consumer_group_metadata())

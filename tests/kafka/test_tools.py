@@ -9,13 +9,14 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.errors import ClusterError
 from testkit.brokers import BrokerUnderTest
+from testkit.waiting import SECONDS
 from tests.kafka.admin_answers import committed_offsets
 
 
 def test_offsets_are_deleted_by_kafkas_own_tool(kafka: BrokerUnderTest) -> None:
     admin = admin_client(kafka.bootstrap_server)
     topic, group = "tools-topic", "tools-group"
-    admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(SECONDS)
     commits = [TopicPartition(topic, 0, 4, "kept"), TopicPartition(topic, 1, 5)]
     commit_plainly(kafka.bootstrap_server, {group: commits})
     arguments = ["--bootstrap-server", kafka.bootstrap_server, "--group", group]

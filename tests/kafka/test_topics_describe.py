@@ -17,6 +17,7 @@ from offsetstream.embedded.tools import run_tool
 from testkit.live_logs import create_topic, numbered, transaction, write
 from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables
+from testkit.waiting import SECONDS
 
 TOPICS = {"orders": 3, "payments": 1}
 
@@ -116,6 +117,6 @@ def test_what_is_not_there(server: str) -> None:
     assert "payments" in done.stdout
     create_topic(server, "deleted")
     admin = admin_client(server)  # without a name it would be gone before its answer is here
-    admin.delete_topics(["deleted"])["deleted"].result(30)
+    admin.delete_topics(["deleted"])["deleted"].result(SECONDS)
     assert described(server, "--topic", "deleted").returncode == 1
     assert within("topics", "describe").returncode == 2

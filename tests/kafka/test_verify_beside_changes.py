@@ -16,6 +16,7 @@ from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
 from offsetstream.verify.table_lag import ask_standing
 from offsetstream.verify.tables import TableRows
 from testkit.brokers import BrokerUnderTest
+from testkit.waiting import SECONDS
 
 TOPIC = "verify-beside-changes"
 STAYS, GOES, LATER = f"{TOPIC}-stays", f"{TOPIC}-goes", f"{TOPIC}-later"
@@ -25,7 +26,7 @@ NEVER = {f"{TOPIC}-{group_type}": group_type for group_type in ("Classic", "Cons
 @pytest.fixture(scope="module", autouse=True)
 def topic(kafka: BrokerUnderTest) -> None:
     admin = admin_client(kafka.bootstrap_server)
-    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(SECONDS)
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def commit(kafka: BrokerUnderTest, *groups: str) -> None:
 
 def delete(kafka: BrokerUnderTest, group: str) -> None:
     admin = admin_client(kafka.bootstrap_server)
-    admin.delete_consumer_groups([group])[group].result(30)
+    admin.delete_consumer_groups([group])[group].result(SECONDS)
 
 
 class Interrupted(Cluster):

@@ -24,6 +24,7 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.live_logs import numbered, write
 from testkit.processes import JobProcess, offsetstream, within
+from testkit.waiting import SECONDS
 
 ORDERS = ("orders", 0)
 FILTERS = ("--group-exclude", "noise-.*")
@@ -125,7 +126,7 @@ def test_a_transaction(story: Story, job: JobProcess) -> None:
 
 def test_a_deleted_group(story: Story, job: JobProcess) -> None:
     admin = admin_client(story.server)  # without a name it would be gone before its answer is here
-    admin.delete_consumer_groups(["doomed"])["doomed"].result(30)
+    admin.delete_consumer_groups(["doomed"])["doomed"].result(SECONDS)
     job.await_(lambda: "doomed" not in story.offsets() and story.group("doomed") is None)
 
 

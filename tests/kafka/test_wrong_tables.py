@@ -26,6 +26,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.processes import printed, within
 from testkit.tables import append_rows, snapshot_at
+from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.long
@@ -46,7 +47,7 @@ def transaction(kafka: EmbeddedKafka, offset: int) -> Iterator[None]:
     producer = Producer({**server, "transactional.id": WRITER}, logger=QUIET)
     consumer = Consumer({**server, "group.id": WRITER}, logger=QUIET)
     try:
-        producer.init_transactions(30)
+        producer.init_transactions(SECONDS)
         producer.begin_transaction()
         offsets = [TopicPartition("orders", 0, offset)]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)

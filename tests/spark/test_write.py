@@ -20,6 +20,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import of_partitions, sql_text
 from offsetstream.tables.transaction import BatchId, app_id, transaction_of
 from offsetstream.tables.write import TableWriter
+from testkit.waiting import SECONDS
 
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
 LOAD = BatchId(2, -1)
@@ -132,7 +133,7 @@ def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(
     spark: SparkSession, in_sparks_threads: bool
 ) -> None:
     in_thread = inheritable_thread_target(spark) if in_sparks_threads else lambda step: step
-    barrier, ended = threading.Barrier(3, timeout=30), list[str]()
+    barrier, ended = threading.Barrier(3, timeout=SECONDS), list[str]()
 
     def step(name: str) -> None:
         barrier.wait()  # none can go on alone

@@ -8,6 +8,8 @@ from threading import Barrier
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from testkit.waiting import SECONDS
+
 _WRITERS, _COMMITS = 4, 5
 
 
@@ -20,7 +22,7 @@ def commit_at_once(uri: str) -> int:
 
     def commit(_writer: int) -> None:
         for _ in range(_COMMITS):
-            together.wait(60)
+            together.wait(SECONDS)
             write_deltalake(uri, row, mode="append")
 
     with ThreadPoolExecutor(_WRITERS) as pool:

@@ -17,6 +17,7 @@ from offsetstream.demo import run_workload
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.embedded.properties import parse_release
+from testkit.waiting import SECONDS
 from tests.kafka.java_clients import SESSION_MS, java_clients
 from tests.kafka.stage import Stage
 
@@ -110,4 +111,4 @@ def _stop_cleaning(bootstrap_server: str) -> None:
     lag = ConfigEntry("min.compaction.lag.ms", str(24 * 3_600_000), incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=[lag])
     admin = admin_client(bootstrap_server)  # it must outlive its request
-    admin.incremental_alter_configs([topic])[topic].result(30)
+    admin.incremental_alter_configs([topic])[topic].result(SECONDS)

@@ -29,6 +29,7 @@ from offsetstream.spark.source import KafkaSource
 from testkit.brokers import BrokerUnderTest
 from testkit.live_logs import joined
 from testkit.processes import JAVAS_LINE, OFFSETSTREAM, offsetstream, printed
+from testkit.waiting import SECONDS
 from tests.kafka.every_group.all_groups import AllGroups
 
 pytestmark = pytest.mark.nightly
@@ -43,13 +44,13 @@ def server(kafka: BrokerUnderTest) -> str:
     """The broker, with commits of every sort, and groups of which one is deleted."""
     admin = admin_client(kafka.bootstrap_server)
     create_topics(admin)  # the ledger of the transactions, unless it is there
-    admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(SECONDS)
     offsets = [TopicPartition(TOPIC, number, number * 10, 'a "note"\n\x01 é😀') for number in range(3)]
     commit_plainly(kafka.bootstrap_server, {f"dump-{number}": offsets for number in range(20)})
     commit_in_transaction(kafka.bootstrap_server, "dump-committed", offsets, abort=False)
     commit_in_transaction(kafka.bootstrap_server, "dump-aborted", offsets, abort=True)
     joined(kafka.bootstrap_server, "dump-live", TOPIC).close()
-    admin.delete_consumer_groups(["dump-0"])["dump-0"].result(30)
+    admin.delete_consumer_groups(["dump-0"])["dump-0"].result(SECONDS)
     return kafka.bootstrap_server
 
 
@@ -165,4 +166,4 @@ def test_a_broken_pipe_ends_quietly(server: str) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read().decode() == f"{JAVAS_LINE}\n"
-        assert process.wait(120) == 1
+        assert process.wait(SECONDS) == 1

@@ -15,6 +15,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.live_logs import create_topic, write
 from testkit.processes import Done, within
 from testkit.tables import new_tables
+from testkit.waiting import SECONDS
 from tests.kafka.reset.stage import RECORDS, Run, moment
 
 
@@ -34,7 +35,7 @@ def admin(kafka: EmbeddedKafka) -> AdminClient:
     for partition in range(3):
         write(server, "orders", *records, partition=partition)
     for done in admin.delete_records([TopicPartition("orders", 1, 4)]).values():
-        done.result(30)
+        done.result(SECONDS)
     return admin
 
 

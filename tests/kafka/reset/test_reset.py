@@ -17,6 +17,7 @@ from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
 from testkit.live_logs import joined
 from testkit.processes import within
+from testkit.waiting import SECONDS
 from tests.kafka.reset.stage import RECORDS, Run, commit, committed, rows
 
 pytestmark = pytest.mark.long
@@ -180,7 +181,7 @@ def test_metadata_that_the_brokers_do_not_take(
     commit(kafka, "wordy", {("orders", 0): 5, ("orders", 1): 7})
     long = Change("wordy", "orders", 0, CommittedOffset(4, metadata="ä" * 2049), CommittedOffset(5))
     short = Change("wordy", "orders", 1, CommittedOffset(6, metadata="ä" * 2048), CommittedOffset(7))
-    cluster_id = str(admin.list_topics(timeout=30).cluster_id)
+    cluster_id = str(admin.list_topics(timeout=SECONDS).cluster_id)
     kept = Snapshot("0123", "reset", cluster_id, datetime.now(UTC), (long, short))
     path = write_snapshot(tables / "snapshots", kept)
     refused = run("offsets", "undo", str(path), "--execute")

@@ -37,7 +37,7 @@ from offsetstream.embedded.clients import QUIET, admin_client, coordinator_is_aw
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.properties import password
 from testkit.certificates import KEY_PASSWORD, STORE_PASSWORD, Signed, jks_of, sign, trust_store
-from testkit.waiting import await_
+from testkit.waiting import SECONDS, await_
 
 PACKAGE = "org.apache.kafka.common.security"
 CLIENT_SECRET = "client-sesame-3"  # noqa: S105 - of a token endpoint that lives as long as a test
@@ -84,19 +84,19 @@ class Secured:
         admin, acls = self.admin, list({acl(user, right, permission) for right in rights})
         filters = [AclBindingFilter(*vars_of(each)) for each in acls]
         for created in admin.create_acls(acls).values() if acls else ():
-            created.result(30)
+            created.result(SECONDS)
         _await_acls(admin, filters, there=True)
         try:
             yield
         finally:
             for deleted in admin.delete_acls(filters).values() if filters else ():
-                deleted.result(30)
+                deleted.result(SECONDS)
             _await_acls(admin, filters, there=False)
 
 
 def _await_acls(admin: AdminClient, filters: Sequence[AclBindingFilter], *, there: bool) -> None:
     """Wait until the broker, which learns of ACLs from the controller, has them, or has them no more."""
-    await_(lambda: all(bool(admin.describe_acls(each).result(30)) == there for each in filters), pause=0.01)
+    await_(lambda: all(bool(admin.describe_acls(each).result(SECONDS)) == there for each in filters), pause=0.01)
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def _make_scram_users(admin: AdminClient) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one of a user in a request
         wanted = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), password("alice").encode())
         for change in admin.alter_user_scram_credentials([wanted]).values():
-            change.result(30)
+            change.result(SECONDS)
 
 
 def _client_files(folder: Path, root: Signed, alice: Signed, endpoint: str) -> Iterator[tuple[str, Path]]:

@@ -8,6 +8,7 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.cluster.rights import COMMANDS
 from testkit.live_logs import numbered, write
+from testkit.waiting import SECONDS
 from tests.kafka.security.broker import Secured, secured_kafka
 from tests.kafka.security.watched import WatchedJob, watched_job
 
@@ -16,7 +17,7 @@ from tests.kafka.security.watched import WatchedJob, watched_job
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with secured_kafka(tmp_path_factory.mktemp("secured")) as secured:
         for created in secured.admin.create_topics([NewTopic("orders", 1), NewTopic("payments", 1)]).values():
-            created.result(30)
+            created.result(SECONDS)
         for topic in ("orders", "payments"):
             write(secured.kafka.bootstrap_server, topic, *numbered(6), properties=secured.kafka.librdkafka_properties())
         secured.commit("billing", "orders", "payments")

@@ -14,6 +14,7 @@ from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
 from offsetstream.tables.lease import request_reload
 from testkit.processes import JAVAS_LINE
+from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
 from tests.kafka.security.broker import Secured
 from tests.kafka.security.commands import offsetstream
@@ -62,7 +63,7 @@ FEWER = [(command, right) for command in COMMANDS for right in concrete(command)
 @pytest.fixture
 def asked(secured: Secured, tables: Path, tmp_path: Path) -> tuple[str, ...]:
     (tmp_path / "offsets.csv").write_text("billing,orders,0,5\n", "utf-8")
-    cluster_id, now = str(secured.admin.list_topics(timeout=30).cluster_id), datetime.now(UTC)
+    cluster_id, now = str(secured.admin.list_topics(timeout=SECONDS).cluster_id), datetime.now(UTC)
     for name, before in (("changed", CommittedOffset(4)), ("created", None)):
         done = Change("billing", "orders", 0, before, CommittedOffset(5))
         written = write_snapshot(tmp_path, Snapshot(name, "reset", cluster_id, now, (done,)))

@@ -133,6 +133,6 @@ def _pages(ui: str) -> list[bytes]:
 
 
 def _page(address: str) -> bytes:
-    with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - the job's own, by http
+    with urllib.request.urlopen(address, timeout=SECONDS) as answer:  # noqa: S310 - the job's own, by http
         page: bytes = answer.read()
         return page

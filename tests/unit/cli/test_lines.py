@@ -17,6 +17,7 @@ from offsetstream.cli.main import main
 from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from testkit.processes import OFFSETSTREAM
+from testkit.waiting import SECONDS
 
 _COMMIT = encode_record(
     {"type": 1, "data": {"group": "gé", "topic": "t", "partition": 0}},
@@ -284,7 +285,7 @@ def test_a_broken_pipe_ends_quietly(command: str, tmp_path: Path) -> None:
             assert [json.loads(process.stdout.readline())["line"] for _ in range(taken)] == ["nonsense"] * taken
             process.stdout.close()
             assert process.stderr.read() == b""
-            assert process.wait(60) == 1
+            assert process.wait(SECONDS) == 1
 
 
 def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
