@@ -20,7 +20,7 @@ install: ## Make the environment in .venv
 demo: install ## Run the job on an embedded, real Kafka with real clients
 	@$(BIN)/offsetstream demo
 
-test: check ## Run the checks, and every test that must hold at each change (12 minutes)
+test: check ## Run the checks, and every test that must hold at each change (eight minutes)
 	@$(BIN)/pytest -m "not long and not nightly" $(PARALLEL) --durations 25
 
 test-long: install ## Run the tests that are long by nature (half an hour)
