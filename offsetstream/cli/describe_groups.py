@@ -146,7 +146,7 @@ def _describe_then(
         _print(output, columns, ((group, rows_of(group, ends)) for group in found), verbose=verbose, closing=closing)
     there = {group.group_id for group in found}
     missing = unknown_then(reader, at, group, there) or [
-        next(iter(not_there(reader, "group_id", [name], ())), f"group '{name}' was not there then")
+        next(iter(not_there(reader, "group_id", [name], (), at)), f"group '{name}' was not there then")
         for name in sorted(set(group) - there)
     ]
     for message in missing:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsetstream.cli.answers import Row, counted
 from offsetstream.cli.times import instant_text
+from offsetstream.errors import OffsetstreamError
 
 if TYPE_CHECKING:
     from offsetstream.tables.store import Store
@@ -22,8 +23,13 @@ _NAMES = {
 _KIND = {"group_id": "group", "topic": "topic"}
 
 
-def not_there(reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str]) -> list[str]:
-    """Return a message for each wanted name that no table has, with what resembles it; `found` are there."""
+def not_there(
+    reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str], at: datetime | None = None
+) -> list[str]:
+    """Return a message for each wanted name that is not there now, or at an instant; `found` are there.
+
+    Of a name that no table has it says what resembles it, of a group that is gone since when.
+    """
     missing = sorted(set(wanted) - set(found))
     if not missing:
         return []
@@ -34,22 +40,31 @@ def not_there(reader: ViewReader, column: str, wanted: Collection[str], found: C
     told = (
         f"{_KIND[column]} '{name}' is left out by the filters of the tables"
         if name in left_out
-        else _told_missing(reader.store, column, name)
+        else _told_missing(reader.store, column, name, at)
         for name in missing
     )
     return list(filter(None, told))
 
 
-def _told_missing(tables: Store, column: str, name: str) -> str | None:
+def require_known(tables: Store, groups: Collection[str]) -> list[str]:
+    """Return a message for each group that is gone; OffsetstreamError for one of which the tables know nothing."""
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
+
+    reader = ViewReader(tables)
+    told = {name: each for name in groups for each in not_there(reader, "group_id", [name], ())}
+    for name, each in told.items():
+        if not _is_known(reader, "group_id", name):
+            raise OffsetstreamError(each)
+    return list(told.values())
+
+
+def _told_missing(tables: Store, column: str, name: str, at: datetime | None) -> str | None:
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
     reader = ViewReader(tables)  # of all groups
-    connection, names = reader.connection, " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
-    for table in _NAMES[column]:
-        reader.define_table(table)
-    known = connection.execute(f"SELECT 1 FROM ({names}) WHERE {column} = ? LIMIT 1", [name]).fetchone()  # noqa: S608 - ours
-    if known:
-        return None
+    if _is_known(reader, column, name):
+        return _told_gone(reader, name, at) if column == "group_id" else None
+    connection, names = reader.connection, _names_sql(column)
     nearest = connection.execute(
         f"""SELECT {column} FROM ({names})
             WHERE length({column}) < {_LONGEST} AND jaro_winkler_similarity({column}, ?) > 0.6
@@ -58,6 +73,45 @@ def _told_missing(tables: Store, column: str, name: str) -> str | None:
     ).fetchall()
     known_text = ", ".join(f"'{row[0]}'" for row in nearest)
     return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {known_text}" if known_text else "")
+
+
+def _is_known(reader: ViewReader, column: str, name: str) -> bool:
+    """Tell whether any table has the name; it and the others of `_NAMES` are defined then."""
+    for table in _NAMES[column]:
+        reader.define_table(table)
+    query = f"SELECT 1 FROM ({_names_sql(column)}) WHERE {column} = ? LIMIT 1"  # noqa: S608 - ours
+    return reader.connection.execute(query, [name]).fetchone() is not None
+
+
+def _names_sql(column: str) -> str:
+    return " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
+
+
+# Of a group that nothing present is of: when its record went, and when its last offset did.
+_GONE = """
+SELECT (SELECT max(record_timestamp) FROM group_history WHERE group_id = $1 AND is_removed),
+       (SELECT max(record_timestamp) FROM offset_commits WHERE group_id = $1 AND is_tombstone)
+WHERE NOT EXISTS (FROM groups WHERE group_id = $1) AND NOT EXISTS (FROM committed_offsets WHERE group_id = $1)"""
+
+
+def _told_gone(reader: ViewReader, name: str, at: datetime | None) -> str | None:
+    """Return that a group of the history is there no longer, and since when as far as that is known.
+
+    None where it is there, or was still there `at` an instant.
+    """
+    gone = reader.connection.execute(_GONE, [name]).fetchone()
+    if gone is None:
+        return None
+    removed_at, emptied_at = gone
+    if at is not None and any(each is not None and each > at for each in gone):
+        return None
+    if removed_at is not None and (emptied_at is None or emptied_at <= removed_at):
+        since = f": it was deleted at {instant_text(removed_at)}"
+    elif emptied_at is not None:
+        since = f": its last offset was deleted at {instant_text(emptied_at)}"
+    else:
+        since = " any more"
+    return f"group '{name}' is not there{since}"
 
 
 def missing_of(
@@ -69,7 +123,7 @@ def missing_of(
 ) -> list[str]:
     """Return a message for each wanted group and topic that has no row and is not there, or is not known of then."""
     found = {row["group_id"] for row in rows}
-    missing = unknown_then(reader, at, groups, found) or not_there(reader, "group_id", groups, found)
+    missing = unknown_then(reader, at, groups, found) or not_there(reader, "group_id", groups, found, at)
     return missing + not_there(reader, "topic", topics, {row["topic"] for row in rows} if topics else ())
 
 

@@ -64,10 +64,10 @@ def show_plan(
 def planned(plan: Plan, standing: Collection[Objection]) -> str:
     """Return the closing sentence of what was not done."""
     if standing:
-        return f"{_sums(plan.changes)}. Nothing was done: {counted(len(standing), 'objection')}."
+        return f"{_sums(plan.changes, plan.deleted_groups)}. Nothing was done: {counted(len(standing), 'objection')}."
     if not plan.group_ids:
         return "There is nothing to be done."
-    return f"{_sums(plan.changes)}. Nothing was done: this is the plan, and --execute does it."
+    return f"{_sums(plan.changes, plan.deleted_groups)}. Nothing was done: this is the plan, and --execute does it."
 
 
 def done(plan: Plan, result: Result) -> str:
@@ -75,8 +75,9 @@ def done(plan: Plan, result: Result) -> str:
     made = [each for each in plan.changes if result.error_of(each) is None]
     failed = len(plan.changes) - len(made)
     rest = f"; {failed} not changed" if failed else ""
+    groups = [each for each in plan.deleted_groups if result.groups.get(each, "not done") is None]
     return (
-        f"Done: {_sums(made)}{rest}. What was there before is in {result.snapshot}: "
+        f"Done: {_sums(made, groups, 'deleted')}{rest}. What was there before is in {result.snapshot}: "
         "'offsetstream offsets undo' with it takes this back."
     )
 
@@ -115,12 +116,22 @@ def _group_result(result: Result | None, group_id: str) -> str | None:
     return (result.groups.get(group_id, "not done") or "done") if result else None
 
 
-def _sums(changes: Collection[Change]) -> str:
-    skipped = sum(max(each.distance or 0, 0) for each in changes)
-    again = sum(max(-(each.distance or 0), 0) if each.read_again is None else each.read_again for each in changes)
+def _sums(changes: Collection[Change], deleted_groups: Collection[str], deleted: str = "to be deleted") -> str:
+    """Return how many offsets move, with what that means for messages, and how many offsets and groups go."""
+    moved, gone = ([each for each in changes if (each.new is None) is is_gone] for is_gone in (False, True))
+    skipped = sum(max(each.distance or 0, 0) for each in moved)
+    again = sum(max(-(each.distance or 0), 0) if each.read_again is None else each.read_again for each in moved)
+    told = [f"{_of_groups(moved)}: {counted(skipped, 'message')} skipped, {again} read again"] if moved else []
+    if deleted_groups:
+        told.append(f"{counted(len(deleted_groups), 'group')} {deleted}, with {counted(len(gone), 'offset')}")
+    elif gone:
+        told.append(f"{_of_groups(gone)} {deleted}")
+    return "; ".join(told) or "0 offsets"
+
+
+def _of_groups(changes: Collection[Change]) -> str:
     groups = len({each.group_id for each in changes})
-    of_groups = f"{counted(len(changes), 'offset')} of {counted(groups, 'group')}"
-    return f"{of_groups}: {counted(skipped, 'message')} skipped, {again} read again"
+    return f"{counted(len(changes), 'offset')} of {counted(groups, 'group')}"
 
 
 def _in_words(objection: Objection) -> str:

@@ -10,6 +10,7 @@ import click
 
 from offsetstream.cli.answers import group_options, period_options, require_period
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.missing import require_known
 from offsetstream.cli.options import SECONDS, config_option, tables_option
 from offsetstream.cli.signals import end_when_asked
 from offsetstream.cli.tell import tell
@@ -60,6 +61,8 @@ def report(
         raise UsageError(f"--until {instant_text(until)} is still to come: leave it out for now")
     length = _DAY if since is None else now - since
     store, ended = store_at(tables), threading.Event()
+    for message in require_known(store, group):
+        tell(f"Note: {message}")
 
     def write() -> None:
         end = until or datetime.now(UTC)
