@@ -30,8 +30,8 @@ _GRACE_SECONDS = 20.0 * PATIENCE  # a JVM ends a moment after the process that i
 # What changes what Spark, Java, Python, Kafka and we do.
 _FORGOTTEN = re.compile(
     r"OFFSETSTREAM_(?!TEST_|CACHE$|IVY_SETTINGS$)|SPARK_|PYSPARK_|HADOOP_|HIVE_|KAFKA_|DATABRICKS_|AWS_|AZURE_|GOOGLE_"
-    r"|(_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|PYTHONWARNINGS|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
-    r"|COLUMNS|LINES|NO_COLOR|FORCE_COLOR)$"
+    r"|PYTHON(WARNINGS|STARTUP|UNBUFFERED|DONTWRITEBYTECODE)$"
+    r"|(_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|COLUMNS|LINES|NO_COLOR|FORCE_COLOR)$"
 )
 _LOOPBACK = "127.0.0.1,localhost"
 
@@ -100,6 +100,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         time.sleep(0.1)
     for pid, command in left.items():
         print(f"\nA test left process {pid}, which is killed now: {command}")  # noqa: T201 - as pytest speaks
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
