@@ -31,10 +31,14 @@ _SESSION = 3  # of the fields after the name in /proc/<pid>/stat (proc(5))
 def offsetstream(
     *arguments: str | bytes, environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Done:
-    """Run a command to its end, whatever that is; `environment` is beside the tests' own."""
+    """Run a command to its end, whatever that is; `environment` is beside the tests' own.
+
+    What Java says while PySpark starts it is left out: it comes before or after the command's own words.
+    """
     command, env = [*OFFSETSTREAM, *arguments], {**os.environ, **(environment or {})}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=cwd, check=False)
-    return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    said = [line for line in done.stderr.decode().splitlines(keepends=True) if line.strip() != JAVAS_LINE]
+    return Done(done.args, done.returncode, done.stdout.decode(), "".join(said))
 
 
 def printed(*arguments: str | bytes, environment: Mapping[str, str] | None = None) -> str:
