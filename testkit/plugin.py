@@ -64,8 +64,12 @@ def pytest_configure(config: pytest.Config) -> None:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed < _OPEN_FILES:
         raise pytest.UsageError(f"brokers open many files, and only {allowed} are allowed: ulimit -n {_OPEN_FILES}")
-    if not hasattr(config, "workerinput"):
-        os.environ[_RUN] = str(os.getpid())
+    if hasattr(config, "workerinput"):
+        return
+    os.environ[_RUN] = str(os.getpid())
+    for number in (signal.SIGTERM, signal.SIGHUP):  # else nobody would end what the tests have started
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from testkit import waiting
-from testkit.processes import is_alive, session
+from testkit.processes import RunningProcess, is_alive, session
 from testkit.waiting import await_
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,43 @@ def test_a_session_that_fails_shows_pages_and_ends_all_that_it_started(tmp_path:
     assert any(whole.read_text().count("x" * 900) == 1000 for whole in wholes)
     for whole in wholes:
         whole.unlink()
+
+
+WAITING = """
+import subprocess, sys
+from pathlib import Path
+from testkit.waiting import await_
+
+def test_it():
+    process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    Path("started").write_text(str(process.pid))
+    await_(lambda: process.poll() is not None)
+"""
+
+
+def test_a_session_that_is_asked_to_end_ends_all_that_it_started(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["testkit.plugin"]\n', "utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (tmp_path / "test_waiting.py").write_text(WAITING, "utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+        str(tmp_path / "base"),
+        "-n",
+        "1",
+    ]
+    environment = {"PYTHONPATH": str(ROOT), "OFFSETSTREAM_TEST_PATIENCE": "0.05"}
+    with RunningProcess([*command, "."], tmp_path / "said.txt", environment, tmp_path) as running:
+        started = tmp_path / "started"
+        running.await_(lambda: started.exists() and started.read_text() != "")
+        running.process.terminate()
+        assert running.ended() != 0
+        assert "which is killed now: sleep 1000" in running.said()
+    assert not is_alive(int(started.read_text()))
 
 
 def test_a_wait_in_vain_says_for_what_and_what_it_saw_last(monkeypatch: pytest.MonkeyPatch) -> None:
