@@ -28,7 +28,7 @@ MUTANTS = Path(__file__).with_name("mutants.toml")
 RESULTS = Path(__file__).with_name("results.csv")
 NOT_CAUGHT = "no test"
 _SHORT = ("-m", "not long and not nightly")
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Change(NamedTuple):
