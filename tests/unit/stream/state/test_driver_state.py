@@ -16,6 +16,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import decode_here
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
+from tests.conformance.builder import classic, classic_member
 from tests.conformance.case import BOTH
 from tests.conformance.histories import History
 from tests.conformance.pure_tables import PureTables, consumed
@@ -85,3 +86,11 @@ def test_random_batches(tables: PathStore, coordinator: Coordinator) -> None:
                 name: [row for row in of_all if row["offsets_partition"] == partition] for name, of_all in rows.items()
             }
             assert snapshot(own) == expected.snapshot(), (number, partition)
+
+
+def test_a_member_that_takes_the_place_of_another_is_the_only_one(tables: PathStore) -> None:
+    state = DriverStateWriter(tables, "new", {}, {})
+    for number, member in enumerate(("first", "second")):
+        record = LogRecord(number, None, *classic(classic_member(member), group="g"))
+        state.apply(decoded([[record]]), BatchId(1, number))
+        assert [row["member_id"] for row in read_rows(tables.open("group_members"))] == [member]
