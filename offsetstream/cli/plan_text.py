@@ -63,11 +63,12 @@ def show_plan(
 
 def planned(plan: Plan, standing: Collection[Objection]) -> str:
     """Return the closing sentence of what was not done."""
+    sums = _sums(plan.changes, plan.deleted_groups)
     if standing:
-        return f"{_sums(plan.changes, plan.deleted_groups)}. Nothing was done: {counted(len(standing), 'objection')}."
+        return f"{sums}. Nothing was done: {counted(len(standing), 'objection')}."
     if not plan.group_ids:
         return "There is nothing to be done."
-    return f"{_sums(plan.changes, plan.deleted_groups)}. Nothing was done: this is the plan, and --execute does it."
+    return f"{sums}. Nothing was done: this is the plan, and --execute does it."
 
 
 def done(plan: Plan, result: Result) -> str:
@@ -75,7 +76,7 @@ def done(plan: Plan, result: Result) -> str:
     made = [each for each in plan.changes if result.error_of(each) is None]
     failed = len(plan.changes) - len(made)
     rest = f"; {failed} not changed" if failed else ""
-    groups = [each for each in plan.deleted_groups if result.groups.get(each, "not done") is None]
+    groups = [each for each in plan.deleted_groups if _group_result(result, each) == "done"]
     return (
         f"Done: {_sums(made, groups, 'deleted')}{rest}. What was there before is in {result.snapshot}: "
         "'offsetstream offsets undo' with it takes this back."

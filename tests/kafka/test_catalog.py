@@ -27,7 +27,7 @@ pytestmark = pytest.mark.nightly
 
 def ended(job: JobProcess) -> int:
     """Its exit code; a write of Spark's takes seconds, and there are many."""
-    return job.process.wait(SECONDS)
+    return job.process.wait(4 * SECONDS)
 
 
 class CatalogJob:

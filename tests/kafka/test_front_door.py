@@ -37,7 +37,7 @@ def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: Spark
     )
     thread = threading.Thread(target=offsetstream.run, args=(settings, mine))  # where no signal can be handled
     thread.start()
-    thread.join(SECONDS)
+    thread.join(2 * SECONDS)
     assert not thread.is_alive()
     (found,) = offsetstream.open_tables(tmp_path / "tables").committed_offsets(group="billing").to_pylist()
     assert found["committed_offset"] == 41

@@ -73,7 +73,8 @@ def of_the_tool(server: str) -> Lag:
     return {(group, topic, int(number)): int(lag) for group, topic, number, lag in _ROW.findall(printed)}
 
 
-@pytest.mark.parametrize("names", [pytest.param(names, marks=pytest.mark.long) for names in LAG])
+@pytest.mark.long
+@pytest.mark.parametrize("names", LAG)
 def test_a_running_job_is_scraped(kafka: BrokerUnderTest, spark: SparkSession, tmp_path: Path, names: str) -> None:
     server, (port,) = kafka.bootstrap_server, free_ports(1)
     topic = f"{TOPIC}-{names}"
