@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from offsetstream.metrics.families import COORDINATORS, Family, job_families, queried_families
+from offsetstream.metrics.families import COORDINATORS, GROUPS, Family, job_families, queried_families
 
 PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
 _BEGIN, _END = "<!-- metrics: made by `make docs` -->\n", "<!-- end of metrics -->"
@@ -25,6 +25,7 @@ def page_with_metrics(page: str) -> str:
 def _tables() -> Iterator[str]:
     yield from _table("Of the job", job_families().values())
     yield from _table("Of the coordinators, under Kafka's own names", _queried(COORDINATORS))
+    yield from _table("Of groups, by `--group-metrics` of whatever name", _queried(GROUPS))
     for names in _GROUP_METRICS:
         yield from _table(f"Of groups, by `--group-metrics {names}`", _queried(names))
 

@@ -1,4 +1,7 @@
-"""Write the views for DuckDB from those for Spark (`make docs`), and refuse what means something else to DuckDB."""
+"""Write the views for DuckDB from those for Spark (`make docs`), and refuse what means something else to DuckDB.
+
+The view `verdicts` is written before, from the table in offsetstream/views/verdicts.py.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ import sqlglot
 from sqlglot import exp
 
 from offsetstream.views.files import NEEDS, spark_sql
+from offsetstream.views.verdicts import verdicts_sql
 
 FOLDER = Path(__file__).parents[1] / "offsetstream" / "views" / "sql"
+VERDICTS = FOLDER / "verdicts.sql"
 
 # So begins the comment in a WITH whose rows DuckDB is to have before it reads what they are joined to.
 _FIRST = "Found first"
@@ -126,5 +131,6 @@ def duckdb_files() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
+    VERDICTS.write_text(verdicts_sql(), encoding="utf-8")
     for path, text in duckdb_files().items():
         path.write_text(text, encoding="utf-8")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 Row = dict[str, Any]
+NOT_OK = 4  # the exit code where something that is known is not well
 
 
 @dataclass

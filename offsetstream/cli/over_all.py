@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.all_clusters import is_said, require_of_file
-from offsetstream.cli.answers import clear
+from offsetstream.cli.answers import NOT_OK, clear
 from offsetstream.cli.main import is_of_storage
 from offsetstream.cli.options import GATHERED, Command, configurable
 from offsetstream.cli.output import Closing, Output
@@ -41,7 +41,7 @@ def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[]
             codes = {_ask(ctx, ask, name, fill, gathered) for name, fill in clusters.items()}
             gathered.print(clears=watch is not None)
             if watch is None:
-                ctx.exit(_code(codes))
+                ctx.exit(_worst(codes))
             time.sleep(watch)
     except (KeyboardInterrupt, RuntimeError) as error:
         if watch is None or not is_interrupt(error):
@@ -81,10 +81,9 @@ def _ask(ctx: click.Context, ask: Command, name: str, fill: Callable[[], object]
     return 0
 
 
-def _code(codes: set[int]) -> int:
-    """Return the exit code that all have that failed, or 1."""
-    failed = codes - {0}
-    return 0 if not failed else failed.pop() if len(failed) == 1 else _FAILED
+def _worst(codes: set[int]) -> int:
+    """Return the worst of the clusters' exit codes: known trouble (4), then a failure, then others."""
+    return max(codes, key=lambda code: (code == NOT_OK, code == _FAILED, code), default=0)
 
 
 def options_of(ctx: click.Context) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetstream.cli.answers import (
+    NOT_OK,
     Answer,
     Row,
     at_option,
@@ -25,17 +28,17 @@ from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text, time_text, waited_text
+from offsetstream.views.verdicts import NOT_WELL, VERDICTS, WORDS
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
-NOT_OK = 4
 _COLUMNS = (
     Column("group", "GROUP", 15),
     Column("state", "STATE", 6),
     Column("members"),
-    Column("status", "STATUS", 6),
-    Column("because", "BECAUSE", 7),
+    Column("level", "LEVEL", 5),
+    Column("verdict", "VERDICT", 7),
     Column("topic"),
     Column("partition"),
     Column("topic_partition", "PARTITION", 9),
@@ -44,10 +47,12 @@ _COLUMNS = (
     Column("time_lag", "TIME-LAG", 8),
     Column("time_lag_seconds"),
     Column("time_lag_at_least"),
-    Column("verdict", "VERDICT", 7),
     Column("reason", "REASON"),
-    Column("status_reason"),
-    Column("verdict_reason"),
+    Column("burrow"),
+    Column("burrow_partition_status"),
+    Column("burrow_topic"),
+    Column("burrow_partition"),
+    Column("burrow_reason"),
     Column("partitions"),
     Column("partitions_not_ok"),
     Column("complete"),
@@ -55,18 +60,11 @@ _COLUMNS = (
     Column("type"),
     Column("sampled_at"),
 )
-_RANK = {"ERR": 0, "WARN": 1, "NOTFOUND": 2, "OK": 3}
-_WELL = {"ok", "catching up", "unknown", None}
-_VERDICTS = ("dead", "rewound", "stopped", "stalled", "late", "falling behind", "unknown", "catching up", "ok")
+_BURROW = Column("burrow", "BURROW", 6)
+_RANK = {each.word: rank for rank, each in enumerate(VERDICTS)}
 # Who commits seems to have stopped where nobody reads the commits.
 _LONG_AGO, _AWAY = timedelta(minutes=5), " Is the job running? What groups did since then is not known."
-# What fails, by the word of --fail-on.
-_FAILS = {
-    "WARN": lambda row: row["status"] in {"WARN", "ERR"},
-    "ERR": lambda row: row["status"] == "ERR",
-    "verdict": lambda row: row["verdict"] not in _WELL,
-    "never": lambda _: False,
-}
+_FAILS: Mapping[str, Collection[str]] = {"WARN": NOT_WELL, "ERR": ("ERR",), "never": ()}
 
 
 @click.command(
@@ -88,9 +86,10 @@ Exit code 4 where a group that is shown is WARN or ERR (--fail-on), 1 where one 
     type=click.Choice(list(_FAILS)),
     default="WARN",
     show_default=True,
-    help="Exit code 4 where a status is WARN or ERR, only where it is ERR, where our verdict is not well, or never.",
+    help="Exit code 4 where a level is WARN or ERR, only where it is ERR, or never.",
 )
-@click.option("--verdict", multiple=True, type=click.Choice(_VERDICTS), help="Only groups of this verdict; repeatable.")
+@click.option("--verdict", multiple=True, type=click.Choice(WORDS), help="Only groups of this verdict; repeatable.")
+@click.option("--burrow", is_flag=True, help="Show also what Burrow would say (OK, WARN, ERR, NOTFOUND).")
 @at_option
 @watch_option
 @tables_option
@@ -100,21 +99,26 @@ def status(
     group: tuple[str, ...],
     fail_on: str,
     verdict: tuple[str, ...],
+    burrow: bool,
     at: datetime | None,
     watch: float | None,
     tables: str,
     **options: Any,
 ) -> None:
-    """Show which groups are not well: the worst first, by Burrow's rules (STATUS) and by our own (VERDICT)."""
+    """Show which groups are not well, and why: the worst first.
+
+    A group has the verdict of its worst partition, which PARTITION names.
+    """
     output = output_of(options)
+    columns = [_BURROW if burrow and each.name == _BURROW.name else each for each in _COLUMNS]
 
     def ask() -> Answer:
         reader = reader_of(tables, at, group)
         rows = _rows(reader, group)
         missing = missing_of(reader, rows, group, at=at) + nothing_known(reader, rows, group, at)
         shown = [row for row in rows if not verdict or row["verdict"] in verdict]
-        exit_code = NOT_OK if any(map(_FAILS[fail_on], shown)) else 0
-        return Answer(_COLUMNS, shown, _closing(rows, at) + unknown_text(reader), exit_code, missing)
+        exit_code = NOT_OK if any(row["level"] in _FAILS[fail_on] for row in shown) else 0
+        return Answer(columns, shown, _closing(rows, at) + unknown_text(reader), exit_code, missing)
 
     show(output, watch, ask)
 
@@ -127,32 +131,30 @@ def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
     )
     times = {row[0]: row[1:] for row in waits.fetchall()}
     rows = [_row(row, times) for row in rows_of(statuses)]
-    return sorted(
-        rows,
-        key=lambda row: (_RANK.get(row["status"], 3), row["verdict"] in _WELL, -(row["total_lag"] or 0), row["group"]),
-    )
+    return sorted(rows, key=lambda row: (-_RANK[row["verdict"]], -(row["total_lag"] or 0), row["group"]))
 
 
 def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
     seconds, at_least, oldest, newest = times.get(row["group_id"], (None, False, None, None))
-    is_ok = row["status"] == "OK"
-    topic, partition = (
-        (row["verdict_topic"], row["verdict_partition"]) if is_ok else (row["worst_topic"], row["worst_partition"])
-    )
-    is_shown = topic is not None and not (is_ok and row["verdict"] in _WELL)
+    topic, partition = row["verdict_topic"], row["verdict_partition"]
+    is_shown = topic is not None and row["level"] != "OK"
     return row | {
         "group": row["group_id"],
         "state": row["group_state"],
         "type": row["group_type"],
         "members": row["member_count"],
-        "because": None if is_ok else row["worst_status"],
         "topic": topic,
         "partition": partition,
         "topic_partition": f"{topic}-{partition}" if is_shown else None,
         "time_lag": waited_text(seconds, at_least=at_least),
         "time_lag_seconds": seconds,
         "time_lag_at_least": at_least,
-        "reason": row["verdict_reason"] if is_ok or row["verdict"] == "dead" else row["status_reason"],
+        "reason": row["verdict_reason"],
+        "burrow": row["status"],
+        "burrow_partition_status": row["worst_status"],
+        "burrow_topic": row["worst_topic"],
+        "burrow_partition": row["worst_partition"],
+        "burrow_reason": row["status_reason"],
         "last_commit_time": time_text(row["last_commit_at_ms"]),
         "sampled_at": instant_text(newest),
         "sampled": [each for each in (oldest, newest) if each],
@@ -161,15 +163,13 @@ def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
 
 def _closing(rows: list[Row], at: datetime | None) -> str:
     now = at or datetime.now(UTC)
-    not_ok = sum(row["status"] in {"WARN", "ERR"} for row in rows)
-    silent = sum(row["status"] == "NOTFOUND" for row in rows)
-    unwell = sum(row["status"] == "OK" and row["verdict"] not in _WELL for row in rows)
-    also = f", {unwell} more by our verdict" if unwell else ""
-    also += f", {silent} without a committed offset of the last seven days" if silent else ""
+    levels = Counter(row["level"] for row in rows)
+    not_ok = levels["WARN"] + levels["ERR"]
+    unknown = f", {levels['UNKNOWN']} unknown" if levels["UNKNOWN"] else ""
     are = "is" if not_ok == 1 else "are"
     sampled = [each for row in rows for each in row["sampled"]]
     away = now - max(sampled) if sampled and at is None else timedelta(0)
     return (
-        f"{not_ok} of {counted(len(rows), 'group')} {are} not OK{also}, as of {instant_text(now)}; "
+        f"{not_ok} of {counted(len(rows), 'group')} {are} not OK{unknown}, as of {instant_text(now)}; "
         f"{ends_text(sampled, now)}."
     ) + (_AWAY if away > _LONG_AGO else "")

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-JOB, COORDINATORS = "job", "coordinators"
+JOB, COORDINATORS, GROUPS = "job", "coordinators", "groups"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def job_families() -> dict[str, Family]:
 
 @cache
 def queried_families(file: str) -> tuple[Queried, ...]:
-    """Return those of a file: of the coordinators, or of groups under the names of another exporter."""
+    """Return those of a file: of the coordinators, of groups, or of groups under the names of another exporter."""
     return tuple(
         Queried(
             " ".join(each["sql"]),

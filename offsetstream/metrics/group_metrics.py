@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from offsetstream.errors import TablesError, UsageError, first_line
-from offsetstream.metrics.families import COORDINATORS, Queried, queried_families
+from offsetstream.metrics.families import COORDINATORS, GROUPS, Queried, queried_families
 from offsetstream.metrics.job_metrics import gauge
 from offsetstream.tables.store import Store
 from offsetstream.views.reader import ViewReader
@@ -124,14 +124,14 @@ def _families(reader: ViewReader, shown: Shown) -> tuple[list[GaugeMetricFamily]
     found = [family for each in queried_families(COORDINATORS) for family in _gauges(each, reader.fetch(each.sql))]
     if shown.names is None:
         return found, 0
-    for view in ("lag", "partition_ends"):
+    for view in ("lag", "partition_ends", "group_status", "verdicts"):
         reader.relation(view)
     reader.connection.execute("SET VARIABLE groups = $1", [shown.groups])
     reader.connection.execute("SET VARIABLE topics = $1", [shown.topics])
     for name, query in _SHOWN.items():
         reader.define(name, query, kept=True)
     room, left_out = shown.max_series, 0
-    for each in queried_families(shown.names):
+    for each in (*queried_families(GROUPS), *queried_families(shown.names)):
         gauges = _gauges(each, reader.fetch(each.sql))
         series = sum(len(family.samples) for family in gauges)
         if series > room:  # all or none: of some of them a sum would be wrong

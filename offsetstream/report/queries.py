@@ -19,18 +19,15 @@ Row = dict[str, Any]
 # Each reads views and tables by name; $from and $to are the period, $step a bucket's seconds, $pixel a pixel's.
 _QUERIES = {
     "status": """
-        SELECT group_id, group_type, group_state, member_count, status, verdict, total_lag, time_lag_seconds,
-               is_at_least,
-               CASE WHEN status = 'OK' OR verdict = 'dead' THEN verdict_reason ELSE status_reason END AS reason,
-               CASE WHEN status = 'OK' THEN verdict_topic ELSE worst_topic END AS topic,
-               CASE WHEN status = 'OK' THEN verdict_partition ELSE worst_partition END AS partition,
-               status IN ('WARN', 'ERR') OR coalesce(verdict NOT IN ('ok', 'catching up', 'unknown'), false) AS is_bad
+        SELECT group_id, group_type, group_state, member_count, group_status.level, verdict, total_lag,
+               time_lag_seconds, is_at_least,
+               verdict_reason AS reason, verdict_topic AS topic, verdict_partition AS partition,
+               group_status.level IN ('WARN', 'ERR') AS is_bad
         FROM group_status LEFT JOIN (
           SELECT group_id, max(time_lag_seconds) AS time_lag_seconds, bool_or(method = 'at least') AS is_at_least
           FROM time_lag GROUP BY group_id
-        ) USING (group_id)
-        ORDER BY list_position(['ERR', 'WARN', 'NOTFOUND', 'OK'], status), is_bad DESC, total_lag DESC NULLS LAST,
-                 group_id""",
+        ) USING (group_id) JOIN verdicts USING (verdict)
+        ORDER BY rank DESC, total_lag DESC NULLS LAST, group_id""",
     # What one commit request or one reset moved, in one row.
     "audit": """
         SELECT record_timestamp AS "at", group_id, topic, finding, moved_to, group_state, member_count,
@@ -117,7 +114,7 @@ _QUERIES = {
                (SELECT count(*) FROM assignment_history) > 0 AS is_decoded""",
 }
 _READS = {
-    "status": ("group_status", "time_lag"),
+    "status": ("group_status", "time_lag", "verdicts"),
     "audit": ("commit_audit",),
     "lag": ("lag_history",),
     "rebalances": ("rebalances",),

@@ -8,7 +8,7 @@ import runpy
 from pathlib import Path
 
 from offsetstream.cli.main import main
-from offsetstream.metrics.families import COORDINATORS, job_families, queried_families
+from offsetstream.metrics.families import COORDINATORS, GROUPS, job_families, queried_families
 from testkit.processes import leaves
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_the_table_of_metrics_is_current() -> None:
 
 def test_every_metric_that_is_named_is_there() -> None:
     there = {*job_families()}
-    for file in (COORDINATORS, "kafka-exporter", "kminion"):
+    for file in (COORDINATORS, GROUPS, "kafka-exporter", "kminion"):
         there |= {each.name for rows in queried_families(file) for each in rows.families}
     named = set(re.findall(r"\b(?:offsetstream|kafka|kminion)_[a-z_]+\b", GUIDE))
     assert len(named) > 20

@@ -1,8 +1,8 @@
--- Reads: clock, group_status_partitions, groups
+-- Reads: clock, group_status_partitions, groups, verdicts
 WITH ranked AS (
   SELECT
     p.*,
-    CASE status
+    CASE p.status
       WHEN 'OK'
       THEN 1
       WHEN 'WARN'
@@ -12,47 +12,31 @@ WITH ranked AS (
       WHEN 'STALL'
       THEN 5
       ELSE 6
-    END AS level,
-    CASE verdict
-      WHEN 'ok'
-      THEN 0
-      WHEN 'catching up'
-      THEN 1
-      WHEN 'unknown'
-      THEN 2
-      WHEN 'falling behind'
-      THEN 3
-      WHEN 'late'
-      THEN 4
-      WHEN 'stalled'
-      THEN 5
-      WHEN 'stopped'
-      THEN 6
-      WHEN 'rewound'
-      THEN 7
-      ELSE 8
-    END AS verdict_level
+    END AS status_level,
+    v.rank
   FROM group_status_partitions AS p
+  JOIN verdicts AS v
+    ON v.verdict = p.verdict
 ), placed AS (
   SELECT
     r.*,
     ROW_NUMBER() OVER (
       PARTITION BY group_id
-      ORDER BY level DESC, current_lag DESC, topic NULLS FIRST, partition NULLS FIRST
+      ORDER BY status_level DESC, current_lag DESC, topic NULLS FIRST, partition NULLS FIRST
     ) AS nth,
     ROW_NUMBER() OVER (
       PARTITION BY group_id
-      ORDER BY verdict_level DESC, current_lag DESC, topic NULLS FIRST, partition NULLS FIRST
+      ORDER BY rank DESC, current_lag DESC, topic NULLS FIRST, partition NULLS FIRST
     ) AS verdict_nth
   FROM ranked AS r
 ), folded AS (
   SELECT
     group_id,
-    MAX(level) AS level,
+    MAX(status_level) AS status_level,
     TRY_CAST(SUM(current_lag) AS BIGINT) AS total_lag,
     MAX(current_lag) AS max_lag,
     COUNT(*) AS partitions,
-    COUNT(CASE WHEN level > 1 THEN 1 END) AS partitions_not_ok,
+    COUNT(CASE WHEN level IN ('WARN', 'ERR') THEN 1 END) AS partitions_not_ok,
     COUNT(CASE WHEN complete >= 1 THEN 1 END) AS complete,
     MAX(last_commit_at_ms) AS last_commit_at_ms,
     MAX(CASE WHEN nth = 1 THEN status END) AS worst_status,
@@ -82,21 +66,8 @@ SELECT
   g.group_type,
   g.state AS group_state,
   COALESCE(g.member_count, 0) AS member_count,
-  CASE
-    WHEN f.group_id IS NULL
-    OR f.last_commit_at_ms < EPOCH_US(now_at) // 1000000 * 1000 - 604800000
-    THEN 'NOTFOUND'
-    WHEN f.level > 2
-    THEN 'ERR'
-    WHEN f.level = 2
-    THEN 'WARN'
-    ELSE 'OK'
-  END AS status,
-  f.worst_status,
-  f.worst_topic,
-  f.worst_partition,
-  COALESCE(f.status_reason, 'no committed offset') AS status_reason,
-  COALESCE(f.verdict, 'unknown') AS verdict,
+  v.level,
+  v.verdict,
   f.verdict_topic,
   f.verdict_partition,
   CASE
@@ -106,6 +77,20 @@ SELECT
     THEN 'share group: its offsets are in __share_group_state'
     ELSE 'no committed offset'
   END AS verdict_reason,
+  CASE
+    WHEN f.group_id IS NULL
+    OR f.last_commit_at_ms < EPOCH_US(now_at) // 1000000 * 1000 - 604800000
+    THEN 'NOTFOUND'
+    WHEN f.status_level > 2
+    THEN 'ERR'
+    WHEN f.status_level = 2
+    THEN 'WARN'
+    ELSE 'OK'
+  END AS status,
+  f.worst_status,
+  f.worst_topic,
+  f.worst_partition,
+  COALESCE(f.status_reason, 'no committed offset') AS status_reason,
   f.total_lag,
   f.max_lag,
   TRY_CAST(COALESCE(f.partitions, 0) AS INT) AS partitions,
@@ -118,3 +103,5 @@ LEFT JOIN folded AS f
   ON f.group_id = k.group_id
 LEFT JOIN groups AS g
   ON g.group_id = k.group_id AND g.in_coordinator_partition
+JOIN verdicts AS v
+  ON v.verdict = COALESCE(f.verdict, 'unknown')

@@ -1,36 +1,35 @@
--- One row per group: the worst of its partitions, as Burrow has it and by our own verdict. Groups without a committed offset are there, too.
+-- One row per group: the worst of its partitions' verdicts, and Burrow's word beside it. Groups without a committed offset are there, too.
 --
 --   group_id STRING: Group id
 --   group_type STRING: Classic, Consumer, Share or Streams; null where no record tells
 --   group_state STRING: State of the group
 --   member_count INT: Number of members
---   status STRING: OK, WARN, ERR or NOTFOUND (no commit for seven days), as Burrow says
---   worst_status STRING: Status of the worst partition
---   worst_topic STRING: Topic of that partition
---   worst_partition INT: The partition
---   status_reason STRING: What decided that, in words
---   verdict STRING: The worst of its partitions' verdicts, which are, the worst last: ok, catching up, unknown, falling behind, late, stalled, stopped, rewound, dead. What is unknown hides no trouble that is known, and is not hidden by what is well
+--   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
+--   verdict STRING: The worst of its partitions' verdicts; the view verdicts has all of them with their meaning
 --   verdict_topic STRING: Topic of the partition that decided it
 --   verdict_partition INT: The partition
 --   verdict_reason STRING: What decided it, in words
+--   status STRING: Burrow's word: OK, WARN, ERR or NOTFOUND (no commit for seven days). It decides nothing here
+--   worst_status STRING: Burrow's word of its worst partition: OK, WARN, STOP, STALL or REWIND
+--   worst_topic STRING: Topic of that partition
+--   worst_partition INT: The partition
+--   status_reason STRING: What decided Burrow's word, in words
 --   total_lag BIGINT: Sum of the lags
 --   max_lag BIGINT: The greatest of them
 --   partitions INT: Partitions with a committed offset
---   partitions_not_ok INT: Those whose status is not OK
+--   partitions_not_ok INT: Those of level WARN or ERR
 --   complete DOUBLE: Share of the partitions with a full window of commits
 --   last_commit_at_ms BIGINT: Time of the group's last commit, in milliseconds since 1970
 WITH ranked AS (
-  SELECT p.*, CASE status WHEN 'OK' THEN 1 WHEN 'WARN' THEN 2 WHEN 'STOP' THEN 4 WHEN 'STALL' THEN 5 ELSE 6 END AS level,
-         CASE verdict WHEN 'ok' THEN 0 WHEN 'catching up' THEN 1 WHEN 'unknown' THEN 2 WHEN 'falling behind' THEN 3 WHEN 'late' THEN 4
-              WHEN 'stalled' THEN 5 WHEN 'stopped' THEN 6 WHEN 'rewound' THEN 7 ELSE 8 END AS verdict_level
-  FROM group_status_partitions AS p
+  SELECT p.*, CASE p.status WHEN 'OK' THEN 1 WHEN 'WARN' THEN 2 WHEN 'STOP' THEN 4 WHEN 'STALL' THEN 5 ELSE 6 END AS status_level, v.rank
+  FROM group_status_partitions AS p JOIN verdicts AS v ON v.verdict = p.verdict
 ), placed AS (
-  SELECT r.*, row_number() OVER (PARTITION BY group_id ORDER BY level DESC, current_lag DESC, topic, partition) AS nth,
-         row_number() OVER (PARTITION BY group_id ORDER BY verdict_level DESC, current_lag DESC, topic, partition) AS verdict_nth
+  SELECT r.*, row_number() OVER (PARTITION BY group_id ORDER BY status_level DESC, current_lag DESC, topic, partition) AS nth,
+         row_number() OVER (PARTITION BY group_id ORDER BY rank DESC, current_lag DESC, topic, partition) AS verdict_nth
   FROM ranked AS r
 ), folded AS (
-  SELECT group_id, max(level) AS level, CAST(sum(current_lag) AS BIGINT) AS total_lag, max(current_lag) AS max_lag, count(*) AS partitions,
-         count(CASE WHEN level > 1 THEN 1 END) AS partitions_not_ok, count(CASE WHEN complete >= 1 THEN 1 END) AS complete,
+  SELECT group_id, max(status_level) AS status_level, CAST(sum(current_lag) AS BIGINT) AS total_lag, max(current_lag) AS max_lag, count(*) AS partitions,
+         count(CASE WHEN level IN ('WARN', 'ERR') THEN 1 END) AS partitions_not_ok, count(CASE WHEN complete >= 1 THEN 1 END) AS complete,
          max(last_commit_at_ms) AS last_commit_at_ms,
          max(CASE WHEN nth = 1 THEN status END) AS worst_status, max(CASE WHEN nth = 1 THEN topic END) AS worst_topic,
          max(CASE WHEN nth = 1 THEN partition END) AS worst_partition, max(CASE WHEN nth = 1 THEN status_reason END) AS status_reason,
@@ -42,15 +41,16 @@ WITH ranked AS (
   SELECT group_id FROM folded UNION SELECT group_id FROM groups WHERE in_coordinator_partition
 )
 SELECT k.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count,
-       CASE WHEN f.group_id IS NULL OR f.last_commit_at_ms < unix_micros(now_at) div 1000000 * 1000 - 604800000 THEN 'NOTFOUND'
-            WHEN f.level > 2 THEN 'ERR' WHEN f.level = 2 THEN 'WARN' ELSE 'OK' END AS status,
-       f.worst_status, f.worst_topic, f.worst_partition, coalesce(f.status_reason, 'no committed offset') AS status_reason,
-       coalesce(f.verdict, 'unknown') AS verdict, f.verdict_topic, f.verdict_partition,
+       v.level, v.verdict, f.verdict_topic, f.verdict_partition,
        CASE WHEN f.group_id IS NOT NULL THEN f.verdict_reason
             WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
             ELSE 'no committed offset' END AS verdict_reason,
+       CASE WHEN f.group_id IS NULL OR f.last_commit_at_ms < unix_micros(now_at) div 1000000 * 1000 - 604800000 THEN 'NOTFOUND'
+            WHEN f.status_level > 2 THEN 'ERR' WHEN f.status_level = 2 THEN 'WARN' ELSE 'OK' END AS status,
+       f.worst_status, f.worst_topic, f.worst_partition, coalesce(f.status_reason, 'no committed offset') AS status_reason,
        f.total_lag, f.max_lag, CAST(coalesce(f.partitions, 0) AS INT) AS partitions, CAST(coalesce(f.partitions_not_ok, 0) AS INT) AS partitions_not_ok,
        CAST(f.complete AS DOUBLE) / CAST(f.partitions AS DOUBLE) AS complete, f.last_commit_at_ms
 FROM known AS k CROSS JOIN clock
 LEFT JOIN folded AS f ON f.group_id = k.group_id
 LEFT JOIN groups AS g ON g.group_id = k.group_id AND g.in_coordinator_partition
+JOIN verdicts AS v ON v.verdict = coalesce(f.verdict, 'unknown')

@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, groups, offset_commits, partition_ends, thresholds, waiting_commits
+-- Reads: clock, committed_offsets, end_intervals, groups, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -460,7 +460,7 @@ WITH limits AS (
       ELSE 'moves on, but its lag never fell in its last ' || TRY_CAST(commits AS TEXT) || ' commits'
     END AS status_reason
   FROM facts AS f
-), verdicts AS (
+), decided AS (
   SELECT
     b.*,
     CASE
@@ -532,36 +532,6 @@ WITH limits AS (
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,
-    CASE verdict
-      WHEN 'ok'
-      THEN 0
-      WHEN 'catching up'
-      THEN 1
-      WHEN 'unknown'
-      THEN 2
-      WHEN 'falling behind'
-      THEN 3
-      WHEN 'late'
-      THEN 4
-      WHEN 'stalled'
-      THEN 5
-      WHEN 'stopped'
-      THEN 6
-      WHEN 'rewound'
-      THEN 7
-      ELSE 8
-    END AS verdict_level,
-    CASE status
-      WHEN 'OK'
-      THEN 1
-      WHEN 'WARN'
-      THEN 2
-      WHEN 'STOP'
-      THEN 4
-      WHEN 'STALL'
-      THEN 5
-      ELSE 6
-    END AS status_level,
     current_lag,
     committed_offset,
     commits,
@@ -570,22 +540,25 @@ WITH limits AS (
     last_ms AS last_commit_at_ms,
     lag_before,
     sampled_at
-  FROM verdicts
+  FROM decided
 )
 SELECT
-  group_id,
-  topic,
-  partition,
-  status,
-  status_reason,
-  verdict,
-  verdict_reason,
-  current_lag,
-  committed_offset,
-  commits,
-  complete,
-  first_commit_at_ms,
-  last_commit_at_ms,
-  lag_before,
-  sampled_at
-FROM judged
+  j.group_id,
+  j.topic,
+  j.partition,
+  v.level,
+  j.verdict,
+  j.verdict_reason,
+  j.status,
+  j.status_reason,
+  j.current_lag,
+  j.committed_offset,
+  j.commits,
+  j.complete,
+  j.first_commit_at_ms,
+  j.last_commit_at_ms,
+  j.lag_before,
+  j.sampled_at
+FROM judged AS j
+JOIN verdicts AS v
+  ON v.verdict = j.verdict

@@ -1,13 +1,14 @@
--- One row per committed offset: Burrow's status, by its rules, and our own verdict, each with its reason. Thresholds are the user's
+-- One row per committed offset: the verdict on it and why, and Burrow's word beside it. Thresholds are the user's
 -- (table thresholds): those of the group, else those of the row without a group, else Burrow's own.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   status STRING: OK, WARN, STOP, STALL or REWIND, as Burrow says
---   status_reason STRING: What decided that, in words
---   verdict STRING: ok, catching up, unknown, falling behind, late, stalled, stopped, rewound or dead
---   verdict_reason STRING: What decided that, in words
+--   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
+--   verdict STRING: The verdict; the view verdicts has all of them with their meaning
+--   verdict_reason STRING: What decided it, in words
+--   status STRING: Burrow's word: OK, WARN, STOP, STALL or REWIND. It decides nothing here
+--   status_reason STRING: What decided Burrow's word, in words
 --   current_lag BIGINT: Messages from the newest commit to the newest end; 0 where the end is not known, as Burrow has it
 --   committed_offset BIGINT: Newest commit
 --   commits BIGINT: Commits that were looked at
@@ -85,6 +86,6 @@ WITH limits AS (
   JOIN places AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
 ),
 -- @include judged
-SELECT group_id, topic, partition, status, status_reason, verdict, verdict_reason, current_lag, committed_offset, commits, complete,
-       first_commit_at_ms, last_commit_at_ms, lag_before, sampled_at
-FROM judged
+SELECT j.group_id, j.topic, j.partition, v.level, j.verdict, j.verdict_reason, j.status, j.status_reason, j.current_lag, j.committed_offset,
+       j.commits, j.complete, j.first_commit_at_ms, j.last_commit_at_ms, j.lag_before, j.sampled_at
+FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict

@@ -1,4 +1,4 @@
--- Burrow's rules and our verdict, of `cells` (a committed offset at an instant, by number) from the `counts` of their commits, the `commits`
+-- The verdict, and Burrow's word, of `cells` (a committed offset at an instant, by number) from the `counts` of their commits, the `commits`
 -- of those where something waits (by all rules the others are well), and the `ends` of the logs, whose partitions are numbered as places.
 -- Commits, ends and instants stand in one order of time: the last end before each is that of then.
 moments AS (
@@ -91,7 +91,7 @@ moments AS (
       WHEN lag_fell = 1 THEN 'its lag fell within its last commits'
       ELSE concat('moves on, but its lag never fell in its last ', CAST(commits AS STRING), ' commits') END AS status_reason
   FROM facts AS f
-), verdicts AS (
+), decided AS (
   SELECT b.*, CASE
       WHEN not_known IS NOT NULL THEN 'unknown'
       WHEN current_lag <= allowed_lag THEN 'ok'
@@ -123,9 +123,6 @@ moments AS (
                      WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
                      ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
          END AS verdict_reason,
-         CASE verdict WHEN 'ok' THEN 0 WHEN 'catching up' THEN 1 WHEN 'unknown' THEN 2 WHEN 'falling behind' THEN 3 WHEN 'late' THEN 4
-              WHEN 'stalled' THEN 5 WHEN 'stopped' THEN 6 WHEN 'rewound' THEN 7 ELSE 8 END AS verdict_level,
-         CASE status WHEN 'OK' THEN 1 WHEN 'WARN' THEN 2 WHEN 'STOP' THEN 4 WHEN 'STALL' THEN 5 ELSE 6 END AS status_level,
          current_lag, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at
-  FROM verdicts
+  FROM decided
 )

@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, group_history, offset_commits, offsets_partitions, thresholds, topics
+-- Reads: clock, end_intervals, group_history, offset_commits, offsets_partitions, thresholds, topics, verdicts
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -752,7 +752,7 @@ WITH steps AS (
       ELSE 'moves on, but its lag never fell in its last ' || TRY_CAST(commits AS TEXT) || ' commits'
     END AS status_reason
   FROM facts AS f
-), verdicts AS (
+), decided AS (
   SELECT
     b.*,
     CASE
@@ -824,36 +824,6 @@ WITH steps AS (
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,
-    CASE verdict
-      WHEN 'ok'
-      THEN 0
-      WHEN 'catching up'
-      THEN 1
-      WHEN 'unknown'
-      THEN 2
-      WHEN 'falling behind'
-      THEN 3
-      WHEN 'late'
-      THEN 4
-      WHEN 'stalled'
-      THEN 5
-      WHEN 'stopped'
-      THEN 6
-      WHEN 'rewound'
-      THEN 7
-      ELSE 8
-    END AS verdict_level,
-    CASE status
-      WHEN 'OK'
-      THEN 1
-      WHEN 'WARN'
-      THEN 2
-      WHEN 'STOP'
-      THEN 4
-      WHEN 'STALL'
-      THEN 5
-      ELSE 6
-    END AS status_level,
     current_lag,
     committed_offset,
     commits,
@@ -862,22 +832,22 @@ WITH steps AS (
     last_ms AS last_commit_at_ms,
     lag_before,
     sampled_at
-  FROM verdicts
+  FROM decided
 ), ranked AS (
   SELECT
     j.*,
     ROW_NUMBER() OVER (
-      PARTITION BY instant, offsets_partition, group_id
-      ORDER BY verdict_level DESC, current_lag DESC, topic NULLS FIRST, partition NULLS FIRST
+      PARTITION BY j.instant, j.offsets_partition, j.group_id
+      ORDER BY v.rank DESC, j.current_lag DESC, j.topic NULLS FIRST, j.partition NULLS FIRST
     ) AS verdict_nth
   FROM judged AS j
+  JOIN verdicts AS v
+    ON v.verdict = j.verdict
 ), folded AS (
   SELECT
     instant,
     offsets_partition,
     group_id,
-    MAX(status_level) AS level,
-    MAX(last_commit_at_ms) AS last_ms,
     TRY_CAST(SUM(current_lag) AS BIGINT) AS total_lag,
     MAX(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict,
     MAX(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS reason,
@@ -893,16 +863,8 @@ WITH steps AS (
     g.offsets_partition,
     g.group_id,
     g.minute + INTERVAL '1' MINUTE AS instant,
-    CASE
-      WHEN f.group_id IS NULL OR f.last_ms < EPOCH_US(f.instant) // 1000 - 604800000
-      THEN 'NOTFOUND'
-      WHEN f.level > 2
-      THEN 'ERR'
-      WHEN f.level = 2
-      THEN 'WARN'
-      ELSE 'OK'
-    END AS status,
-    COALESCE(f.verdict, 'unknown') AS verdict,
+    v.level,
+    v.verdict,
     COALESCE(f.reason, 'no committed offset') AS reason,
     f.topic,
     f.partition,
@@ -912,19 +874,21 @@ WITH steps AS (
     ON f.offsets_partition = g.offsets_partition
     AND f.group_id = g.group_id
     AND f.instant = g.minute + INTERVAL '1' MINUTE
+  JOIN verdicts AS v
+    ON v.verdict = COALESCE(f.verdict, 'unknown')
 ), compared AS (
   SELECT
     t.*,
-    LAG(status) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant NULLS FIRST) AS previous_status,
+    LAG(level) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant NULLS FIRST) AS previous_level,
     LAG(verdict) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant NULLS FIRST) AS previous_verdict
   FROM told AS t
 )
 SELECT
   instant AS changed_at,
   group_id,
-  status,
-  previous_status,
+  level,
   verdict,
+  previous_level,
   previous_verdict,
   reason,
   topic,
@@ -932,6 +896,4 @@ SELECT
   total_lag
 FROM compared
 WHERE
-  previous_status IS NULL
-  OR previous_status <> status
-  OR previous_verdict <> verdict
+  previous_verdict IS NULL OR previous_verdict <> verdict

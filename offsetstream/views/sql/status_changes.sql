@@ -1,11 +1,11 @@
--- One row per change of a group's status or verdict in the last day, so that an alert is raised once: both are taken when each minute ended that
+-- One row per change of a group's verdict in the last day, so that an alert is raised once: it is taken when each minute ended that
 -- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of an hour at most.
 --
 --   changed_at TIMESTAMP: End of the minute
 --   group_id STRING: Group id
---   status STRING: OK, WARN, ERR or NOTFOUND, as Burrow says
---   previous_status STRING: Status before; null for the first
---   verdict STRING: Our verdict
+--   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
+--   verdict STRING: The verdict; the view verdicts has all of them with their meaning
+--   previous_level STRING: Level before; null for the first
 --   previous_verdict STRING: Verdict before; null for the first
 --   reason STRING: What decided the verdict, in words
 --   topic STRING: Topic of the partition that decided it
@@ -117,25 +117,24 @@ WITH
 ),
 -- @include judged
 , ranked AS (
-  SELECT j.*, row_number() OVER (PARTITION BY instant, offsets_partition, group_id ORDER BY verdict_level DESC, current_lag DESC, topic, partition) AS verdict_nth
-  FROM judged AS j
+  SELECT j.*, row_number() OVER (PARTITION BY j.instant, j.offsets_partition, j.group_id ORDER BY v.rank DESC, j.current_lag DESC, j.topic, j.partition) AS verdict_nth
+  FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict
 ), folded AS (
-  SELECT instant, offsets_partition, group_id, max(status_level) AS level, max(last_commit_at_ms) AS last_ms, CAST(sum(current_lag) AS BIGINT) AS total_lag,
+  SELECT instant, offsets_partition, group_id, CAST(sum(current_lag) AS BIGINT) AS total_lag,
          max(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict, max(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS reason,
          max(CASE WHEN verdict_nth = 1 THEN topic END) AS topic, max(CASE WHEN verdict_nth = 1 THEN partition END) AS partition
   FROM ranked GROUP BY instant, offsets_partition, group_id
 ), told AS (
-  SELECT g.offsets_partition, g.group_id, g.minute + INTERVAL '1' MINUTE AS instant,
-         CASE WHEN f.group_id IS NULL OR f.last_ms < unix_micros(f.instant) div 1000 - 604800000 THEN 'NOTFOUND'
-              WHEN f.level > 2 THEN 'ERR' WHEN f.level = 2 THEN 'WARN' ELSE 'OK' END AS status,
-         coalesce(f.verdict, 'unknown') AS verdict, coalesce(f.reason, 'no committed offset') AS reason, f.topic, f.partition, f.total_lag
+  SELECT g.offsets_partition, g.group_id, g.minute + INTERVAL '1' MINUTE AS instant, v.level, v.verdict,
+         coalesce(f.reason, 'no committed offset') AS reason, f.topic, f.partition, f.total_lag
   FROM group_minutes AS g
   LEFT JOIN folded AS f
     ON f.offsets_partition = g.offsets_partition AND f.group_id = g.group_id AND f.instant = g.minute + INTERVAL '1' MINUTE
+  JOIN verdicts AS v ON v.verdict = coalesce(f.verdict, 'unknown')
 ), compared AS (
-  SELECT t.*, lag(status) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_status,
+  SELECT t.*, lag(level) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_level,
          lag(verdict) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_verdict
   FROM told AS t
 )
-SELECT instant AS changed_at, group_id, status, previous_status, verdict, previous_verdict, reason, topic, partition, total_lag
-FROM compared WHERE previous_status IS NULL OR previous_status <> status OR previous_verdict <> verdict
+SELECT instant AS changed_at, group_id, level, verdict, previous_level, previous_verdict, reason, topic, partition, total_lag
+FROM compared WHERE previous_verdict IS NULL OR previous_verdict <> verdict

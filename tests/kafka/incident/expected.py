@@ -219,9 +219,8 @@ def _group_status(book: Book, answers: Answers, now_ms: int) -> Iterable[Row]:
 def _status_changes(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
     """Of groups that were the same all the time: one row."""
     for group_id in book.steady:
-        status, _, verdict = book.statuses[group_id]
-        told = {"status": status, "verdict": verdict, "previous_status": None, "previous_verdict": None}
-        yield {"group_id": group_id, **told}
+        *_, verdict = book.statuses[group_id]
+        yield {"group_id": group_id, "verdict": verdict, "previous_verdict": None}
 
 
 def _rebalances(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from offsetstream.views.verdicts import WORDS
 from testkit.field_rules import Commit as Seen
 from testkit.field_rules import Limits, burrow_status
 from tests.kafka.incident.answers import Answers
 from tests.kafka.incident.book import Book, Cell, Commit
 
-Outcome = tuple[str, str | None, str]  # the group's status, that of its worst cell, our verdict
+Outcome = tuple[str, str | None, str]  # Burrow's word of the group, of its worst cell, the verdict
 _RING, _RING_MS, _WINDOW_MS = 10, 90_000, 300_000
 _SLACK_MS = 60_000  # how old the last sample may be
 _LEVELS = ("OK", "WARN", "STOP", "STALL", "REWIND")
-_VERDICTS = ("ok", "catching up", "unknown", "falling behind", "late", "stalled", "stopped", "rewound", "dead")
 _OF_STATUS = {"STOP": "stopped", "STALL": "stalled", "REWIND": "rewound"}
 _OF_GROUP = {"OK": "OK", "WARN": "WARN"}
 
@@ -32,9 +32,9 @@ def _of_group(book: Book, answers: Answers, now_ms: int, group: str) -> set[Outc
         return {("NOTFOUND", None, "unknown")}
     worst = {(0, 0)}
     for cell in own:
-        told = {(_LEVELS.index(s), _VERDICTS.index(v)) for s, v in _of_cell(book, answers, now_ms, cell)}
+        told = {(_LEVELS.index(s), WORDS.index(v)) for s, v in _of_cell(book, answers, now_ms, cell)}
         worst = {(max(one[0], other[0]), max(one[1], other[1])) for one, other in product(worst, told)}
-    return {(_OF_GROUP.get(_LEVELS[s], "ERR"), _LEVELS[s], _VERDICTS[v]) for s, v in worst}
+    return {(_OF_GROUP.get(_LEVELS[s], "ERR"), _LEVELS[s], WORDS[v]) for s, v in worst}
 
 
 def _of_cell(book: Book, answers: Answers, now_ms: int, cell: Cell) -> set[tuple[str, str]]:

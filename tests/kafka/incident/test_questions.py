@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from offsetstream.views.verdicts import VERDICTS
 from testkit.page import Page
 from testkit.processes import printed
 from tests.kafka.incident.book import Cell, Commit
@@ -143,7 +144,7 @@ def test_which_groups_are_dead(recorded: Recorded) -> None:
     now, statuses = recorded.now.isoformat(), recorded.book.statuses
     rows = asked(recorded, "groups", "status", "--at", now, "--fail-on", "never")
     assert {row["group"] for row in rows} == recorded.answers.groups.keys()
-    told = {row["group"]: (row["status"], row["because"] or "OK", row["verdict"]) for row in rows}
+    told = {row["group"]: (row["burrow"], row["burrow_partition_status"] or "OK", row["verdict"]) for row in rows}
     may_be = outcomes(recorded.book, recorded.answers, recorded.now_ms)
     assert {
         name: own
@@ -160,8 +161,9 @@ def test_the_page_of_the_incident_names_them(recorded: Recorded, tmp_path: Path)
     period = ("--since", recorded.since.isoformat(), "--until", recorded.now.isoformat())
     printed("report", "--file", str(file), *period, "--tables", str(recorded.tables))
     lines = Page(file).text.splitlines()  # a row of a table is a line
-    for name, (status, _, verdict) in book.statuses.items():
-        assert any(line.startswith(f"{name}{status}{verdict}") for line in lines), name
+    levels = {each.word: each.level for each in VERDICTS}
+    for name, (*_, verdict) in book.statuses.items():
+        assert any(line.startswith(f"{name}{levels[verdict]}{verdict}") for line in lines), name
     for found in book.findings:
         assert any(line.startswith(found.cell.group) and found.finding in line for line in lines), found
     for each in book.handovers:

@@ -6,15 +6,18 @@ import csv
 import io
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from offsetstream.cli.answers import NOT_OK
 from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import PARTITIONS, commit, group, write_states
 
 NAMES = ("main", "eu.west")  # one as DuckDB calls its schema, one with a dot
+NOW = datetime.now(UTC)
 HELD = {"main": {"app": 100, "only-here": 1}, "eu.west": {"app": 7}}
 
 
@@ -88,6 +91,22 @@ def test_a_cluster_that_cannot_be_read_is_told_and_the_others_are_shown(settings
     told = [line for line in done.stderr.splitlines() if "Error" in line]
     assert len(told) == 1
     assert told[0].startswith(f"gone: Error: there is no table {settings}/tables/gone/")
+
+
+def test_the_exit_code_is_the_worst_of_the_clusters(settings: Path, tmp_path: Path) -> None:
+    """Trouble that is known comes before an answer that failed."""
+    root = tmp_path / "tables" / "unwell"
+    new_tables(root)
+    write_states(root, ["OWNED"] * PARTITIONS)
+    append_rows(root, "committed_offsets", [commit("app", "t", 0, 100, log_id=0)])
+    append_rows(root, "offset_commits", [commit("app", "t", 0, 100, log_id=0, record_timestamp=NOW)])
+    append_rows(root, "topic_partitions", [{"topic": "t", "partition": 0, "high_watermark": 200, "sampled_at": NOW}])
+    append_rows(root, "end_offsets", [{"topic": "t", "partition": 0, "high_watermark": 200, "sampled_at": NOW}])
+    file = tmp_path / "clusters.toml"
+    text = "".join(f'[clusters."{name}"]\ntables = "{settings}/tables/{name}"\n' for name in (*NAMES, "gone"))
+    for clusters, code in [(text, 1), (f'{text}[clusters.unwell]\ntables = "{root}"\n', NOT_OK)]:
+        file.write_text(clusters)
+        assert within("groups", "status", "--config", str(file), "--all-clusters").returncode == code
 
 
 def test_what_is_not_there_is_told_with_the_cluster(settings: Path) -> None:

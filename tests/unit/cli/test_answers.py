@@ -89,11 +89,12 @@ def test_each_answers_in_text_json_and_csv(run: Run, world: Path, command: tuple
 def test_status(run: Run, world: Path) -> None:
     shown = run("groups", "status", "--at", END, tables=world)
     assert shown.exit_code == 4
-    assert shown.stdout.splitlines()[-1].startswith("6 of 11 groups are not OK, 1 more by our verdict, 2 without")
+    assert shown.stdout.splitlines()[-1].startswith("7 of 11 groups are not OK, 3 unknown, as of")
     rows = rows_of(run, world, "groups", "status", "--at", END)
-    assert [row["status"] for row in rows] == ["ERR"] * 6 + ["NOTFOUND"] * 2 + ["OK"] * 3
+    assert [row["level"] for row in rows] == ["ERR"] * 6 + ["WARN"] + ["UNKNOWN"] * 3 + ["OK"]
+    assert [row["burrow"] for row in rows] == ["ERR"] * 6 + ["OK"] * 2 + ["NOTFOUND"] * 2 + ["OK"]
     (late,) = [row for row in rows if row["group"] == "group-10"]
-    assert (late["because"], late["topic_partition"], late["time_lag"]) == ("STOP", "audit-0", "8 min 1 s")
+    assert (late["verdict"], late["topic_partition"], late["time_lag"]) == ("stopped", "audit-0", "8 min 1 s")
 
 
 def test_status_tells_how_long_messages_wait_as_lag_does(run: Run, world: Path) -> None:
@@ -118,9 +119,9 @@ def test_status_tells_how_long_messages_wait_as_lag_does(run: Run, world: Path) 
         ("WARN", "group-10", 4),
         ("ERR", "group-10", 4),
         ("never", "group-10", 0),
-        ("WARN", "group-9", 0),
-        ("verdict", "group-9", 4),
-        ("verdict", "group-7", 0),
+        ("WARN", "group-9", 4),
+        ("ERR", "group-9", 0),
+        ("WARN", "group-7", 0),
     ],
 )
 def test_what_fails(run: Run, world: Path, fail_on: str, group_id: str, code: int) -> None:

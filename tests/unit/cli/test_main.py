@@ -126,7 +126,7 @@ def test_a_home_that_there_is_not() -> None:
         (["gro"], ["groups"]),
         (["groups", "re"], ["rebalances"]),
         (["groups", "status", "--fail"], ["--fail-on"]),
-        (["groups", "status", "--fail-on", "v"], ["verdict"]),
+        (["groups", "status", "--fail-on", "n"], ["never"]),
     ],
 )
 def test_a_shell_completes_commands_and_options(typed: list[str], completed: list[str]) -> None:

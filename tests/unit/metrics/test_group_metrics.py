@@ -20,6 +20,7 @@ from testkit.tables import append_rows, new_tables
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOSTILE = 'a\n"b"\\{c="d"}'
 NAMES = ("kafka-exporter", "kminion")
+LEFT_OUT = "offsetstream_group_series_left_out"
 Series = dict[tuple[str, ...], float]
 
 
@@ -110,6 +111,16 @@ def test_coordinators_have_their_gauges_whatever_is_shown_of_groups(tables: Path
     assert not any(name.startswith("kafka_consumergroup") for name, *_ in found)
 
 
+@pytest.mark.parametrize("names", NAMES)
+def test_a_group_has_the_level_of_its_verdict(tables: PathStore, tmp_path: Path, names: str) -> None:
+    """Without a history nothing tells whether who has messages waiting stands still."""
+    found = scraped(tables, Shown(names, groups="billing|search"))
+    assert of("offsetstream_group_level", found) == {("billing", "unknown"): 1, ("search", "unknown"): 1}
+    append_rows(tmp_path, "offset_commits", [committed("billing", "orders", 41), committed("billing", "invoices", 5)])
+    found = scraped(tables, Shown(names, groups="billing"))
+    assert of("offsetstream_group_level", found) == {("billing", "stopped"): 3}
+
+
 def test_patterns_are_of_whole_names(tables: PathStore) -> None:
     found = scraped(tables, Shown("kafka-exporter", groups="bill.*|a.*", topics="order."))
     assert set(of("kafka_consumergroup_lag", found)) == {("billing", "0", "orders"), (HOSTILE, "0", "orders")}
@@ -129,15 +140,14 @@ def test_a_pattern_that_is_none_is_one_line(groups: str, topics: str, named: str
 @pytest.mark.parametrize("names", NAMES)
 def test_single_partitions_are_left_out_first_and_never_some_of_them(tables: PathStore, names: str) -> None:
     whole = scraped(tables, Shown(names))
-    own = {
-        series for series in whole if not series[0].startswith("offsetstream_") and series not in _coordinators(whole)
-    }
+    of_job = {"offsetstream_group_metrics_timestamp_seconds", "offsetstream_group_metrics_seconds", LEFT_OUT}
+    own = {series for series in whole if series[0] not in of_job and series not in _coordinators(whole)}
     seen: set[tuple[str, ...]] = set()
     for most in range(len(own) + 1):
         found = scraped(tables, Shown(names, max_series=most))
         shown = set(found) & own
         assert len(shown) <= most
-        assert found["offsetstream_group_series_left_out",] == len(own) - len(shown)
+        assert found[LEFT_OUT,] == len(own) - len(shown)
         for name in {series[0] for series in shown}:
             assert of(name, found) == of(name, whole)
         seen |= shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from offsetstream.metrics.families import COORDINATORS, Family, job_families, queried_families
+from offsetstream.metrics.families import COORDINATORS, GROUPS, Family, job_families, queried_families
 
 LABELS_OF_SCRAPES = {"cluster", "job", "instance"}
 
@@ -15,7 +15,10 @@ def declared_labels() -> dict[str, set[str]]:
     for metric in ProcessCollector(registry=CollectorRegistry()).collect():
         found |= {sample.name: set() for sample in metric.samples}
     queried = [
-        each for file in (COORDINATORS, "kafka-exporter") for rows in queried_families(file) for each in rows.families
+        each
+        for file in (COORDINATORS, GROUPS, "kafka-exporter")
+        for rows in queried_families(file)
+        for each in rows.families
     ]
     for family in [*job_families().values(), *queried]:
         found |= {name: set(family.labels) for name in _series(family)}

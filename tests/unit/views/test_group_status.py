@@ -12,6 +12,7 @@ import pytest
 
 from offsetstream.views.files import spark_sql
 from offsetstream.views.reader import ViewReader
+from offsetstream.views.verdicts import WORDS
 from testkit.field_rules import burrow_status
 from testkit.sampled_logs import instant
 from testkit.tables import reader_of, write_tables
@@ -144,14 +145,13 @@ def test_a_group_has_the_worst_verdict_of_its_partitions(tmp_path: Path) -> None
     """What is unknown hides no trouble that is known, and is not hidden by what is well."""
     reader = reader_of(write_tables(tmp_path, {}), instant(NOW_MS))
     reader.rows("group_status")  # so that what it reads is there
-    ranks = ["ok", "catching up", "unknown", "falling behind", "late", "stalled", "stopped", "rewound", "dead"]
-    pairs = [(worse, better) for at, worse in enumerate(ranks) for better in ranks[:at]]
+    pairs = [(worse, better) for at, worse in enumerate(WORDS) for better in WORDS[:at]]
     told = [
-        f"('{worse} and {better}', 't', {number}, 'OK', '{verdict}', 1, 1, {NOW_MS}, 'why', 'why')"
+        f"('{worse} and {better}', 't', {number}, 'OK', '{verdict}', 'OK', 1, 1, {NOW_MS}, 'why', 'why')"
         for worse, better in pairs
         for number, verdict in enumerate((worse, better))
     ]
-    columns = "group_id, topic, partition, status, verdict, current_lag, complete, last_commit_at_ms"
+    columns = "group_id, topic, partition, status, verdict, level, current_lag, complete, last_commit_at_ms"
     values = f"SELECT * FROM (VALUES {', '.join(told)}) v ({columns}, status_reason, verdict_reason)"  # noqa: S608 - our own
     reader.define("group_status_partitions", values)
     found = {row["group_id"]: (row["verdict"], row["verdict_partition"]) for row in reader.rows("group_status")}
