@@ -21,6 +21,7 @@ from offsetstream.control_characters import without_controls
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.log_cut import until
+from offsetstream.coordinator.replay.release_rules import FIRST_RELEASE, LAST_RELEASE, UNMERGED
 from offsetstream.errors import UsageError
 
 _UNNAMED = -1  # the number of a partition that neither folder nor line tells: the output shows none
@@ -48,6 +49,7 @@ Examples:
   offsetstream replay /var/lib/kafka/data
   offsetstream replay 00000000000000000000.log --until-offset 4711
   offsetstream replay records.jsonl --coordinator classic
+  offsetstream replay records.jsonl --release 4.1.1 --strict
   offsetstream dump --bootstrap-server localhost:9092 --format records | offsetstream replay -
 
 A line is {"partition", "offset", "timestamp", "key", "value"}, key and value in base64; of a transaction also
@@ -65,6 +67,12 @@ has failed, as on a broker: nothing of it is shown, stderr tells why, and the ex
     show_default=True,
     help="The coordinator of Kafka 4, or the one of 3.9 and older; they differ in corners.",
 )
+@click.option(
+    "--release",
+    metavar="RELEASE",
+    help=f"Kafka's release, of the new coordinator: {FIRST_RELEASE} to {LAST_RELEASE}, such as 4.1.1; or {UNMERGED}:"
+    f" the newest with a rule that is only proposed (KAFKA-21117).  [default: {LAST_RELEASE}]",
+)
 @click.option("--topics", "topics_file", metavar="FILE", help='Names of topic ids, as JSON: {"id": "name"}.')
 @click.option("--until-offset", type=click.IntRange(0), metavar="N", help="Of each partition, only what is below N.")
 @click.option(
@@ -78,6 +86,7 @@ has failed, as on a broker: nothing of it is shown, stderr tells why, and the ex
 def replay(
     file: str,
     coordinator: Coordinator,
+    release: str | None,
     topics_file: str | None,
     until_offset: int | None,
     until_time: int | None,
@@ -89,10 +98,10 @@ def replay(
     FILE is a log segment, a folder of segments, a folder of partitions' folders (a broker's log dir), or raw lines of
     JSON (- for stdin). Neither a broker nor Spark is needed. Transactions that are open at the end are not counted.
     """
+    if release is not None and coordinator == "classic":
+        raise UsageError("--release is one of the new coordinator; it does not go with --coordinator classic")
     topic_names = _read_topics(topics_file)
-    cache = GroupMetadataCache(
-        "classic" if coordinator == "classic" else "new", on_bad_record="fail" if strict else "skip"
-    )
+    cache = GroupMetadataCache(coordinator, release=release or LAST_RELEASE, on_bad_record="fail" if strict else "skip")
     failed = [_load(cache, number, until(log, until_offset, until_time)) for number, log in _partitions(file)]
     with open_output(output_file) as target:
         target.write(_printed(cache.snapshot(topic_names)).encode("utf-8", "backslashreplace"))

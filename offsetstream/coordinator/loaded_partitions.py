@@ -19,6 +19,7 @@ from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.new_replay import NewReplay
 from offsetstream.coordinator.replay.offsets import GroupOffsets
 from offsetstream.coordinator.replay.partition_replay import Group, OnBadRecord, PartitionReplay
+from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, rules_of
 from offsetstream.coordinator.snapshot import describe_groups, describe_offsets
 from offsetstream.errors import ReplayError, UsageError
 
@@ -28,9 +29,10 @@ OnGroup: TypeAlias = Callable[[Group], None]
 class LoadedPartitions:
     """The groups and committed offsets of the partitions that one broker coordinates.
 
-    `coordinator` is `new` (the only one from 4.1 on) or `classic`; they differ (reference 5.9). A load stops at
+    `coordinator` is `new` (the only one from 4.1 on) or `classic`; they differ (reference 5.9). `release` is that of
+    the new one, `4.0` to `4.4`, or `unmerged` with the rules that are only proposed (reference 5.11). A load stops at
     a record that a broker cannot replay; with `on_bad_record="skip"` it leaves such records aside, as a materializer
-    does. `clock` gives the present in ms since 1970. Raises UsageError for another coordinator.
+    does. `clock` gives the present in ms since 1970. Raises UsageError for another coordinator or release.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class LoadedPartitions:
         coordinator: Coordinator = "new",
         config: OffsetConfig | None = None,
         *,
+        release: str = LAST_RELEASE,
         on_bad_record: OnBadRecord = "fail",
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         if coordinator not in get_args(Coordinator):
             raise UsageError(f"there is no coordinator {coordinator!r}: choose classic or new")
         self.coordinator = coordinator
+        self.rules = rules_of(release)
         self.config = config or OffsetConfig()
         self.on_bad_record = on_bad_record
         self.clock = clock
@@ -198,7 +202,7 @@ class LoadedPartitions:
         }
 
     def _empty(self) -> PartitionReplay:
-        return NewReplay() if self.is_new else ClassicLoad(self._cached)
+        return NewReplay(self.rules) if self.is_new else ClassicLoad(self._cached)
 
     def _replay(self, partition: int, replay: PartitionReplay, batches: Iterable[RecordBatch]) -> LoadResult:
         try:

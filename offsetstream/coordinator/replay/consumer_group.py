@@ -38,6 +38,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
+        self.partitions_are_taken_over = True  # not so in some releases: see Rule
         self.has_subscription_metadata_record = False
         self.resolved_regular_expressions: dict[str, frozenset[str]] = {}
         self.partition_epochs: dict[Place, int] = {}
@@ -70,7 +71,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Replay what a member has, and keep the book of who owns which partition at which epoch.
 
         Compaction may have removed what came between (reference 5.7): a higher epoch takes a partition over, and one
-        that was taken over is not released by its former owner. Raises IllegalStateError for a lower or equal epoch.
+        that was taken over is not released by its former owner. Raises IllegalStateError for a lower or equal epoch;
+        in releases that do not know of this also where a partition is taken over.
         """
         updated = self.new_member(member_id)
         if value is not None:
@@ -104,10 +106,17 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def _rebook(self, member_id: str, owned: list[Place], epoch: int, taken: list[Place], new_epoch: int) -> None:
         released = {place for place in owned if self.partition_epochs.get(place) == epoch}
+        lost = [] if self.partitions_are_taken_over else [place for place in owned if place not in released]
+        if lost:
+            raise self._illegal(
+                f"member {member_id!r} releases partition {lost[0][1]} of topic {lost[0][0]} of epoch {epoch}, but it"
+                f" is owned at epoch {self.partition_epochs.get(lost[0])}"
+            )
         seen: set[Place] = set()
         for place in taken:
             present = self.partition_epochs.get(place)
-            if place in seen or (present is not None and place not in released and present >= new_epoch):
+            is_free = present is None or place in released or (self.partitions_are_taken_over and present < new_epoch)
+            if place in seen or not is_free:
                 raise self._illegal(
                     f"member {member_id!r} takes partition {place[1]} of topic {place[0]} at epoch {new_epoch},"
                     f" but it is owned at epoch {present}"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.wire import DecodeError
+from offsetstream.coordinator.replay.release_rules import MOST_ELEMENTS, Rule, Rules
 
 CLASSIC_TYPES = frozenset({0, 1, 2})
 NEW_TYPES = frozenset(record_types()) - {9}  # 9: unknown to every broker from 4.1 on (reference 1.1)
+STREAMS_TYPES = frozenset({17, 19, 20, 21, 22, 23})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class DecodedRecord:
         return name
 
 
-def decode_record(record: LogRecord, known_types: frozenset[int]) -> DecodedRecord | None:
+def decode_record(record: LogRecord, known_types: frozenset[int], rules: Rules) -> DecodedRecord | None:
     """Decode a record; None for a key type that the coordinator does not know and so ignores (reference 4.5, 5.4).
 
     Raises DecodeError for a null or damaged key, a damaged value, or a value version out of range. More is accepted
@@ -46,4 +49,14 @@ def decode_record(record: LogRecord, known_types: frozenset[int]) -> DecodedReco
             return None
     key_type, key = decode_key(record.key)
     version, value = (-1, None) if record.value is None else decode_value(key_type, record.value)
+    # An element has a byte or more, so small values need no look.
+    if Rule.LARGE_ARRAYS_ARE_REFUSED in rules and len(record.value or b"") > MOST_ELEMENTS:
+        _refuse_large_arrays(value)
     return DecodedRecord(key_type, key, version, value, record.offset, record.timestamp_ms)
+
+
+def _refuse_large_arrays(cell: Any) -> None:
+    if isinstance(cell, list) and len(cell) > MOST_ELEMENTS:
+        raise DecodeError(f"an array has {len(cell)} elements; a broker from 4.4.0 on reads {MOST_ELEMENTS} at most")
+    for inner in cell.values() if isinstance(cell, dict) else cell if isinstance(cell, list) else ():
+        _refuse_large_arrays(inner)

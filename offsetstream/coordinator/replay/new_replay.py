@@ -8,9 +8,10 @@ from typing import TypeAlias, TypeVar
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, RecordBatch, control_type
 from offsetstream.coordinator.replay.classic_group import ClassicGroup, classic_group_from_value
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
-from offsetstream.coordinator.replay.decoded import NEW_TYPES, DecodedRecord
+from offsetstream.coordinator.replay.decoded import NEW_TYPES, STREAMS_TYPES, DecodedRecord
 from offsetstream.coordinator.replay.offsets import OffsetsStore, TopicPartition, offset_from_value
 from offsetstream.coordinator.replay.partition_replay import Group, PartitionReplay
+from offsetstream.coordinator.replay.release_rules import Rule, Rules
 from offsetstream.coordinator.replay.share_group import ShareGroup
 from offsetstream.coordinator.replay.streams_group import StreamsGroup
 from offsetstream.errors import IllegalStateError
@@ -20,11 +21,14 @@ _Replay: TypeAlias = Callable[["NewReplay", DecodedRecord], None]
 
 
 class NewReplay(PartitionReplay):
-    """A shard: what GroupMetadataManager and OffsetMetadataManager of the Java coordinator hold of a partition."""
+    """A shard: what GroupMetadataManager and OffsetMetadataManager of the Java coordinator hold of a partition.
 
-    known_types = NEW_TYPES
+    `rules` are those of its release.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.known_types = NEW_TYPES if Rule.STREAMS_RECORDS_ARE_KNOWN in rules else NEW_TYPES - STREAMS_TYPES
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetsStore()
 
@@ -79,21 +83,29 @@ class NewReplay(PartitionReplay):
         """Return the group (getOrMaybeCreatePersisted…Group); None if there is none and `create` is false.
 
         A simple classic group, made for offsets or by a first JoinGroup, gives way to a consumer or a streams group,
-        also at a tombstone. Raises IllegalStateError if a group of another type has the id.
+        also at a tombstone. By a rule that is proposed any classic group gives way to a consumer group, and not at a
+        tombstone. Raises IllegalStateError if a group of another type has the id.
         """
         present = self.groups.get(group_id)
         if isinstance(present, kind):
             return present
-        if present is None and not create:
+        is_soft = kind is ConsumerGroup and Rule.CONSUMER_GROUP_REPLACES_CLASSIC in self.rules
+        if not create and (present is None or (is_soft and isinstance(present, ClassicGroup))):
             return None
-        gives_way = isinstance(present, ClassicGroup) and present.is_simple and kind is not ShareGroup
-        if present is not None and not gives_way:
+        if present is not None and not (isinstance(present, ClassicGroup) and self._gives_way(present, kind)):
             raise IllegalStateError(
                 f"group {group_id!r} is a {present.type_name} group, but the record is of a {kind.type_name} group"
             )
         group = kind(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.partitions_are_taken_over = Rule.PARTITIONS_ARE_TAKEN_OVER in self.rules
         self.groups[group_id] = group
         return group
+
+    def _gives_way(self, present: ClassicGroup, kind: type[Modern]) -> bool:
+        if kind is ConsumerGroup:
+            return present.is_simple or Rule.CONSUMER_GROUP_REPLACES_CLASSIC in self.rules
+        return kind is StreamsGroup and present.is_simple and Rule.STREAMS_GROUP_REPLACES_SIMPLE in self.rules
 
 
 def _of_group(kind: type[Modern], replay: Callable[[Modern, DecodedRecord], None]) -> _Replay:

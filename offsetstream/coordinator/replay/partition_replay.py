@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.codec.wire import DecodeError
@@ -13,6 +13,7 @@ from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
 from offsetstream.coordinator.replay.decoded import DecodedRecord, decode_record
 from offsetstream.coordinator.replay.offsets import OffsetsStore
+from offsetstream.coordinator.replay.release_rules import Rules
 from offsetstream.coordinator.replay.share_group import ShareGroup
 from offsetstream.coordinator.replay.streams_group import StreamsGroup
 from offsetstream.errors import ReplayError
@@ -37,7 +38,8 @@ class ReplaySummary:
 class PartitionReplay(ABC):
     """One offsets partition in the memory of its coordinator."""
 
-    known_types: ClassVar[frozenset[int]]
+    known_types: frozenset[int]
+    rules: Rules = frozenset()
     groups: dict[str, Group]
     offsets: OffsetsStore
 
@@ -60,7 +62,7 @@ class PartitionReplay(ABC):
 
     def _replay(self, batch: RecordBatch, record: LogRecord, skipped: dict[int, str] | None) -> None:
         try:
-            decoded = decode_record(record, self.known_types)
+            decoded = decode_record(record, self.known_types, self.rules)
             if decoded is not None:
                 self.replay_record(decoded, batch)
         except (DecodeError, ReplayError) as reason:

@@ -1,0 +1,64 @@
+"""What the model makes of a log, release by release: as the real brokers of tests/kafka/test_release_rules.py do."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsetstream.coordinator import GroupMetadataCache
+from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, UNMERGED, Rule, rules_of
+from offsetstream.errors import UsageError
+from tests.conformance.builder import Log
+from tests.conformance.pure_tables import PureTables, consumed
+from tests.conformance.release_cases import DOWNGRADED, RELEASE_CASES, RELEASES, UPGRADED, ReleaseCase
+from tests.conformance.state_rows import without_empty_assignments
+
+
+@pytest.mark.parametrize("release", [*RELEASES, UNMERGED])
+@pytest.mark.parametrize("case", RELEASE_CASES, ids=lambda case: case.group)
+def test_a_release_loads_or_fails_as_its_brokers_do(case: ReleaseCase, release: str) -> None:
+    cache = GroupMetadataCache(release=release)
+    result = cache.load_partition(0, Log().write(*case.pairs).batches)
+    assert result.status == ("failed" if case.type_in(release) is None else "loaded"), result.error
+    group = cache.get_group(case.group) if cache.owner(case.group) else None
+    types = {row["type"] for row in cache.snapshot()["groups"]}
+    assert types == ({case.type_in(release)} - {None, ""}), group
+
+
+@pytest.mark.parametrize("group", [UPGRADED, DOWNGRADED])
+def test_the_proposed_rule_makes_what_the_tables_have(group: str) -> None:
+    """KAFKA-21117: the tables go by the latest record, in whatever release; other releases leave records aside."""
+    (case,) = (each for each in RELEASE_CASES if each.group == group)
+    log = Log()
+    for pair in case.pairs:
+        log.write(pair)
+    tables = PureTables("new")
+    tables.apply(consumed(log.batches))
+    cache = GroupMetadataCache(release=UNMERGED)
+    assert cache.load_partition(0, log.batches).status == "loaded"
+    assert tables.snapshot() == without_empty_assignments(cache.snapshot())
+
+
+def test_records_that_a_release_cannot_replay_are_left_aside() -> None:
+    (case,) = (each for each in RELEASE_CASES if each.group == UPGRADED)
+    cache = GroupMetadataCache(release="4.3.1", on_bad_record="skip")
+    result = cache.load_partition(0, Log().write(*case.pairs).batches)
+    assert (result.status, len(result.skipped)) == ("loaded", len(case.pairs) - 1)
+    assert {row["type"] for row in cache.snapshot()["groups"]} == {"Classic"}
+
+
+def test_a_proposed_rule_is_in_no_release() -> None:
+    proposed = {rule for rule in Rule if not rule.since}
+    assert proposed
+    assert all(not proposed & rules_of(release) for release in RELEASES)
+    assert rules_of(UNMERGED) == rules_of(LAST_RELEASE) | proposed
+
+
+@pytest.mark.parametrize(("short", "newest"), [("4.0", "4.0.2"), ("4.1", "4.1.2"), ("4.2", "4.2.1"), ("4.3", "4.3.1")])
+def test_a_release_without_a_patch_is_the_newest_one(short: str, newest: str) -> None:
+    assert rules_of(short) == rules_of(newest)
+
+
+@pytest.mark.parametrize("release", ["", "4", "3.9.2", "4.5", "5.0", "4.1.x", "4.1-IV0", "latest", "٤.1", "4.1\n"])
+def test_other_releases_are_refused(release: str) -> None:
+    with pytest.raises(UsageError, match=r"no release from 4\.0 to 4\.4: write 4\.1\.1, 4\.3 or unmerged"):
+        GroupMetadataCache(release=release)
