@@ -22,6 +22,11 @@ def _group_coordinator(gateway: JavaGateway, release: str) -> KafkaClasses:
 
 
 @pytest.fixture(scope="session")
+def kafka_4_4(gateway: JavaGateway) -> KafkaClasses:
+    return _group_coordinator(gateway, "4.4.0")
+
+
+@pytest.fixture(scope="session")
 def kafka_4_3(gateway: JavaGateway) -> KafkaClasses:
     return _group_coordinator(gateway, "4.3.1")
 

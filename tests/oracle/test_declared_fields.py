@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.codec.record_layouts import Shape, Versions, embedded_shape, record_types
-from tests.oracle.cases import CASES, EARLY_ACCESS, Case
+from tests.oracle.cases import CASES, EARLY_ACCESS, NIGHTLY, Case
 from tests.oracle.declared import Declarations, ours
 from tests.oracle.kafka_classes import CLIENT_MESSAGES, GROUP_MESSAGES, KafkaClasses
 
@@ -22,12 +22,12 @@ def _assert_declared(kafka: KafkaClasses, message: str, version: int, shape: Sha
     assert ours(shape, version) == Declarations(kafka).fields(message, version, shape)
 
 
-@pytest.mark.parametrize("case", [*CASES, *EARLY_ACCESS], ids=str)
+@pytest.mark.parametrize("case", [*CASES, *EARLY_ACCESS, *NIGHTLY], ids=str)
 def test_values_have_the_fields_that_kafka_declares(case: Case, kafka: KafkaClasses) -> None:
     _assert_declared(kafka, case.message("Value"), case.layout.version, case.shape)
 
 
-@pytest.mark.parametrize("case", [*CASES, *EARLY_ACCESS], ids=str)
+@pytest.mark.parametrize("case", [*CASES, *EARLY_ACCESS, *NIGHTLY], ids=str)
 def test_keys_have_the_fields_that_kafka_declares(case: Case, kafka: KafkaClasses) -> None:
     version, shape = case.key_version, record_types()[case.layout.type].key
     first, last = Declarations(kafka).versions(case.message("Key"))
@@ -35,8 +35,10 @@ def test_keys_have_the_fields_that_kafka_declares(case: Case, kafka: KafkaClasse
     assert ours(shape, 0) == Declarations(kafka).fields(case.message("Key"), version, shape)
 
 
-# 4.3.1 reads the legacy commits of version 0 only; earlier releases, and we, read all of them.
-@pytest.mark.parametrize("case", [each for each in CASES if each.release == "4.3.1" and each.layout.type], ids=str)
+# From 4.1 on the legacy commits are read of version 0 only; earlier releases, and we, read all of them.
+@pytest.mark.parametrize(
+    "case", [*(each for each in CASES if each.release == "4.3.1" and each.layout.type), *NIGHTLY[1:]], ids=str
+)
 def test_values_have_the_versions_that_kafka_declares(case: Case, kafka: KafkaClasses) -> None:
     first, last = Declarations(kafka).versions(case.message("Value"))
     assert case.shape.versions == Versions(first, last)
@@ -51,7 +53,8 @@ def test_the_consumer_protocol_has_the_fields_that_kafka_declares(name: str, kaf
         _assert_declared(kafka_4_3, message, version, shape)
 
 
-def test_no_record_of_the_release_is_missing(kafka_4_3: KafkaClasses) -> None:
-    kinds = f"{GROUP_MESSAGES}.CoordinatorRecordType"
-    declared = {kafka_4_3.call(kinds, "id", each) for each in kafka_4_3.call(kinds, "values")}
+@pytest.mark.parametrize("release", ["kafka_4_3", pytest.param("kafka_4_4", marks=pytest.mark.nightly)])
+def test_no_record_of_the_release_is_missing(release: str, request: pytest.FixtureRequest) -> None:
+    kinds, kafka = f"{GROUP_MESSAGES}.CoordinatorRecordType", request.getfixturevalue(release)
+    declared = {kafka.call(kinds, "id", each) for each in kafka.call(kinds, "values")}
     assert declared == set(record_types()) - {9}  # 4.0's early access of share groups

@@ -55,11 +55,12 @@ def _only_older_releases_read(record: Record) -> bool:
     return key[:2] == b"\0\x09" or key[:2] == b"\0\0"
 
 
-def test_records_are_accepted_as_in_4_3(gateway: JavaGateway, kafka_4_3: KafkaClasses) -> None:
+@pytest.mark.parametrize("release", ["kafka_4_3", pytest.param("kafka_4_4", marks=pytest.mark.nightly)])
+def test_records_are_accepted_as_since_4_1(release: str, gateway: JavaGateway, request: pytest.FixtureRequest) -> None:
     older = {layout.type for layout in older_layouts()}
     layouts = [layout for layout in present_layouts() if layout.type and layout.type not in older | {9}]
     records = [record for record in _pairs(layouts, 43) if not _only_older_releases_read(record)]
-    expected = _accepts(gateway, kafka_4_3, records)
+    expected = _accepts(gateway, request.getfixturevalue(release), records)
     assert _ours(records) == expected
     assert {True, False} == set(expected)
 
