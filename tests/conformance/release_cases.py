@@ -87,7 +87,7 @@ def _streams_group(group: str) -> tuple[Pair, ...]:
     )
 
 
-UPGRADED, DOWNGRADED = "upgraded-21117", "downgraded-21117"
+UPGRADED, DOWNGRADED, LARGE_ARRAY = "upgraded-21117", "downgraded-21117", "large-array"
 RELEASE_CASES = (
     # Of every release here.
     ReleaseCase("tombstones-17306", _tombstones("tombstones-17306", "m1"), "", {}),
@@ -145,13 +145,13 @@ RELEASE_CASES = (
         {},
     ),
     ReleaseCase(
-        "large-array",
+        LARGE_ARRAY,
         (
-            *_consumer_group("large-array", 2, "m1"),
+            *_consumer_group(LARGE_ARRAY, 2, "m1"),
             new(
                 16,
                 {"topics": [""] * TOO_MANY, "version": 1, "timestamp": 1},
-                group="large-array",
+                group=LARGE_ARRAY,
                 regularExpression="a.*",
             ),
         ),

@@ -40,7 +40,7 @@ def commit(kafka: EmbeddedKafka, group: str, topic: str, offset: int) -> None:
     commit_plainly(kafka.bootstrap_server, {group: [TopicPartition(topic, 0, offset)]})
 
 
-@pytest.mark.parametrize("version", ["4.3.1", "4.1.2", "3.9.2"])
+@pytest.mark.parametrize("version", ["4.4.0", "4.3.1", "4.1.2", "3.9.2"])
 def test_each_version_keeps_commits_over_a_restart_and_leaves_nothing_behind(version: str) -> None:
     with EmbeddedKafka(version) as kafka:
         admin = admin_client(kafka.bootstrap_server)

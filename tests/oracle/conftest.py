@@ -52,6 +52,11 @@ def tools_4_3(gateway: JavaGateway) -> KafkaClasses:
 
 
 @pytest.fixture(scope="session")
+def tools_4_4(gateway: JavaGateway) -> KafkaClasses:
+    return KafkaClasses(gateway, resolve(["org.apache.kafka:kafka-tools:4.4.0"]), "4.4.0")
+
+
+@pytest.fixture(scope="session")
 def broker_3_9(gateway: JavaGateway) -> KafkaClasses:
     return KafkaClasses(gateway, resolve(["org.apache.kafka:kafka_2.13:3.9.2"]), "3.9.2")
 

@@ -1,4 +1,4 @@
-"""What the console consumer's formatters print, record by record: those of 4.3.1 (JSON) and of 3.9.2 (text)."""
+"""What the console consumer's formatters print, record by record: those of 4.3.1 and 4.4.0 (JSON), of 3.9.2 (text)."""
 
 import struct
 from random import Random
@@ -77,10 +77,11 @@ def random_records(layouts: list[Layout], count: int, seed: int) -> list[Record]
         ("ShareGroupMessageFormatter", ours.SHARE_GROUP_FORMATTER),
     ],
 )
-def test_json_formatters_of_4_3(
-    name: str, types: frozenset[int], gateway: JavaGateway, tools_4_3: KafkaClasses
+@pytest.mark.parametrize("tools", ["tools_4_3", pytest.param("tools_4_4", marks=pytest.mark.nightly)])
+def test_json_formatters(
+    name: str, types: frozenset[int], tools: str, gateway: JavaGateway, request: pytest.FixtureRequest
 ) -> None:
-    formatter = Formatter(gateway, tools_4_3, f"org.apache.kafka.tools.consumer.{name}")
+    formatter = Formatter(gateway, request.getfixturevalue(tools), f"org.apache.kafka.tools.consumer.{name}")
     # Without what only older releases read: key type 9, key type 0 with later values.
     layouts = [layout for layout in present_layouts() if layout.type != 9 and (layout.type or not layout.version)]
     records = random_records(layouts, 6, 43)

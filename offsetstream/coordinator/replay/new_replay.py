@@ -83,16 +83,17 @@ class NewReplay(PartitionReplay):
         """Return the group (getOrMaybeCreatePersisted…Group); None if there is none and `create` is false.
 
         A simple classic group, made for offsets or by a first JoinGroup, gives way to a consumer or a streams group,
-        also at a tombstone. By a rule that is proposed any classic group gives way to a consumer group, and not at a
-        tombstone. Raises IllegalStateError if a group of another type has the id.
+        also at a tombstone. By a rule that is proposed any other classic group gives way to a consumer group, and is
+        as none at a tombstone. Raises IllegalStateError if a group of another type has the id.
         """
         present = self.groups.get(group_id)
         if isinstance(present, kind):
             return present
-        is_soft = kind is ConsumerGroup and Rule.CONSUMER_GROUP_REPLACES_CLASSIC in self.rules
-        if not create and (present is None or (is_soft and isinstance(present, ClassicGroup))):
+        is_simple = isinstance(present, ClassicGroup) and present.is_simple
+        gives_way = isinstance(present, ClassicGroup) and self._gives_way(present, kind)
+        if not create and (present is None or (gives_way and not is_simple)):
             return None
-        if present is not None and not (isinstance(present, ClassicGroup) and self._gives_way(present, kind)):
+        if present is not None and not gives_way:
             raise IllegalStateError(
                 f"group {group_id!r} is a {present.type_name} group, but the record is of a {kind.type_name} group"
             )

@@ -6,11 +6,11 @@ import pytest
 
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
-from tests.kafka.every_group.all_groups import CLASSIC, OLDER, AllGroups, all_groups, broker_properties
+from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, OLDER, AllGroups, all_groups, broker_properties
 from tests.kafka.jmx import jmx_options
 
 
-@pytest.fixture(scope="package", params=[CLASSIC, OLDER, "4.3.1"])
+@pytest.fixture(scope="package", params=[CLASSIC, OLDER, "4.3.1", NEWEST])
 def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
     """The broker and its groups, alive and at rest; only read from it (tests/conftest.py).
 

@@ -12,7 +12,7 @@ from offsetstream.metrics.families import COORDINATORS, queried_families
 from offsetstream.metrics.group_metrics import GroupMetrics, Shown
 from testkit.waiting import await_
 from tests.kafka.admin_answers import list_groups
-from tests.kafka.every_group.all_groups import CLASSIC, AllGroups
+from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups
 from tests.kafka.jmx import mbeans
 from tests.kafka.jobs import JobRunner
 
@@ -40,7 +40,7 @@ def of_the_broker(found: dict[str, float]) -> dict[tuple[str, ...], float]:
     return named
 
 
-@pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1"], indirect=True)
+@pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1", NEWEST], indirect=True)
 def test_every_gauge(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
     server = every_group.kafka.bootstrap_server
     runner = JobRunner(spark, server, tmp_path)

@@ -16,12 +16,12 @@ from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.table_lag import ask_standing
 from offsetstream.verify.tables import read_tables
-from tests.kafka.every_group.all_groups import CLASSIC, AllGroups
+from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups
 from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.long
 
-both_releases = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1"], indirect=True)
+some_releases = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1", NEWEST], indirect=True)
 # GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID
 _ROW = re.compile(
     r"(?P<group>.+?) +(?P<topic>\S+) +(?P<partition>\d+) +(?P<current>-|\d+) +(?P<end>-|\d+) +(?P<lag>-|\d+) "
@@ -36,7 +36,7 @@ def of_the_tool(printed: str) -> Iterator[Row]:
             yield found["group"], found["topic"], int(found["partition"]), current, end, lag
 
 
-@both_releases
+@some_releases
 def test_every_row_of_kafkas_own_tool(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
     server = every_group.kafka.bootstrap_server
     runner = JobRunner(spark, server, tmp_path)

@@ -14,12 +14,12 @@ from offsetstream.codec.log_segments import read_segments
 from offsetstream.verify.answers import Answers, Row
 from testkit.processes import offsetstream
 from testkit.waiting import await_
-from tests.kafka.every_group.all_groups import CLASSIC, AllGroups, client_release, group_types
+from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups, client_release, group_types
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import java_clients
 
-COORDINATORS = {"3.9.2": "classic", "4.3.1": "new"}
-pytestmark = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1"], indirect=True)
+COORDINATORS = {"3.9.2": "classic", "4.3.1": "new", "4.4.0": "new"}
+pytestmark = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1", NEWEST], indirect=True)
 # What both the Admin client and the replay tell.
 GROUP_COLUMNS = (
     *("group_id", "group_type", "state", "protocol_type", "protocol"),

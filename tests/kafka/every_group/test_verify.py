@@ -28,10 +28,10 @@ from offsetstream.verify.table_lag import Standing, ask_standing
 from offsetstream.verify.tables import TableRows, read_tables
 from testkit.processes import offsetstream
 from tests.conformance.state_rows import snapshot, without_empty_assignments
-from tests.kafka.every_group.all_groups import CLASSIC, AllGroups
+from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups
 from tests.kafka.jobs import JobRunner
 
-both_releases = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1"], indirect=True)
+some_releases = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1", NEWEST], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def unexplained(tables: TableRows, answers: Answers, stands: Standing) -> list[D
     return [each for each in differences(tables, answers) if explanations.of(each) is None]
 
 
-@both_releases
+@some_releases
 def test_nothing_is_unexplained(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables = every_group.admin.answers(), read(loaded)
     assert len(answers.groups) >= 100
@@ -66,7 +66,7 @@ def test_nothing_is_unexplained(every_group: AllGroups, loaded: JobRunner) -> No
     assert len(held_back) <= 2  # by the two open transactions: everything else was compared
 
 
-@both_releases
+@some_releases
 def test_each_value_that_differs_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables, stands = every_group.admin.answers(), read(loaded), standing(every_group, loaded)
     without_held_back = {number for number in tables.partitions if not stands.is_held_back(number)}
@@ -86,7 +86,7 @@ def test_each_value_that_differs_is_named(every_group: AllGroups, loaded: JobRun
     assert found == {("groups", "coordinator_id")}
 
 
-@both_releases
+@some_releases
 def test_each_column_of_each_state_table_is_compared_with_the_records(
     every_group: AllGroups, loaded: JobRunner
 ) -> None:
@@ -123,7 +123,7 @@ def _changed(rows: list[dict[str, Any]], column: str) -> tuple[int, list[dict[st
 
 
 @pytest.mark.long
-@both_releases
+@some_releases
 def test_each_row_that_is_missing_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables = every_group.admin.answers(), read(loaded)
     for table in KEYS:
@@ -169,7 +169,7 @@ def _told(row: dict[str, Any], table: str) -> dict[str, Any]:
     return {**row, "topic": None} if tasks else row
 
 
-@both_releases
+@some_releases
 def test_the_tables_are_a_replay_of_the_brokers_segments(every_group: AllGroups, loaded: JobRunner) -> None:
     """The job reads read_committed: partitions that an open transaction holds back are left out."""
     stands = standing(every_group, loaded)

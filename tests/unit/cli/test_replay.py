@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from offsetstream.cli.main import main
 from offsetstream.codec.encode import encode_record
 from testkit.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, write_segment
+from tests.conformance.release_cases import RELEASE_CASES, UPGRADED
 
 PRODUCERS = (7, 0), (8, 0), (9, 1)
 
@@ -97,6 +98,39 @@ def test_the_lines_of_a_dump_are_replayed_as_the_segments_are(log: Path, tmp_pat
     assert run(lines, "--coordinator", coordinator).stdout_bytes == expected
     for stdin in (dumped, b"".join(shuffled), dumped + dumped):
         assert run("-", "--coordinator", coordinator, stdin=stdin).stdout_bytes == expected
+
+
+def upgrade_without_its_tombstone(folder: Path) -> Path:
+    """A classic group, then the consumer group that it became; the cleaner took what lay between (KAFKA-21117)."""
+    (case,) = (each for each in RELEASE_CASES if each.group == UPGRADED)
+    write_segment(folder, 0, batch(0, list(case.pairs), base_ms=1))
+    return folder
+
+
+def test_a_release_says_what_becomes_of_records_that_others_cannot_replay(tmp_path: Path) -> None:
+    log = upgrade_without_its_tombstone(tmp_path / "__consumer_offsets-35")
+    for release in ([], ["--release", "4.3.1"]):
+        skipped = run(log, *release)
+        assert (skipped.exit_code, json.loads(skipped.stdout_bytes)["groups"][0]["type"]) == (0, "Classic")
+        assert "partition 35: 5 records were left aside, the first at offset 1" in skipped.stderr
+        strict = run(log, *release, "--strict")
+        assert (strict.exit_code, json.loads(strict.stdout_bytes)) == (1, {"groups": [], "offsets": []})
+        assert "partition 35 failed to load: record at offset 1" in strict.stderr
+    (group,) = replayed(log, "--release", "unmerged", "--strict")["groups"]
+    assert (group["type"], [member["member_id"] for member in group["members"]]) == ("Consumer", ["m1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--release", "3.9"], "no release from 4.0 to 4.4"),
+        (["--release", "4.4", "--coordinator", "classic"], "does not go with --coordinator classic"),
+    ],
+)
+def test_a_release_without_a_new_coordinator_is_refused(log: Path, options: list[str], said: str) -> None:
+    result = run(log, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
 
 
 @pytest.mark.parametrize("coordinator", ["new", "classic"])
