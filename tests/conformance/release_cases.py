@@ -131,6 +131,13 @@ RELEASE_CASES = (
         None,
         {"unmerged": "Classic"},
     ),
+    # No record of the downgrade is left but tombstones: the classic group stays.
+    ReleaseCase(
+        "tombstones-21117",
+        (_classic("tombstones-21117", 1), *_tombstones("tombstones-21117", "m1")),
+        None,
+        {"unmerged": "Classic"},
+    ),
     # Only a member's own tombstone is left of its leaving: a rule is proposed, but what it is to do is still discussed.
     ReleaseCase(
         "member-21102",
