@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -46,12 +47,17 @@ class _Group:
     assignments: dict[Any, Row] = field(default_factory=dict)
     joined: int = 0
     place: Row = field(default_factory=dict)
+    changes_protocol: bool = False
+    must_rebalance: bool = False
 
 
 class GroupWorld:
     """Groups of all types and habits, over logs that are sampled."""
 
-    def __init__(self, seed: int, groups: int = 12, minutes: int = 40, until_minute: int | None = None) -> None:
+    def __init__(
+        self, seed: int, groups: int = 12, minutes: int = 40, until_minute: int | None = None, changing: int = 0
+    ) -> None:
+        """`changing`: so many groups more, each of which goes from the classic protocol to KIP-848 and back."""
         self._rng = Random(seed)
         self._duration_ms = minutes * MINUTE
         self._logs_made: dict[int, _Log] = {}
@@ -59,6 +65,7 @@ class GroupWorld:
         self.rows: Rows = defaultdict(list)
         self.now_ms = START_MS + self._duration_ms
         self._groups = [self._new_group(number) for number in range(groups)]
+        self._groups += [self._changing_group(number) for number in range(groups, groups + changing)]
         planned = sorted(self._plan(), key=lambda each: each[0])
         if until_minute is not None:  # as it was then
             self.now_ms = START_MS + until_minute * MINUTE
@@ -74,10 +81,19 @@ class GroupWorld:
         log = self._logs_made.setdefault(max(number, 1), _Log(max(number, 1)))
         return _Group(f"group-{number}", kind, _HABITS[number % len(_HABITS)], log, topics)
 
+    def _changing_group(self, number: int) -> _Group:
+        log = self._logs_made.setdefault(number, _Log(number))
+        topics = self._rng.sample(self.logs.topics[:3], 2)
+        return _Group(f"group-{number}", "Classic", "healthy", log, topics, changes_protocol=True)
+
     def _plan(self) -> Iterator[tuple[int, Callable[[int], None]]]:
         for group in self._groups:
             start = START_MS + self._rng.randrange(MINUTE)
-            if group.kind != "Simple":
+            if group.changes_protocol:
+                for at_ms in range(start, self.now_ms - MINUTE, 30 * SECOND):
+                    yield at_ms, partial(self._change_protocol, group)
+                    yield at_ms + self._rng.choice([3, 200, 20 * SECOND]), partial(self._end_rebalance, group)
+            elif group.kind != "Simple":
                 for _ in range(self._rng.randint(1, 6)):
                     yield start + self._rng.randrange(self._duration_ms - 2 * MINUTE), self._rebalancing(group)
                 yield start, self._rebalancing(group)
@@ -202,6 +218,36 @@ class GroupWorld:
             later = [("Assigning", 0), ("Reconciling", 40), ("Stable", 900)]
             self._write_states(group, at_ms, later[self._rng.randrange(2) :] if members else [("Empty", 0)])
 
+    def _change_protocol(self, group: _Group, at_ms: int) -> None:
+        """Let a member come, go, or be replaced by one that may have the other protocol; then the group may change."""
+        act = self._rng.choice(["joins", "joins", "leaves", "returns", "returns", "converts", "converts", "empties"])
+        other = "Consumer" if group.kind == "Classic" else "Classic"
+        group.joined += 1
+        newcomer = f"{group.group_id}-member-{group.joined}"
+        static = [member for member in group.members if _instance(member)]
+        if not group.members and self._rng.random() < 0.5:
+            group.kind, group.epoch = other, 0  # another group of this id
+        if not group.members or act == "joins":
+            self._rebalance(group, at_ms, [*group.members, newcomer])
+        elif act == "returns" and static:
+            group.kind = self._rng.choice([group.kind, other])
+            group.members = [*(each for each in group.members if each != static[0]), f"{newcomer}-2"]
+            self._write_states(group, at_ms, [("Stable", 0)])
+        elif act == "converts" and other == "Consumer":
+            group.kind = other
+            self._rebalance(group, at_ms, [*group.members, newcomer])
+        elif act == "converts" and len(group.members) > 1:  # the last member of the newer protocol leaves
+            group.kind, group.members = other, group.members[1:]
+            self._write_states(group, at_ms, [("Stable", 0)])
+            group.must_rebalance = self._rng.random() < 0.8
+        else:
+            self._rebalance(group, at_ms, [] if act == "empties" else group.members[1:])
+
+    def _end_rebalance(self, group: _Group, at_ms: int) -> None:
+        if group.must_rebalance:
+            group.must_rebalance = False
+            self._rebalance(group, at_ms, group.members)
+
     def _next_members(self, group: _Group, at_ms: int) -> list[str]:
         done = (at_ms - START_MS) / self._duration_ms
         if group.habit in ("deleted", "emptied") and done > 0.4:
@@ -236,7 +282,7 @@ class GroupWorld:
         return {
             (member,): {
                 "member_id": member,
-                "group_instance_id": "static" if member.endswith("-2") else None,
+                "group_instance_id": _instance(member),
                 "client_id": f"client-{member[-1]}",
                 "client_host": f"/10.0.0.{member[-1]}",
                 "member_epoch": None if group.kind == "Classic" else group.epoch,
@@ -379,6 +425,10 @@ class GroupWorld:
         ]
         for table, rows in self.logs.tables(self.now_ms).items():
             self.rows[table] += rows
+
+
+def _instance(member: str) -> str | None:
+    return "static" if member.endswith("-2") else None
 
 
 def _simple_row(group: _Group) -> Row:
