@@ -15,7 +15,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +113,7 @@ class Done:
 
 
 def play(server: str, folder: Path, pause: float) -> list[Done]:
-    """Let each group do its steps, with so many seconds between them; what was done, oldest first."""
+    """Let each group do its steps, with so many seconds between them; returns what was done, oldest first."""
     create_topic(server, _TOPIC, _PARTITIONS)
     done: list[Done] = []
     with ExitStack() as stack:
@@ -216,8 +215,7 @@ def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(properties=BROKER) as kafka:
-        for done in play(kafka.bootstrap_server, Path(folder), pause=10):
-            print(datetime.fromtimestamp(done.at_ms / 1000, UTC), done.group, done.act)
+        play(kafka.bootstrap_server, Path(folder), pause=10)
         Path(sys.argv[1]).write_text("".join(f"{line}\n" for line in recorded(kafka.bootstrap_server)), "utf-8")
 
 

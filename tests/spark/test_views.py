@@ -19,7 +19,7 @@ _MAY_LACK = {"last_deletions", "orphan_offsets", "coordinator_moves"}
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_both_engines_give_equal_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    world = GroupWorld(seed, groups=8, minutes=16)
+    world = GroupWorld(seed, groups=8, minutes=16, changing=2)
     write_tables(tmp_path, world.rows)
     now = instant(world.now_ms)
     tables = {table: spark.read.parquet(str(tmp_path / f"{table}.parquet")) for table in table_schemas()}

@@ -72,6 +72,19 @@ WITH named AS (
     offsets_partition,
     group_id,
     member_id
+), lasting AS (
+  SELECT
+    f.*,
+    f.revoked_at IS NULL AND COALESCE(f.log_id = p.log_id, TRUE) AS is_current,
+    CASE
+      WHEN f.revoked_at IS NULL AND COALESCE(f.log_id = p.log_id, TRUE)
+      THEN now_at
+      ELSE f.revoked_at
+    END AS until_at
+  FROM folded AS f
+  CROSS JOIN clock
+  LEFT JOIN offsets_partitions AS p
+    ON p.offsets_partition = f.offsets_partition
 )
 SELECT
   f.log_id,
@@ -88,26 +101,20 @@ SELECT
   w.group_instance_id,
   f.assigned_at,
   f.revoked_at,
-  f.revoked_at IS NULL AND COALESCE(f.log_id = p.log_id, TRUE) AS is_current,
-  (
-    EPOCH_US(
-      CASE
-        WHEN f.revoked_at IS NULL AND COALESCE(f.log_id = p.log_id, TRUE)
-        THEN now_at
-        ELSE f.revoked_at
-      END
-    ) - EPOCH_US(f.assigned_at)
-  ) // 1000 AS milliseconds,
+  f.is_current,
+  CASE
+    WHEN f.until_at >= f.assigned_at
+    THEN (
+      EPOCH_US(f.until_at) - EPOCH_US(f.assigned_at)
+    ) // 1000
+  END AS milliseconds,
   f.assigned_in_epoch,
   f.revoked_in_epoch,
   f.from_record_offset,
   f.to_record_offset
-FROM folded AS f
-CROSS JOIN clock
+FROM lasting AS f
 LEFT JOIN known AS w
   ON w.log_id = f.log_id
   AND w.offsets_partition = f.offsets_partition
   AND w.group_id = f.group_id
   AND w.member_id = f.member_id
-LEFT JOIN offsets_partitions AS p
-  ON p.offsets_partition = f.offsets_partition

@@ -15,7 +15,7 @@
 --   assigned_at TIMESTAMP: From when on
 --   revoked_at TIMESTAMP: Until when; null if it still is, or nothing tells
 --   is_current BOOLEAN: Whether it still is
---   milliseconds BIGINT: How long it was, or is so far
+--   milliseconds BIGINT: How long it was, or is so far; null where clocks differ so that it would be negative
 --   assigned_in_epoch INT: Generation or group epoch that began it
 --   revoked_in_epoch INT: Generation or group epoch that ended it
 --   from_record_offset BIGINT: Record that began it
@@ -44,12 +44,15 @@ WITH named AS (
   SELECT log_id, offsets_partition, group_id, member_id, min(client_id) AS client_id, min(client_host) AS client_host,
          min(group_instance_id) AS group_instance_id
   FROM member_history GROUP BY log_id, offsets_partition, group_id, member_id
+), lasting AS (
+  SELECT f.*, f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) AS is_current,
+         CASE WHEN f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) THEN now_at ELSE f.revoked_at END AS until_at
+  FROM folded AS f CROSS JOIN clock
+  LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition
 )
 SELECT f.log_id, f.offsets_partition, f.group_id, f.topic_id, f.topic, f.partition, f.kind, f.subtopology_id, f.member_id, w.client_id, w.client_host,
-       w.group_instance_id, f.assigned_at, f.revoked_at, f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) AS is_current,
-       (unix_micros(CASE WHEN f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) THEN now_at ELSE f.revoked_at END)
-        - unix_micros(f.assigned_at)) div 1000 AS milliseconds,
+       w.group_instance_id, f.assigned_at, f.revoked_at, f.is_current,
+       CASE WHEN f.until_at >= f.assigned_at THEN (unix_micros(f.until_at) - unix_micros(f.assigned_at)) div 1000 END AS milliseconds,
        f.assigned_in_epoch, f.revoked_in_epoch, f.from_record_offset, f.to_record_offset
-FROM folded AS f CROSS JOIN clock
+FROM lasting AS f
 LEFT JOIN known AS w ON w.log_id = f.log_id AND w.offsets_partition = f.offsets_partition AND w.group_id = f.group_id AND w.member_id = f.member_id
-LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition

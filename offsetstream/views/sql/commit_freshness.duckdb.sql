@@ -77,9 +77,12 @@ SELECT
   c.partition,
   c.committed_offset,
   c.commit_timestamp,
-  (
-    EPOCH_US(now_at) - EPOCH_US(c.commit_timestamp)
-  ) // 1000 AS age_ms,
+  CASE
+    WHEN c.commit_timestamp <= now_at
+    THEN (
+      EPOCH_US(now_at) - EPOCH_US(c.commit_timestamp)
+    ) // 1000
+  END AS age_ms,
   COALESCE(h.commits, 0) AS commits,
   h.usual_gap_ms,
   COALESCE(

@@ -6,7 +6,7 @@
 --   partition INT: Partition of the topic
 --   committed_offset BIGINT: Committed offset
 --   commit_timestamp TIMESTAMP: Time of the commit
---   age_ms BIGINT: How long ago that is, in milliseconds
+--   age_ms BIGINT: How long ago that is, in milliseconds; null where its time is still to come
 --   commits BIGINT: Commits of the last day
 --   usual_gap_ms BIGINT: 95 of 100 gaps between them were no longer, in milliseconds
 --   is_overdue BOOLEAN: Whether the commit is older than that
@@ -36,7 +36,7 @@ WITH
   FROM ranked GROUP BY offsets_partition, group_id, topic, partition
 )
 SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.commit_timestamp,
-       (unix_micros(now_at) - unix_micros(c.commit_timestamp)) div 1000 AS age_ms,
+       CASE WHEN c.commit_timestamp <= now_at THEN (unix_micros(now_at) - unix_micros(c.commit_timestamp)) div 1000 END AS age_ms,
        coalesce(h.commits, 0) AS commits, h.usual_gap_ms,
        coalesce((unix_micros(now_at) - unix_micros(c.commit_timestamp)) div 1000 > h.usual_gap_ms, false) AS is_overdue,
        coalesce(c.commit_timestamp > now_at, false) AS is_in_future, g.state AS group_state, coalesce(g.member_count, 0) AS member_count

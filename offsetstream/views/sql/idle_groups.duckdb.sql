@@ -34,9 +34,12 @@ SELECT
   COALESCE(o.offsets, 0) AS offsets,
   COALESCE(o.topics, 0) AS topics,
   o.last_commit_at,
-  (
-    EPOCH_US(now_at) - EPOCH_US(o.last_commit_at)
-  ) // 1000 AS idle_ms,
+  CASE
+    WHEN o.last_commit_at <= now_at
+    THEN (
+      EPOCH_US(now_at) - EPOCH_US(o.last_commit_at)
+    ) // 1000
+  END AS idle_ms,
   CASE WHEN g.member_count = 0 THEN COALESCE(l.last_left_at, g.state_timestamp) END AS empty_since,
   CASE
     WHEN g.group_type = 'Share'

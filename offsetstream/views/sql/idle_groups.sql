@@ -7,7 +7,7 @@
 --   offsets BIGINT: Committed offsets
 --   topics BIGINT: Topics of these
 --   last_commit_at TIMESTAMP: Time of the last commit
---   idle_ms BIGINT: How long ago that is, in milliseconds
+--   idle_ms BIGINT: How long ago that is, in milliseconds; null where its time is still to come
 --   empty_since TIMESTAMP: Since when the group has no member; null where it has, or nothing tells
 --   what STRING: never committed, has members or no members; of a share group that its offsets are elsewhere
 --   offsets_partition INT: Offsets partition of the group
@@ -20,7 +20,7 @@ WITH folded AS (
 )
 SELECT g.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count, coalesce(o.offsets, 0) AS offsets,
        coalesce(o.topics, 0) AS topics, o.last_commit_at,
-       (unix_micros(now_at) - unix_micros(o.last_commit_at)) div 1000 AS idle_ms,
+       CASE WHEN o.last_commit_at <= now_at THEN (unix_micros(now_at) - unix_micros(o.last_commit_at)) div 1000 END AS idle_ms,
        CASE WHEN g.member_count = 0 THEN coalesce(l.last_left_at, g.state_timestamp) END AS empty_since,
        CASE WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
             WHEN o.group_id IS NULL THEN 'never committed'

@@ -17,7 +17,7 @@ from offsetstream.views.files import all_views
 from offsetstream.views.reader import ViewReader
 from testkit.group_world import GroupWorld
 from testkit.protocol_changes import history
-from testkit.sampled_logs import START_MS, instant
+from testkit.sampled_logs import MINUTE, START_MS, instant
 from testkit.tables import reader_of, write_tables
 
 Row = dict[str, Any]
@@ -117,6 +117,13 @@ def negative(reader: ViewReader) -> Iterator[tuple[str, str, Row]]:
 
 def test_no_duration_is_negative(recorded: ViewReader, world: ViewReader) -> None:
     assert [*negative(recorded), *negative(world)] == []
+
+
+def test_no_duration_is_negative_by_a_clock_that_is_behind(tmp_path: Path) -> None:
+    """The reader's, by minutes."""
+    made = GroupWorld(1, groups=8, minutes=16, changing=2)
+    reader = reader_of(write_tables(tmp_path, made.rows), instant(made.now_ms - 7 * MINUTE))
+    assert [*negative(reader)] == []
 
 
 def test_every_duration_is_known(recorded: ViewReader, world: ViewReader) -> None:

@@ -13,7 +13,7 @@ from testkit.group_world import GroupWorld
 from testkit.sampled_logs import MINUTE, START_MS, instant
 from testkit.tables import new_tables, reader_of, write_tables
 
-SEED = 1
+SEED, CHANGING = 1, 2
 # What the last look before an instant saw of the leaders is kept of now only: then the end before stands.
 NO_LOOK = "NOT_LEADER_OR_FOLLOWER"
 SAME = {
@@ -39,14 +39,14 @@ SAME = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return new_tables(tmp_path_factory.mktemp("whole"), GroupWorld(SEED).rows)
+    return new_tables(tmp_path_factory.mktemp("whole"), GroupWorld(SEED, changing=CHANGING).rows)
 
 
 @pytest.mark.parametrize("minute", [3, 12, 31, 39])
 @pytest.mark.parametrize("view", SAME)
 def test_a_view_then(whole: Any, tmp_path: Path, view: str, minute: int) -> None:
     at = instant(START_MS + minute * MINUTE)
-    world = GroupWorld(SEED, until_minute=minute)
+    world = GroupWorld(SEED, until_minute=minute, changing=CHANGING)
     world.rows.pop("thresholds")
     expected = {place(row): row for row in reader_of(write_tables(tmp_path, world.rows), at).rows(view)}
     reader = InstantReader(whole, at)
@@ -73,7 +73,7 @@ def place(row: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("minute", [12, 39])
 def test_the_status_then(whole: Any, tmp_path: Path, minute: int) -> None:
     at = instant(START_MS + minute * MINUTE)
-    world = GroupWorld(SEED, until_minute=minute)
+    world = GroupWorld(SEED, until_minute=minute, changing=CHANGING)
     world.rows.pop("thresholds")
     reader = InstantReader(whole, at)
     found = {row["group_id"]: row for row in reader.rows("group_status")}

@@ -1,0 +1,49 @@
+"""Groups go from the classic protocol to KIP-848 and back on a broker, and what is told of their rebalances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from testkit.protocol_changes import BROKER, Done, history, play, recorded
+from testkit.sampled_logs import instant
+from testkit.tables import reader_of, write_tables
+
+pytestmark = pytest.mark.long
+PAUSE = 3.0  # seconds between steps
+RELEASES = [DEFAULT_VERSION, pytest.param("4.1.2", marks=pytest.mark.nightly)]
+Passing = tuple[str, str, str]  # group, column, client
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_whoever_joins_and_leaves_is_told_once_and_never_too_early(tmp_path: Path, release: str) -> None:
+    with EmbeddedKafka(release, properties=BROKER) as kafka:
+        done = play(kafka.bootstrap_server, tmp_path, PAUSE)
+        rows = history([*recorded(kafka.bootstrap_server)])
+    rebalances = reader_of(write_tables(tmp_path, rows), datetime.now(UTC)).rows("rebalances")
+    told = [(passing, row["started_at"]) for row in rebalances for passing in _passings(row)]
+    asked = {passing: instant(each.at_ms) for each in done for passing in _passing(each)}
+    assert sorted(passing for passing, _ in told) == sorted(asked)
+    assert [passing for passing, at in told if at < asked[passing]] == []
+    durations = [row[name] for row in rebalances for name in ("sync_ms", "settle_ms", "commit_pause_ms")]
+    assert min(each for each in durations if each is not None) >= 0
+    assert all(row["sync_ms"] is not None for row in rebalances if row["group_type"] == "Classic")
+
+
+def _passings(row: Mapping[str, Any]) -> Iterator[Passing]:
+    for column in ("joined_clients", "left_clients"):
+        yield from ((row["group_id"], column, client) for client in (row[column] or "").split(", ") if client)
+
+
+def _passing(done: Done) -> Iterator[Passing]:
+    """Yield what is to be told: of static members, who take the place of others, only the first and the last."""
+    group, act = done.group, done.act
+    is_static = group.startswith("static")
+    if not is_static or act.word == "times out" or (act.word == "joins" and act.client.endswith("1")):
+        column = "joined_clients" if act.word == "joins" else "left_clients"
+        yield group, column, act.client[0] if is_static else act.client
