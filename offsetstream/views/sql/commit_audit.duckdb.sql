@@ -139,7 +139,12 @@ WITH steps AS (
     j.record_offset,
     e.log_start_offset,
     e.high_watermark,
+    e.held_until,
+    e.known_until,
+    e.next_sampled_at,
     e.next_offset,
+    e.next_log_start_offset,
+    j.moved >= 0 OR COALESCE(j.is_other_topic, FALSE) AS is_forward,
     ROW_NUMBER() OVER (
       PARTITION BY j.log_id, j.offsets_partition, j.record_offset
       ORDER BY e.sampled_at DESC, COALESCE(e.topic_id, '') NULLS FIRST
@@ -169,17 +174,31 @@ SELECT
   j.finding,
   CASE
     WHEN j.committed_offset = e.log_start_offset
+    AND (
+      j.record_timestamp <= e.held_until
+      OR e.next_log_start_offset = e.log_start_offset
+    )
     THEN 'the start of the log, as --to-earliest'
-    WHEN j.committed_offset BETWEEN e.high_watermark AND COALESCE(e.next_offset, e.high_watermark)
+    WHEN j.committed_offset = e.high_watermark
+    AND (
+      e.next_offset = e.high_watermark
+      OR (
+        e.is_forward AND j.record_timestamp <= e.held_until
+      )
+    )
     THEN 'the end of the log, as --to-latest'
-  END AS moved_to,
+    WHEN e.is_forward
+    AND j.committed_offset BETWEEN e.high_watermark AND e.next_offset
+    AND e.next_sampled_at <= e.held_until + INTERVAL '2' MINUTE
+    THEN 'within two minutes of the end of the log'
+  END AS moved_to, /* No sample is of that very instant. Who moved back had read further: a sample of no more is older than what was written since. */
   j.group_state,
   j.member_count,
   j.group_epoch,
   j.owner_client_id,
   j.owner_host,
-  e.log_start_offset,
-  e.high_watermark,
+  CASE WHEN j.record_timestamp <= e.known_until THEN e.log_start_offset END AS log_start_offset,
+  CASE WHEN j.record_timestamp <= e.known_until THEN e.high_watermark END AS high_watermark,
   j.partitions_at_once,
   j.metadata,
   j.log_id,

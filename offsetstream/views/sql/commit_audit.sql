@@ -9,14 +9,14 @@
 --   committed_offset BIGINT: Offset after
 --   moved BIGINT: Messages from the one to the other
 --   finding STRING: What is conspicuous
---   moved_to STRING: Whether that is the start or the end of the log, as Kafka's own tool resets
+--   moved_to STRING: Whether that is the start or the end of the log, as Kafka's own tool resets, where the samples before and after agree; or within two minutes of its end. Else null
 --   group_state STRING: State of the group then
 --   member_count INT: Its members then
 --   group_epoch INT: Its generation or epoch then
 --   owner_client_id STRING: Client that had the partition then
 --   owner_host STRING: Its host
---   log_start_offset BIGINT: Start of the topic's log then, as sampled
---   high_watermark BIGINT: End of the topic's log then, as sampled
+--   log_start_offset BIGINT: Start of the topic's log, as last sampled before; null where that is too old
+--   high_watermark BIGINT: End of the topic's log, as last sampled before; null where that is too old
 --   partitions_at_once BIGINT: Offsets that the group committed at that time
 --   metadata STRING: Text that was committed with it
 --   log_id INT: Log of the offsets partition
@@ -75,7 +75,8 @@ WITH steps AS (
   SELECT j.*, row_number() OVER (PARTITION BY offsets_partition, record_offset, record_timestamp ORDER BY log_id DESC) AS nth
   FROM judged AS j WHERE finding IS NOT NULL
 ), ends AS (
-  SELECT j.log_id, j.offsets_partition, j.record_offset, e.log_start_offset, e.high_watermark, e.next_offset,
+  SELECT j.log_id, j.offsets_partition, j.record_offset, e.log_start_offset, e.high_watermark, e.held_until, e.known_until, e.next_sampled_at, e.next_offset,
+         e.next_log_start_offset, j.moved >= 0 OR coalesce(j.is_other_topic, false) AS is_forward,
          row_number() OVER (PARTITION BY j.log_id, j.offsets_partition, j.record_offset ORDER BY e.sampled_at DESC, coalesce(e.topic_id, '')) AS nth
   FROM found AS j
   JOIN end_intervals AS e
@@ -84,11 +85,16 @@ WITH steps AS (
   WHERE j.nth = 1
 )
 SELECT j.record_timestamp, j.group_id, j.topic, j.partition, j.previous_offset, j.committed_offset, j.moved, j.finding,
-       CASE WHEN j.committed_offset = e.log_start_offset THEN 'the start of the log, as --to-earliest'
-            WHEN j.committed_offset BETWEEN e.high_watermark AND coalesce(e.next_offset, e.high_watermark)
-              THEN 'the end of the log, as --to-latest' END AS moved_to,
-       j.group_state, j.member_count, j.group_epoch, j.owner_client_id, j.owner_host, e.log_start_offset, e.high_watermark, j.partitions_at_once,
-       j.metadata, j.log_id, j.offsets_partition, j.record_offset
+       -- No sample is of that very instant. Who moved back had read further: a sample of no more is older than what was written since.
+       CASE WHEN j.committed_offset = e.log_start_offset AND (j.record_timestamp <= e.held_until OR e.next_log_start_offset = e.log_start_offset)
+              THEN 'the start of the log, as --to-earliest'
+            WHEN j.committed_offset = e.high_watermark AND (e.next_offset = e.high_watermark OR (e.is_forward AND j.record_timestamp <= e.held_until))
+              THEN 'the end of the log, as --to-latest'
+            WHEN e.is_forward AND j.committed_offset BETWEEN e.high_watermark AND e.next_offset
+                 AND e.next_sampled_at <= e.held_until + INTERVAL '2' MINUTE THEN 'within two minutes of the end of the log' END AS moved_to,
+       j.group_state, j.member_count, j.group_epoch, j.owner_client_id, j.owner_host,
+       CASE WHEN j.record_timestamp <= e.known_until THEN e.log_start_offset END AS log_start_offset,
+       CASE WHEN j.record_timestamp <= e.known_until THEN e.high_watermark END AS high_watermark, j.partitions_at_once, j.metadata, j.log_id, j.offsets_partition, j.record_offset
 FROM found AS j
 LEFT JOIN ends AS e ON e.log_id = j.log_id AND e.offsets_partition = j.offsets_partition AND e.record_offset = j.record_offset AND e.nth = 1
 WHERE j.nth = 1

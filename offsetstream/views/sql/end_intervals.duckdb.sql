@@ -9,7 +9,8 @@ WITH looks AS (
     LEAST(changed_at, sampled_at - INTERVAL '70' SECOND) AS previous_sampled_at,
     high_watermark,
     log_start_offset,
-    1 AS source
+    1 AS source,
+    TRY_CAST(NULL AS BIGINT) AS apart_seconds
   FROM topic_partitions
   WHERE
     NOT high_watermark IS NULL AND NOT changed_at IS NULL
@@ -22,7 +23,8 @@ WITH looks AS (
     sampled_at,
     high_watermark,
     log_start_offset,
-    2
+    2,
+    NULL
   FROM topic_partitions
   WHERE
     NOT high_watermark IS NULL AND NOT changed_at IS NULL
@@ -35,7 +37,10 @@ WITH looks AS (
     previous_sampled_at,
     high_watermark,
     log_start_offset,
-    0
+    0,
+    (
+      EPOCH_US(sampled_at) - EPOCH_US(previous_sampled_at)
+    ) // 1000000
   FROM end_offsets
   WHERE
     NOT high_watermark IS NULL
@@ -47,6 +52,19 @@ WITH looks AS (
     sampled_at,
     high_watermark,
     log_start_offset,
+    LAST_VALUE(apart_seconds IGNORE NULLS) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS apart_seconds,
+    LEAD(apart_seconds) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+    ) AS next_apart_seconds,
+    LEAD(log_start_offset) OVER (
+      PARTITION BY topic, topic_id, partition
+      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
+    ) AS next_log_start_offset,
     LEAD(sampled_at) OVER (
       PARTITION BY topic, topic_id, partition
       ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
@@ -71,18 +89,21 @@ WITH looks AS (
     ) AS next_lowest
   FROM looks
 )
+/* How far apart its looks are a job does not write down. The lesser distance counts: the other may have an outage of the job in it. */
 SELECT
   topic,
   topic_id,
   partition,
   sampled_at,
   GREATEST(sampled_at, COALESCE(seen_until, sampled_at)) AS held_until,
+  GREATEST(sampled_at, COALESCE(seen_until, sampled_at)) + GREATEST(120, 2 * COALESCE(LEAST(apart_seconds, next_apart_seconds), 0)) * INTERVAL '1' SECOND AS known_until,
   high_watermark,
   log_start_offset,
   lowest_from,
   next_sampled_at,
   next_offset,
-  next_lowest
+  next_lowest,
+  next_log_start_offset
 FROM chained
 WHERE
   next_sampled_at IS NULL OR next_sampled_at > sampled_at
