@@ -125,8 +125,9 @@ def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> DuckDB
 
 
 def ends_of(reader: ViewReader, topics: Collection[str]) -> tuple[dict[tuple[str, int], int], list[datetime]]:
-    """Return the ends of the topics' logs, by topic and partition, and when these were sampled."""
-    rows = [row for row in reader.rows("partition_ends", {"topic": topics}) if row["high_watermark"] is not None]
+    """Return the ends of the topics' logs that are known, by topic and partition, and when these were sampled."""
+    found = reader.rows("partition_ends", {"topic": topics})
+    rows = [row for row in found if row["high_watermark"] is not None and row["error"] is None]
     return {(row["topic"], row["partition"]): row["high_watermark"] for row in rows}, [
         row["sampled_at"] for row in rows
     ]

@@ -9,6 +9,7 @@ from typing import Any
 from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.schema import all_schemas, is_history
 from offsetstream.tables.store import Store
+from offsetstream.views.files import load_view
 from offsetstream.views.reader import ViewReader, columns_of
 
 # State, and the view that has it at an instant.
@@ -24,7 +25,8 @@ _THEN = {
                'name' AS subscribed_by, record_offset, record_timestamp, log_id, true AS in_coordinator_partition
         FROM "group_members as it was" WHERE coalesce(subscribed_topics, '') <> ''""",
     "topics": "SELECT * REPLACE (CASE WHEN deleted_at <= {at} THEN deleted_at END AS deleted_at) FROM ({topics})",
-    # A row of end_offsets held until the next one's previous look; the newest look may not be among them yet.
+    # A row of end_offsets held until the next one's previous look; the newest look may not be among them yet. How long
+    # after that it tells of an instant is known_until.
     "topic_partitions": """
         WITH looks AS (
           SELECT *, lead(previous_sampled_at) OVER parts AS held_until FROM ({end_offsets})
@@ -32,16 +34,22 @@ _THEN = {
         ), then_ AS (
           SELECT topic_id, topic, partition, leader_id, leader_epoch, log_start_offset, high_watermark,
                  last_stable_offset, greatest(sampled_at, least(coalesce(held_until, sampled_at), {at})) AS sampled_at,
-                 sampled_at AS changed_at, NULL::VARCHAR AS error
+                 sampled_at AS changed_at
           FROM looks WHERE sampled_at <= {at}
           UNION ALL
           SELECT topic_id, topic, partition, leader_id, leader_epoch, log_start_offset, high_watermark,
-                 last_stable_offset, least(sampled_at, {at}), changed_at, NULL
+                 last_stable_offset, least(sampled_at, {at}), changed_at
           FROM ({topic_partitions}) WHERE changed_at <= {at} AND error IS NULL
+        ), newest AS (
+          SELECT * FROM then_
+          QUALIFY row_number() OVER (
+            PARTITION BY topic, topic_id, partition ORDER BY changed_at DESC, sampled_at DESC) = 1
         )
-        SELECT * FROM then_
-        QUALIFY row_number() OVER (
-          PARTITION BY topic, topic_id, partition ORDER BY changed_at DESC, sampled_at DESC) = 1""",
+        SELECT n.*, CASE WHEN {at} > i.known_until
+                         THEN strftime(n.sampled_at, 'not sampled after %Y-%m-%dT%H:%M:%SZ') END AS error
+        FROM newest AS n LEFT JOIN ({end_intervals}) AS i
+          ON i.topic = n.topic AND i.topic_id IS NOT DISTINCT FROM n.topic_id AND i.partition = n.partition
+            AND i.sampled_at = n.changed_at""",
 }
 
 
@@ -72,7 +80,10 @@ class InstantReader(ViewReader):
         if table in _THEN:
             read = ("end_offsets", "topic_partitions") if table == "topic_partitions" else ("topics",)
             queries = {each: super(InstantReader, self).table_query(each) for each in read}
-            return _THEN[table].format(at=self._literal, **queries)
+            ends = load_view("end_intervals").duckdb_sql
+            for each, query in queries.items():
+                ends = ends.replace(f"FROM {each}\n", f"FROM ({query})\n")
+            return _THEN[table].format(at=self._literal, end_intervals=ends, **queries)
         query = super().table_query(table)
         times = all_schemas()[table].column_names if is_history(table) else ()
         time = next((name for name in ("record_timestamp", "sampled_at", "event_at") if name in times), None)

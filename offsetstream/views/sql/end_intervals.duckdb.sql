@@ -38,9 +38,9 @@ WITH looks AS (
     high_watermark,
     log_start_offset,
     0,
-    (
+    COALESCE((
       EPOCH_US(sampled_at) - EPOCH_US(previous_sampled_at)
-    ) // 1000000
+    ) // 1000000, 0)
   FROM end_offsets
   WHERE
     NOT high_watermark IS NULL
@@ -52,15 +52,11 @@ WITH looks AS (
     sampled_at,
     high_watermark,
     log_start_offset,
-    LAST_VALUE(apart_seconds IGNORE NULLS) OVER (
+    MIN(apart_seconds) OVER (
       PARTITION BY topic, topic_id, partition
       ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+      ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING
     ) AS apart_seconds,
-    LEAD(apart_seconds) OVER (
-      PARTITION BY topic, topic_id, partition
-      ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
-    ) AS next_apart_seconds,
     LEAD(log_start_offset) OVER (
       PARTITION BY topic, topic_id, partition
       ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
@@ -89,14 +85,14 @@ WITH looks AS (
     ) AS next_lowest
   FROM looks
 )
-/* How far apart its looks are a job does not write down. The lesser distance counts: the other may have an outage of the job in it. */
+/* How far apart its looks are a job does not write down. The least of some distances counts: in others there may be an outage of the job. */
 SELECT
   topic,
   topic_id,
   partition,
   sampled_at,
   GREATEST(sampled_at, COALESCE(seen_until, sampled_at)) AS held_until,
-  GREATEST(sampled_at, COALESCE(seen_until, sampled_at)) + GREATEST(120, 2 * COALESCE(LEAST(apart_seconds, next_apart_seconds), 0)) * INTERVAL '1' SECOND AS known_until,
+  GREATEST(sampled_at, COALESCE(seen_until, sampled_at)) + GREATEST(120, 2 * COALESCE(apart_seconds, 0)) * INTERVAL '1' SECOND AS known_until,
   high_watermark,
   log_start_offset,
   lowest_from,

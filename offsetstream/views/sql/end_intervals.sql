@@ -24,13 +24,12 @@ WITH looks AS (
   FROM topic_partitions WHERE high_watermark IS NOT NULL AND changed_at IS NOT NULL
   UNION ALL
   SELECT topic, topic_id, partition, sampled_at, previous_sampled_at, high_watermark, log_start_offset, 0,
-         (unix_micros(sampled_at) - unix_micros(previous_sampled_at)) div 1000000
+         coalesce((unix_micros(sampled_at) - unix_micros(previous_sampled_at)) div 1000000, 0)
   FROM end_offsets WHERE high_watermark IS NOT NULL
 ), chained AS (
   SELECT topic, topic_id, partition, sampled_at, high_watermark, log_start_offset,
-         last_value(apart_seconds) IGNORE NULLS OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source
-           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS apart_seconds,
-         lead(apart_seconds) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_apart_seconds,
+         min(apart_seconds) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source
+           ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING) AS apart_seconds,
          lead(log_start_offset) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_log_start_offset,
          lead(sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_sampled_at,
          lead(previous_sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS seen_until,
@@ -41,9 +40,9 @@ WITH looks AS (
            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_lowest
   FROM looks
 )
--- How far apart its looks are a job does not write down. The lesser distance counts: the other may have an outage of the job in it.
+-- How far apart its looks are a job does not write down. The least of some distances counts: in others there may be an outage of the job.
 SELECT topic, topic_id, partition, sampled_at, greatest(sampled_at, coalesce(seen_until, sampled_at)) AS held_until,
        greatest(sampled_at, coalesce(seen_until, sampled_at))
-         + greatest(120, 2 * coalesce(least(apart_seconds, next_apart_seconds), 0)) * INTERVAL '1' SECOND AS known_until,
+         + greatest(120, 2 * coalesce(apart_seconds, 0)) * INTERVAL '1' SECOND AS known_until,
        high_watermark, log_start_offset, lowest_from, next_sampled_at, next_offset, next_lowest, next_log_start_offset
 FROM chained WHERE next_sampled_at IS NULL OR next_sampled_at > sampled_at

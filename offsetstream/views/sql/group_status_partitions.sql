@@ -81,7 +81,7 @@ WITH limits AS (
     ON n.log_id = c.log_id AND n.offsets_partition = c.offsets_partition AND n.group_id = c.group_id AND n.topic = c.topic AND n.partition = c.partition
   WHERE NOT c.is_waiting
 ), ends AS (
-  SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.lowest_from, i.next_sampled_at, i.next_offset, i.next_lowest
+  SELECT e.place, i.sampled_at, i.held_until, i.known_until, i.high_watermark, i.lowest_from, i.next_sampled_at, i.next_offset, i.next_lowest
   FROM end_intervals AS i
   JOIN places AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
 ),

@@ -1,6 +1,6 @@
 -- The verdict, and Burrow's word, of `cells` (a committed offset at an instant, by number) from the `counts` of their commits, the `commits`
 -- of those where something waits (by all rules the others are well), and the `ends` of the logs, whose partitions are numbered as places.
--- Commits, ends and instants stand in one order of time: the last end before each is that of then.
+-- Commits, ends and instants stand in one order of time: the last end before each is that of then, as long as it is known to be.
 moments AS (
   SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start,
          CAST(NULL AS TIMESTAMP) AS end_at
@@ -18,8 +18,8 @@ moments AS (
   FROM moments WHERE moment IS NOT NULL AND place IS NOT NULL
 ), seen AS (
   SELECT p.cell, p.moment, p.kind, p.instant, p.record_offset, p.committed_offset, p.previous_offset, p.next_at, p.in_ring,
-         p.since_start, p.end_at, e.high_watermark, e.held_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
-         CASE WHEN p.kind = 1 AND e.high_watermark IS NOT NULL THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
+         p.since_start, p.end_at, e.high_watermark, e.held_until, e.known_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
+         CASE WHEN p.kind = 1 AND p.moment <= e.known_until THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
   FROM placed AS p LEFT JOIN ends AS e ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE p.kind > 0
 ), traced AS (
@@ -36,14 +36,14 @@ moments AS (
          min(CASE WHEN in_ring THEN committed_offset END) = max(CASE WHEN in_ring THEN committed_offset END) AS is_stalled,
          max(CASE WHEN in_ring AND lag_then < previous_lag THEN 1 END) AS lag_fell,
          max(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
-         max(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
+         max(CASE WHEN kind = 2 AND moment <= known_until THEN high_watermark END) AS end_before,
          max(CASE WHEN kind = 2 THEN CASE WHEN held_until > moment THEN high_watermark WHEN next_sampled_at <= instant THEN next_offset END END) AS end_after_start,
          min(CASE WHEN since_start = 1 THEN
                CASE WHEN held_until >= moment THEN high_watermark
                     WHEN next_sampled_at <= instant AND (next_at IS NULL OR next_at > next_sampled_at) THEN next_offset END - committed_offset END) AS lowest_since,
          max(CASE WHEN kind = 3 AND end_at IS NOT NULL THEN CASE WHEN held_until >= moment THEN lowest_from ELSE next_lowest END END) AS lowest_end,
          max(CASE WHEN kind = 4 THEN
-               CASE WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > instant THEN CAST(high_watermark AS DOUBLE)
+               CASE WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > least(instant, known_until) THEN CAST(high_watermark AS DOUBLE)
                     ELSE CAST(high_watermark AS DOUBLE) + CAST(next_offset - high_watermark AS DOUBLE)
                          * CAST(unix_micros(moment) - unix_micros(held_until) AS DOUBLE)
                          / CAST(unix_micros(next_sampled_at) - unix_micros(held_until) AS DOUBLE) END END) AS late_end

@@ -35,6 +35,7 @@ WITH steps AS (
     i.partition,
     i.sampled_at,
     i.held_until,
+    i.known_until,
     i.high_watermark,
     i.log_start_offset,
     i.topic_id,
@@ -169,7 +170,10 @@ WITH steps AS (
     s.held_until,
     s.log_start_offset,
     CASE
-      WHEN t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE
+      WHEN (
+        t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE
+      )
+      AND s.known_until >= o.minute + INTERVAL '1' MINUTE
       THEN s.high_watermark
     END AS high_watermark
   FROM in_order AS o

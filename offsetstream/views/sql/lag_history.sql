@@ -1,5 +1,5 @@
 -- One row per group, topic, partition and minute of the last day in which it was committed or sampled anew: the lag when that minute ended. In
--- between nothing changed, but that an offset may have been deleted. A partition without a sample has no row.
+-- between nothing changed, but that an offset may have been deleted. A partition without a sample that tells has no row.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic

@@ -1,5 +1,5 @@
 -- Of each of the `points` (a cell and a minute), the last minute in which the cell was committed, and in which its end was sampled. A topic
--- that was deleted by then has no end. A commit of a log that was over by then stands no more.
+-- that was deleted by then has no end, nor has one whose last sample is too old to tell. A commit of a log that was over by then stands no more.
 marked AS (
   SELECT p.offsets_partition, p.group_id, p.topic, p.partition, p.minute,
          max(c.minute) OVER (PARTITION BY p.offsets_partition, p.group_id, p.topic, p.partition ORDER BY p.minute
@@ -18,7 +18,8 @@ marked AS (
 ), standing AS (
   SELECT o.offsets_partition, o.group_id, o.topic, o.partition, o.minute, o.commit_minute = o.minute AS is_committed, c.log_id, c.record_offset,
          c.committed_offset, c.is_tombstone, s.topic_id, s.sampled_at, s.held_until, s.log_start_offset,
-         CASE WHEN t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE THEN s.high_watermark END AS high_watermark
+         CASE WHEN (t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE) AND s.known_until >= o.minute + INTERVAL '1' MINUTE
+              THEN s.high_watermark END AS high_watermark
   FROM in_order AS o
   JOIN committed AS c
     ON c.offsets_partition = o.offsets_partition AND c.group_id = o.group_id AND c.topic = o.topic AND c.partition = o.partition

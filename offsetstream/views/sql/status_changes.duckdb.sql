@@ -35,6 +35,7 @@ WITH steps AS (
     i.partition,
     i.sampled_at,
     i.held_until,
+    i.known_until,
     i.high_watermark,
     i.log_start_offset,
     i.topic_id,
@@ -179,7 +180,10 @@ WITH steps AS (
     s.held_until,
     s.log_start_offset,
     CASE
-      WHEN t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE
+      WHEN (
+        t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE
+      )
+      AND s.known_until >= o.minute + INTERVAL '1' MINUTE
       THEN s.high_watermark
     END AS high_watermark
   FROM in_order AS o
@@ -470,6 +474,7 @@ WITH steps AS (
     e.place,
     i.sampled_at,
     i.held_until,
+    i.known_until,
     i.high_watermark,
     i.high_watermark AS lowest_from,
     i.next_sampled_at,
@@ -575,12 +580,13 @@ WITH steps AS (
     p.end_at,
     e.high_watermark,
     e.held_until,
+    e.known_until,
     e.lowest_from,
     e.next_offset,
     e.next_lowest,
     e.next_sampled_at,
     CASE
-      WHEN p.kind = 1 AND NOT e.high_watermark IS NULL
+      WHEN p.kind = 1 AND p.moment <= e.known_until
       THEN GREATEST(0, e.high_watermark - p.committed_offset)
     END AS lag_then
   FROM placed AS p
@@ -608,7 +614,7 @@ WITH steps AS (
     MIN(CASE WHEN in_ring THEN committed_offset END) = MAX(CASE WHEN in_ring THEN committed_offset END) AS is_stalled,
     MAX(CASE WHEN in_ring AND lag_then < previous_lag THEN 1 END) AS lag_fell,
     MAX(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
-    MAX(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
+    MAX(CASE WHEN kind = 2 AND moment <= known_until THEN high_watermark END) AS end_before,
     MAX(
       CASE
         WHEN kind = 2
@@ -643,7 +649,9 @@ WITH steps AS (
       CASE
         WHEN kind = 4
         THEN CASE
-          WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > instant
+          WHEN held_until >= moment
+          OR next_sampled_at IS NULL
+          OR next_sampled_at > LEAST(instant, known_until)
           THEN TRY_CAST(high_watermark AS DOUBLE)
           ELSE TRY_CAST(high_watermark AS DOUBLE) + TRY_CAST(next_offset - high_watermark AS DOUBLE) * TRY_CAST(EPOCH_US(moment) - EPOCH_US(held_until) AS DOUBLE) / NULLIF(TRY_CAST(EPOCH_US(next_sampled_at) - EPOCH_US(held_until) AS DOUBLE), 0)
         END

@@ -110,7 +110,7 @@ WITH
          max(CASE WHEN nth = 1 THEN commit_timestamp_ms END) AS last_ms
   FROM commits WHERE in_ring GROUP BY cell
 ), ends AS (
-  SELECT e.place, i.sampled_at, i.held_until, i.high_watermark, i.high_watermark AS lowest_from, i.next_sampled_at, i.next_offset,
+  SELECT e.place, i.sampled_at, i.held_until, i.known_until, i.high_watermark, i.high_watermark AS lowest_from, i.next_sampled_at, i.next_offset,
          i.next_offset AS next_lowest
   FROM end_intervals AS i
   JOIN places AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition

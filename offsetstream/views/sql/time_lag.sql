@@ -1,5 +1,5 @@
 -- One row per committed offset: how long ago the message at it was written, by interpolation between the samples of the log's
--- end. Where the samples do not reach back so far it says "at least"; nothing is extrapolated.
+-- end. Where the samples do not reach back so far, or are too far apart, it says "at least"; nothing is extrapolated.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
@@ -7,16 +7,16 @@
 --   committed_offset BIGINT: Committed offset
 --   log_end_offset BIGINT: End of the log, as last sampled
 --   time_lag_seconds DOUBLE: Age of the next message to read; 0 where there is none, null where nothing tells
---   method STRING: caught up, interpolated, at least (older than the first sample), topic recreated or no sample
+--   method STRING: caught up, interpolated, at least (older than a sample that had it), topic recreated or no sample that tells
 --   sampled_at TIMESTAMP: Time at which the end was asked for
 WITH kept AS (
   -- What was cut off is no more: a sample counts where no later one is lower.
-  SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.high_watermark
+  SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.known_until, i.high_watermark
   FROM end_intervals AS i
   JOIN partition_ends AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
   WHERE i.high_watermark <= i.lowest_from
 ), rises AS (
-  SELECT topic, partition, high_watermark AS from_offset, held_until AS from_at, sampled_at,
+  SELECT topic, partition, high_watermark AS from_offset, held_until AS from_at, known_until, sampled_at,
          lead(high_watermark) OVER (PARTITION BY topic, partition ORDER BY sampled_at) AS to_offset,
          lead(sampled_at) OVER (PARTITION BY topic, partition ORDER BY sampled_at) AS to_at
   FROM kept
@@ -24,7 +24,7 @@ WITH kept AS (
   SELECT topic, partition, min(sampled_at) AS first_at FROM kept GROUP BY topic, partition
 ), committed AS (
   SELECT c.group_id, c.topic, c.partition, c.committed_offset,
-         greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.high_watermark, e.sampled_at,
+         greatest(c.committed_offset, e.log_start_offset) AS next_to_read, CASE WHEN e.error IS NULL THEN e.high_watermark END AS high_watermark, e.sampled_at,
          coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic
   FROM committed_offsets AS c LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
   WHERE c.in_coordinator_partition
@@ -40,8 +40,8 @@ WITH kept AS (
   FROM ordered
 ), told AS (
   SELECT f.group_id, f.topic, f.partition, f.committed_offset, f.high_watermark, f.sampled_at, f.place,
-         r.to_offset, r.to_at, r.from_offset, r.from_at, b.first_at,
-         CASE WHEN r.to_offset > f.place THEN 'interpolated' ELSE 'at least' END AS method
+         r.to_offset, r.to_at, r.from_offset, r.from_at, CASE WHEN r.to_offset > f.place THEN r.to_at ELSE b.first_at END AS first_at,
+         CASE WHEN r.to_offset > f.place AND r.to_at <= r.known_until THEN 'interpolated' ELSE 'at least' END AS method
   FROM found AS f
   LEFT JOIN rises AS r ON r.topic = f.topic AND r.partition = f.partition AND r.sampled_at = f.rise_at
   LEFT JOIN first_looks AS b ON b.topic = f.topic AND b.partition = f.partition

@@ -31,8 +31,12 @@ def commits(group: str, offset: int, *steps: tuple[int, int | None]) -> list[dic
 
 def test_of_a_deleted_offset_nothing_waits_any_more(tmp_path: Path) -> None:
     create_empty_tables(tmp_path)
-    ends = [PLACE | {"high_watermark": 100, "sampled_at": before(100), "previous_sampled_at": before(100)}]
-    ends.append(ends[0] | {"high_watermark": 150, "sampled_at": before(50), "previous_sampled_at": before(51)})
+    ends = [
+        PLACE | {"high_watermark": 100 if minutes > 50 else 150, "sampled_at": before(minutes)}
+        for minutes in range(100, -1, -10)
+    ]
+    for row in ends:
+        row["previous_sampled_at"] = row["sampled_at"] - timedelta(seconds=10)
     append_rows(tmp_path, "end_offsets", ends)
     steps = {
         "gone": ((90, 10), (40, None)),

@@ -99,3 +99,89 @@ def test_where_a_reset_went_is_told_if_the_looks_before_and_after_agree(
     rows = tables_of(looks, [(20, 40), (90, 60), back])
     found = now_of(tmp_path, rows, 4000).rows("commit_audit")
     assert {row["record_offset"]: row["moved_to"] for row in found}[3] == moved_to
+
+
+def test_the_ends_beside_a_finding_are_not_of_long_before(tmp_path: Path) -> None:
+    looks = [*every_ten(0, 100, 7, 90), *every_ten(3700, 3800, 7, 190)]
+    reader = now_of(tmp_path, tables_of(looks, [(20, 40), (90, 60), (130, 50), (1000, 30)]), 4000)
+    found = {row["record_offset"]: (row["log_start_offset"], row["high_watermark"]) for row in reader.rows("commit_audit")}
+    assert (found[3], found[4]) == ((7, 90), (None, None))
+
+
+DEAD = [(0, 0, 40), *every_ten(10, 100, 0, 50), *every_ten(HOUR, HOUR + 100, 0, 250)]  # for an hour but 100 s the job did not look
+RARE = [(at, 0, 50 + at // 300) for at in range(0, 2 * HOUR, 300)]  # a job that looks every five minutes
+
+
+@pytest.mark.parametrize(
+    ("looks", "at", "end"),
+    [(DEAD, 100, 50), (DEAD, 215, 50), (DEAD, 250, None), (DEAD, HOUR - 2, None), (DEAD, HOUR, 250)]
+    + [(DEAD, HOUR + 215, 250), (DEAD, HOUR + 250, None), (RARE, 2000, 56), (RARE, 2 * HOUR - 1, 73)]
+    + [(RARE, 2 * HOUR + 600, None)],
+)
+def test_of_an_instant_long_after_a_sample_the_end_is_unknown(
+    tmp_path: Path, looks: list[Look], at: int, end: int | None
+) -> None:
+    store = new_tables(tmp_path, tables_of(looks, [(20, 40), (90, 45)]))
+    row = only(InstantReader(store, when(at + 1)), "lag")
+    assert row["log_end_offset"] == end
+    assert (row["lag"], row["messages_lost"]) == ((None, None) if end is None else (end - 45, 0))
+    assert row["retention_used"] == (None if end is None else (end - 45) / end)
+    last = max(look[0] for look in looks if look[0] <= at)
+    assert row["reason"] == (None if end else f"no end: not sampled after {when(last):%Y-%m-%dT%H:%M:%SZ}")
+    waits = only(InstantReader(store, when(at + 1)), "time_lag")
+    assert (waits["method"] == "no sample", waits["time_lag_seconds"] is None) == (end is None, end is None)
+    status = only(InstantReader(store, when(at + 1)), "group_status_partitions")
+    assert (status["verdict"] == "unknown") == (end is None)
+    assert InstantReader(store, when(at + 1)).rows("orphan_offsets") == []
+
+
+def test_what_was_lost_is_unknown_long_after_a_sample(tmp_path: Path) -> None:
+    store = new_tables(tmp_path, tables_of([*every_ten(0, 100, 48, 50)], [(20, 40), (90, 45)]))
+    found = {at: InstantReader(store, when(at)) for at in (110, HOUR)}
+    lost = {at: only(reader, "lag") for at, reader in found.items()}
+    assert [(row["messages_lost"], row["is_truncated"]) for row in lost.values()] == [(3, True), (None, False)]
+    assert [len(reader.rows("orphan_offsets")) for reader in found.values()] == [1, 0]
+
+
+def test_lag_of_minutes_without_a_look_is_left_out(tmp_path: Path) -> None:
+    """The group commits on; what came meanwhile nobody saw: no lag of zero, and no verdict."""
+    commits = [(at, 40 + at // 20) for at in range(20, HOUR, 60)]
+    reader = now_of(tmp_path, tables_of(DEAD, commits), HOUR + 120)
+    minutes = {int((row["minute"] - when(0)).total_seconds()) // 60 for row in reader.rows("lag_history")}
+    assert minutes == {*range(3), 60, 61}
+    changes = {row["changed_at"]: row["verdict"] for row in reader.rows("status_changes")}
+    assert [at for at in changes if at >= when(3 * 60)] == [when(4 * 60), when(HOUR + 60)]
+    assert changes[when(4 * 60)] == "unknown"
+
+
+def test_no_lag_of_before_is_that_of_a_sample_of_an_hour_ago(tmp_path: Path) -> None:
+    """The window begins in the outage: then the end was somewhere between 50 and 250."""
+    commits = [(at, 40 + at // 100) for at in range(20, HOUR + 100, 60)]
+    row = only(now_of(tmp_path, tables_of(DEAD, commits), HOUR + 105), "group_status_partitions")
+    assert row["lag_before"] is None
+    assert (row["verdict"], row["verdict_reason"]) == ("ok", "its lag of 300 s ago is not known")
+
+
+def test_late_is_only_what_was_surely_written_by_then(tmp_path: Path) -> None:
+    """Of the messages from 50 to 250 nobody knows when in the hour they came."""
+    for name, offset, verdict in (("before", 49, "late"), ("in it", 60, "ok")):
+        commits = [(HOUR - 60 + number * 10, offset - 15 + number) for number in range(16)]
+        rows = tables_of(DEAD, commits)
+        rows["thresholds"] = [{"group_id": None, "max_time_lag_seconds": 600}]
+        (folder := tmp_path / name).mkdir()
+        assert only(now_of(folder, rows, HOUR + 105), "group_status_partitions")["verdict"] == verdict
+
+
+def test_when_a_message_was_written_is_not_guessed_across_an_outage(tmp_path: Path) -> None:
+    """Of the messages from 50 to 250 it is known that they were there when the job looked again."""
+    for name, offset, method, seconds in (("in it", 150, "at least", 100.0), ("before", 50, "at least", 100.0)):
+        (folder := tmp_path / name).mkdir()
+        row = only(now_of(folder, tables_of(DEAD, [(20, offset)]), HOUR + 100), "time_lag")
+        assert (row["method"], row["time_lag_seconds"]) == (method, seconds)
+
+
+def test_a_partition_that_cannot_be_asked_is_not_caught_up(tmp_path: Path) -> None:
+    rows = tables_of(every_ten(0, 100, 0, 50), [(20, 50)])
+    rows["topic_partitions"][0]["error"] = "LEADER_NOT_AVAILABLE"
+    row = only(now_of(tmp_path, rows, 105), "time_lag")
+    assert (row["method"], row["time_lag_seconds"], row["log_end_offset"]) == ("no sample", None, None)
