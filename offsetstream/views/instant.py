@@ -24,7 +24,10 @@ _THEN = {
         SELECT offsets_partition, group_id, member_id, unnest(string_split(subscribed_topics, ',')) AS topic,
                'name' AS subscribed_by, record_offset, record_timestamp, log_id, true AS in_coordinator_partition
         FROM "group_members as it was" WHERE coalesce(subscribed_topics, '') <> ''""",
-    "topics": "SELECT * REPLACE (CASE WHEN deleted_at <= {at} THEN deleted_at END AS deleted_at) FROM ({topics})",
+    # Ids that the job saw later name what was there then, too; but not beside a topic of the same name.
+    "topics": """
+        SELECT * REPLACE (CASE WHEN deleted_at <= {at} THEN deleted_at END AS deleted_at) FROM ({topics})
+        QUALIFY NOT coalesce(first_seen_at > greatest({at}, min(first_seen_at) OVER (PARTITION BY topic)), false)""",
     # A row of end_offsets held until the next one's previous look; the newest look may not be among them yet. How long
     # after that it tells of an instant is known_until.
     "topic_partitions": """

@@ -44,6 +44,7 @@ WITH assigned AS (
              coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or left out by the filters' END)
            )
            WHEN n.is_deleted = 1 THEN 'no end: the topic was deleted'
+           WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at THEN 'no end: the topic was made anew after it was sampled'
            WHEN e.topic IS NULL THEN 'no end: not sampled'
            WHEN e.error IS NOT NULL THEN concat('no end: ', e.error)
            WHEN e.high_watermark IS NULL THEN 'no end: not sampled'
@@ -70,7 +71,7 @@ SELECT group_id, topic, partition, committed_offset, log_end_offset,
             THEN CAST(greatest(0, log_end_offset - committed_offset) AS DOUBLE)
                  / CAST(nullif(log_end_offset - log_start_offset, 0) AS DOUBLE) END AS retention_used,
        coalesce(reason IS NULL AND committed_offset < log_start_offset, false) AS is_truncated,
-       coalesce(topic_id <> present_id, false)
+       coalesce(topic_id <> present_id AND NOT coalesce(record_timestamp > sampled_at, false), false)
          OR coalesce(reason IS NULL AND committed_offset > log_end_offset AND record_timestamp < sampled_at - INTERVAL '1' MINUTE, false)
          AS is_recreated,
        reason, commit_timestamp, sampled_at, member_id, client_id, client_host, state AS group_state

@@ -4,6 +4,7 @@ WITH named AS (
     topic,
     MAX(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id,
     MAX(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
+    MAX(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at,
     MAX(deleted_at) AS deleted_at,
     COUNT(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
   FROM topics
@@ -29,6 +30,11 @@ WITH named AS (
       THEN 'the topic was deleted'
       WHEN n.topic IS NULL AND e.error = 'UNKNOWN_TOPIC_OR_PARTITION'
       THEN 'the topic is unknown to the cluster'
+      WHEN c.record_timestamp > COALESCE(n.last_seen_at, e.sampled_at)
+      AND (
+        c.topic_id <> COALESCE(n.topic_id, e.topic_id) OR c.partition >= n.partitions
+      )
+      THEN NULL
       WHEN c.topic_id <> COALESCE(n.topic_id, e.topic_id)
       THEN 'the topic was recreated'
       WHEN c.partition >= n.partitions

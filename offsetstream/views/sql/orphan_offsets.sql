@@ -13,7 +13,8 @@
 --   present_topic_id STRING: Topic id of the topic that has the name now
 WITH named AS (
   SELECT topic, max(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id, max(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
-         max(deleted_at) AS deleted_at, count(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
+         max(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at, max(deleted_at) AS deleted_at,
+         count(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
   FROM topics GROUP BY topic
 ), told AS (
   SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.commit_timestamp, c.topic_id, n.deleted_at,
@@ -22,6 +23,9 @@ WITH named AS (
            WHEN NOT c.in_coordinator_partition THEN 'not in the partition of its coordinator: no broker serves it'
            WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'the topic was deleted'
            WHEN n.topic IS NULL AND e.error = 'UNKNOWN_TOPIC_OR_PARTITION' THEN 'the topic is unknown to the cluster'
+           -- What was committed since the job looked may be of a topic, or a partition, that it has not seen yet.
+           WHEN c.record_timestamp > coalesce(n.last_seen_at, e.sampled_at) AND (c.topic_id <> coalesce(n.topic_id, e.topic_id) OR c.partition >= n.partitions)
+             THEN NULL
            WHEN c.topic_id <> coalesce(n.topic_id, e.topic_id) THEN 'the topic was recreated'
            WHEN c.partition >= n.partitions THEN 'the topic has fewer partitions'
            WHEN e.error IS NULL AND c.committed_offset > e.high_watermark AND c.record_timestamp < e.sampled_at - INTERVAL '1' MINUTE

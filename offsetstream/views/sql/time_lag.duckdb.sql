@@ -42,8 +42,12 @@ WITH kept AS (
     c.partition,
     c.committed_offset,
     GREATEST(c.committed_offset, e.log_start_offset) AS next_to_read,
-    CASE WHEN e.error IS NULL THEN e.high_watermark END AS high_watermark,
     e.sampled_at,
+    CASE
+      WHEN e.error IS NULL
+      AND NOT COALESCE(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, FALSE)
+      THEN e.high_watermark
+    END AS high_watermark,
     COALESCE(c.topic_id <> e.topic_id, FALSE) AS is_other_topic
   FROM committed_offsets AS c
   LEFT JOIN partition_ends AS e

@@ -24,7 +24,9 @@ WITH kept AS (
   SELECT topic, partition, min(sampled_at) AS first_at FROM kept GROUP BY topic, partition
 ), committed AS (
   SELECT c.group_id, c.topic, c.partition, c.committed_offset,
-         greatest(c.committed_offset, e.log_start_offset) AS next_to_read, CASE WHEN e.error IS NULL THEN e.high_watermark END AS high_watermark, e.sampled_at,
+         greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.sampled_at,
+         CASE WHEN e.error IS NULL AND NOT coalesce(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, false)
+              THEN e.high_watermark END AS high_watermark,
          coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic
   FROM committed_offsets AS c LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
   WHERE c.in_coordinator_partition

@@ -185,3 +185,57 @@ def test_a_partition_that_cannot_be_asked_is_not_caught_up(tmp_path: Path) -> No
     rows["topic_partitions"][0]["error"] = "LEADER_NOT_AVAILABLE"
     row = only(now_of(tmp_path, rows, 105), "time_lag")
     assert (row["method"], row["time_lag_seconds"], row["log_end_offset"]) == ("no sample", None, None)
+
+
+OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAB"
+
+
+def of_two_topics(commit_id: str, commit_at: int, *, seen_anew: int | None, partition: int = 0) -> dict[str, list[Row]]:
+    """Tables of a topic that was deleted and made again after 60 s, and of one offset; `seen_anew`: by the job, when."""
+    rows = tables_of(every_ten(0, seen_anew or 60, 0, 50), [(commit_at, 45)])
+    for each in (*rows["end_offsets"], *rows["topic_partitions"]):
+        each["topic_id"] = OLD
+    topic = {"topic": "orders", "topic_id": OLD, "partitions": 1, "first_seen_at": when(0), "last_seen_at": when(60)}
+    rows["topics"] = [topic | {"deleted_at": when(seen_anew) if seen_anew else None}]
+    if seen_anew:
+        rows["topics"].append(topic | {"topic_id": NEW, "first_seen_at": when(seen_anew), "last_seen_at": when(900)})
+        new = {"topic_id": NEW, "high_watermark": 5, "last_stable_offset": 5, "changed_at": when(seen_anew)}
+        rows["topic_partitions"] = [rows["topic_partitions"][0] | new | {"sampled_at": when(900)}]
+        row = {name: value for name, value in rows["topic_partitions"][0].items() if name != "changed_at"}
+        rows["end_offsets"].append(row | {"sampled_at": when(seen_anew)})
+    for name in ("offset_commits", "committed_offsets"):
+        rows[name][0] |= {"topic_id": commit_id, "partition": partition}
+    return rows
+
+
+def test_an_offset_of_a_topic_that_the_job_has_not_seen_yet_is_none_of_a_topic_that_was_recreated(
+    tmp_path: Path,
+) -> None:
+    reader = now_of(tmp_path, of_two_topics(NEW, 65, seen_anew=None), 70)
+    assert reader.rows("orphan_offsets") == []
+    row, waits = only(reader, "lag"), only(reader, "time_lag")
+    assert (row["is_recreated"], row["lag"]) == (False, None)
+    assert row["reason"] == "no end: the topic was made anew after it was sampled"
+    assert (waits["method"], waits["time_lag_seconds"]) == ("no sample", None)
+
+
+def test_an_offset_of_the_topic_of_before_is_of_one_that_was_recreated(tmp_path: Path) -> None:
+    reader = now_of(tmp_path, of_two_topics(OLD, 50, seen_anew=100), 905)
+    assert only(reader, "orphan_offsets")["reason"] == "the topic was recreated"
+    assert only(reader, "lag")["is_recreated"]
+    assert only(reader, "time_lag")["method"] == "topic recreated"
+
+
+def test_before_it_was_recreated_it_was_not(tmp_path: Path) -> None:
+    """Also where the name has another id by now."""
+    then = InstantReader(new_tables(tmp_path, of_two_topics(OLD, 50, seen_anew=100)), when(70))
+    assert then.rows("orphan_offsets") == []
+    assert (only(then, "lag")["is_recreated"], only(then, "lag")["lag"]) == (False, 5)
+
+
+def test_partitions_that_were_added_since_the_job_looked_are_there(tmp_path: Path) -> None:
+    rows = of_two_topics(OLD, 65, seen_anew=None, partition=1)
+    assert now_of(tmp_path, rows, 70).rows("orphan_offsets") == []
+    rows["topics"][0]["last_seen_at"] = when(600)
+    (tmp_path / "later").mkdir()
+    assert only(now_of(tmp_path / "later", rows, 605), "orphan_offsets")["reason"] == "the topic has fewer partitions"
