@@ -1,6 +1,6 @@
 """Thinning of `end_offsets`: of days that are over the last row of each minute, and later of each hour, is enough.
 
-`previous_sampled_at` of a row that stays is then earlier than the row before it says; it is still true of what it says.
+`previous_sampled_at` of a row that stays is that of the first one of its minute or hour: until then the row before held.
 How far this was done the table says by itself: a transaction of each commit has the day. So no day is looked at twice.
 """
 
@@ -65,16 +65,20 @@ def _last_samples(table: Snapshot, due: ThinDay) -> Iterator[pa.Table]:
     cell = load_schema(END_OFFSETS).cell_sql
     with ThreadPoolExecutor(1) as reader:  # a write that takes the rows cannot begin a query from its own threads
         for hour in _hours(due.day):
+            unit = f"OVER (PARTITION BY {cell}, date_trunc('{due.unit}', sampled_at) ORDER BY sampled_at"
             ordered = (
-                f"SELECT *, row_number() OVER (PARTITION BY {cell}, date_trunc('{due.unit}', sampled_at) "  # noqa: S608
-                f"ORDER BY sampled_at DESC) AS nth FROM rows WHERE {_of(due.day)} AND ({hour})"
+                f"SELECT *, row_number() {unit} DESC) AS nth, first_value(previous_sampled_at) {unit}) AS held_until "  # noqa: S608
+                f"FROM rows WHERE {_of(due.day)} AND ({hour})"
             )
-            query = f"SELECT k.* EXCEPT (nth) FROM ({ordered}) k WHERE nth = 1 ORDER BY sampled_at"  # noqa: S608
+            query = (
+                "SELECT k.* EXCEPT (nth, previous_sampled_at, held_until), held_until AS previous_sampled_at "  # noqa: S608
+                f"FROM ({ordered}) k WHERE nth = 1 ORDER BY sampled_at"
+            )
             yield reader.submit(_read, table, query).result()
 
 
 def _read(table: Snapshot, query: str) -> pa.Table:
-    return table.query(query).read_all().cast(table.arrow)
+    return table.query(query).read_all().select(table.arrow.names).cast(table.arrow)
 
 
 def _hours(day: date) -> list[str]:

@@ -53,18 +53,22 @@ def thin(tables: PathStore, today: date = TODAY) -> int:
 
 
 def kept(rows: Sequence[Row]) -> list[Row]:
-    """The last row of each minute of yesterday and of each hour of a month ago; all of today."""
+    """The last row of each minute of yesterday and of each hour of a month ago; all of today.
+
+    Until when the row before held, the first one of the minute or hour tells.
+    """
     last: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda row: row["sampled_at"]):
         at = row["sampled_at"]
         unit = {TODAY: at, YESTERDAY: at.replace(second=0), LONG_AGO: at.replace(minute=0, second=0)}
-        last[row["topic_id"], row["partition"], unit[row["written_day"]]] = row
+        place = row["topic_id"], row["partition"], unit[row["written_day"]]
+        last[place] = row | {"previous_sampled_at": last.get(place, row)["previous_sampled_at"]}
     return sorted(last.values(), key=repr)
 
 
 @settings(max_examples=15)
 @given(st.lists(SAMPLES, min_size=1, max_size=60, unique=True))
-def test_the_last_row_of_each_minute_and_hour_stays_as_it_is(samples: Sequence[tuple[Any, ...]]) -> None:
+def test_the_last_row_of_each_minute_and_hour_stays(samples: Sequence[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as folder:
         tables, rows = new_tables(Path(folder)), [sample(*each) for each in samples]
         append(tables, rows)
