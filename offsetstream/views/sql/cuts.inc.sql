@@ -1,5 +1,6 @@
 -- Of each offsets partition, the log of then, and its first record that is not of then: of :at or later, in the order of the log;
--- or held back by an open transaction, as the last sample of __consumer_offsets before tells.
+-- or held back by an open transaction, as the last sample of __consumer_offsets before tells. One that is old tells nothing: then the log is
+-- cut by the time alone, for the transaction may have ended long before.
 records AS (
   SELECT offsets_partition, log_id, record_offset, record_timestamp FROM offset_commits
   UNION ALL SELECT offsets_partition, log_id, record_offset, record_timestamp FROM group_records
@@ -13,13 +14,21 @@ records AS (
   FROM ranges AS r LEFT JOIN offsets_partitions AS p ON p.offsets_partition = r.offsets_partition
   WHERE r.first_at < :at AND coalesce(r.log_id >= p.log_id, true)
   GROUP BY r.offsets_partition
+), looks AS (
+  SELECT partition AS offsets_partition, topic_id, last_stable_offset, high_watermark, sampled_at,
+         lead(previous_sampled_at) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at) AS held_until,
+         lead(last_stable_offset) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at) AS next_stable_offset
+  FROM end_offsets WHERE topic = '__consumer_offsets'
 ), ends_then AS (
-  SELECT partition AS offsets_partition, last_stable_offset, high_watermark,
-         row_number() OVER (PARTITION BY partition ORDER BY sampled_at DESC, coalesce(topic_id, '')) AS nth
-  FROM end_offsets WHERE topic = '__consumer_offsets' AND sampled_at <= :at
+  -- A job at work writes a row every ten minutes.
+  SELECT offsets_partition, last_stable_offset, high_watermark,
+         next_stable_offset = last_stable_offset
+           OR coalesce(held_until + INTERVAL '2' MINUTE, sampled_at + INTERVAL '11' MINUTE) >= :at AS tells,
+         row_number() OVER (PARTITION BY offsets_partition ORDER BY sampled_at DESC, coalesce(topic_id, '')) AS nth
+  FROM looks WHERE sampled_at <= :at
 ), cuts AS (
   SELECT l.offsets_partition, l.log_id,
-         least(r.cut_offset, CASE WHEN e.last_stable_offset < e.high_watermark THEN e.last_stable_offset END) AS cut_offset
+         least(r.cut_offset, CASE WHEN e.tells AND e.last_stable_offset < e.high_watermark THEN e.last_stable_offset END) AS cut_offset
   FROM logs_then AS l
   JOIN ranges AS r ON r.offsets_partition = l.offsets_partition AND r.log_id = l.log_id
   LEFT JOIN ends_then AS e ON e.offsets_partition = l.offsets_partition AND e.nth = 1

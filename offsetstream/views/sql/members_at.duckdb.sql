@@ -42,25 +42,43 @@ WITH records AS (
     r.first_at < $at AND COALESCE(r.log_id >= p.log_id, TRUE)
   GROUP BY
     r.offsets_partition
-), ends_then AS (
+), looks AS (
   SELECT
     partition AS offsets_partition,
+    topic_id,
     last_stable_offset,
     high_watermark,
-    ROW_NUMBER() OVER (
-      PARTITION BY partition
-      ORDER BY sampled_at DESC, COALESCE(topic_id, '') NULLS FIRST
-    ) AS nth
+    sampled_at,
+    LEAD(previous_sampled_at) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at NULLS FIRST) AS held_until,
+    LEAD(last_stable_offset) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at NULLS FIRST) AS next_stable_offset
   FROM end_offsets
   WHERE
-    topic = '__consumer_offsets' AND sampled_at <= $at
+    topic = '__consumer_offsets'
+), ends_then AS (
+  /* A job at work writes a row every ten minutes. */
+  SELECT
+    offsets_partition,
+    last_stable_offset,
+    high_watermark,
+    next_stable_offset = last_stable_offset
+    OR COALESCE(held_until + INTERVAL '2' MINUTE, sampled_at + INTERVAL '11' MINUTE) >= $at AS tells,
+    ROW_NUMBER() OVER (
+      PARTITION BY offsets_partition
+      ORDER BY sampled_at DESC, COALESCE(topic_id, '') NULLS FIRST
+    ) AS nth
+  FROM looks
+  WHERE
+    sampled_at <= $at
 ), cuts AS (
   SELECT
     l.offsets_partition,
     l.log_id,
     LEAST(
       r.cut_offset,
-      CASE WHEN e.last_stable_offset < e.high_watermark THEN e.last_stable_offset END
+      CASE
+        WHEN e.tells AND e.last_stable_offset < e.high_watermark
+        THEN e.last_stable_offset
+      END
     ) AS cut_offset
   FROM logs_then AS l
   JOIN ranges AS r

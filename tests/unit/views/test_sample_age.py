@@ -239,3 +239,28 @@ def test_partitions_that_were_added_since_the_job_looked_are_there(tmp_path: Pat
     rows["topics"][0]["last_seen_at"] = when(600)
     (tmp_path / "later").mkdir()
     assert only(now_of(tmp_path / "later", rows, 605), "orphan_offsets")["reason"] == "the topic has fewer partitions"
+
+
+@pytest.mark.parametrize(
+    ("looks", "at", "committed"),
+    [
+        # (seconds, last stable offset, end) of the offsets partition. The commits lie at 1 to 4, one every 100 s from 20 s on.
+        ([(0, 5, 5), (25, 2, 3), (35, 5, 5)], 30, 41),  # held back at this look, and the next one is near
+        ([(0, 5, 5), (25, 2, 3), (1000, 5, 5)], 240, 43),  # as it was when the job was killed
+        ([(0, 5, 5), (25, 2, 3), (1000, 2, 5)], 240, 41),  # the same transaction, before and after
+        ([(0, 5, 5), (25, 2, 3)], 240, 41),  # no row for less than ten minutes
+        ([(0, 5, 5), (25, 2, 3)], 1000, 44),
+    ],
+)
+def test_an_old_look_at_an_open_transaction_hides_no_later_commit(
+    tmp_path: Path, looks: list[Look], at: int, committed: int
+) -> None:
+    rows = tables_of(every_ten(0, 100, 0, 90), [(20 + 100 * number, 41 + number) for number in range(4)])
+    before = None
+    for seconds, stable, end in looks:
+        row = {"topic": "__consumer_offsets", "partition": 0, "sampled_at": when(seconds), "high_watermark": end}
+        row |= {"last_stable_offset": stable, "previous_sampled_at": None if before is None else when(before)}
+        rows["end_offsets"].append(row)
+        before = seconds
+    found = reader_of(write_tables(tmp_path, rows), when(2000)).rows("offsets_at", at=when(at))
+    assert [row["committed_offset"] for row in found] == [committed]
