@@ -1,6 +1,6 @@
 """Thinning of `end_offsets`: of days that are over the last row of each minute, and later of each hour, is enough.
 
-`previous_sampled_at` of a row that stays is that of the first one of its minute or hour: until then the row before held.
+`previous_sampled_at` of a row that stays is that of the first row of its minute or hour: so long the row before held.
 How far this was done the table says by itself: a transaction of each commit has the day. So no day is looked at twice.
 """
 

@@ -9,7 +9,7 @@
 --   committed_offset BIGINT: Offset after
 --   moved BIGINT: Messages from the one to the other
 --   finding STRING: What is conspicuous
---   moved_to STRING: Whether that is the start or the end of the log, as Kafka's own tool resets, where the samples before and after agree; or within two minutes of its end. Else null
+--   moved_to STRING: Whether that is the start or the end of the log, where the samples before and after agree; or near its end. Else null
 --   group_state STRING: State of the group then
 --   member_count INT: Its members then
 --   group_epoch INT: Its generation or epoch then
@@ -75,8 +75,8 @@ WITH steps AS (
   SELECT j.*, row_number() OVER (PARTITION BY offsets_partition, record_offset, record_timestamp ORDER BY log_id DESC) AS nth
   FROM judged AS j WHERE finding IS NOT NULL
 ), ends AS (
-  SELECT j.log_id, j.offsets_partition, j.record_offset, e.log_start_offset, e.high_watermark, e.held_until, e.known_until, e.next_sampled_at, e.next_offset,
-         e.next_log_start_offset, j.moved >= 0 OR coalesce(j.is_other_topic, false) AS is_forward,
+  SELECT j.log_id, j.offsets_partition, j.record_offset, e.log_start_offset, e.high_watermark, e.held_until, e.known_until,
+         e.next_sampled_at, e.next_offset, e.next_log_start_offset, j.moved >= 0 OR coalesce(j.is_other_topic, false) AS is_forward,
          row_number() OVER (PARTITION BY j.log_id, j.offsets_partition, j.record_offset ORDER BY e.sampled_at DESC, coalesce(e.topic_id, '')) AS nth
   FROM found AS j
   JOIN end_intervals AS e
@@ -94,7 +94,8 @@ SELECT j.record_timestamp, j.group_id, j.topic, j.partition, j.previous_offset, 
                  AND e.next_sampled_at <= e.held_until + INTERVAL '2' MINUTE THEN 'within two minutes of the end of the log' END AS moved_to,
        j.group_state, j.member_count, j.group_epoch, j.owner_client_id, j.owner_host,
        CASE WHEN j.record_timestamp <= e.known_until THEN e.log_start_offset END AS log_start_offset,
-       CASE WHEN j.record_timestamp <= e.known_until THEN e.high_watermark END AS high_watermark, j.partitions_at_once, j.metadata, j.log_id, j.offsets_partition, j.record_offset
+       CASE WHEN j.record_timestamp <= e.known_until THEN e.high_watermark END AS high_watermark, j.partitions_at_once,
+       j.metadata, j.log_id, j.offsets_partition, j.record_offset
 FROM found AS j
 LEFT JOIN ends AS e ON e.log_id = j.log_id AND e.offsets_partition = j.offsets_partition AND e.record_offset = j.record_offset AND e.nth = 1
 WHERE j.nth = 1

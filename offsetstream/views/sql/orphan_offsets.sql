@@ -24,8 +24,8 @@ WITH named AS (
            WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'the topic was deleted'
            WHEN n.topic IS NULL AND e.error = 'UNKNOWN_TOPIC_OR_PARTITION' THEN 'the topic is unknown to the cluster'
            -- What was committed since the job looked may be of a topic, or a partition, that it has not seen yet.
-           WHEN c.record_timestamp > coalesce(n.last_seen_at, e.sampled_at) AND (c.topic_id <> coalesce(n.topic_id, e.topic_id) OR c.partition >= n.partitions)
-             THEN NULL
+           WHEN c.record_timestamp > coalesce(n.last_seen_at, e.sampled_at) AND (
+             c.topic_id <> coalesce(n.topic_id, e.topic_id) OR c.partition >= n.partitions) THEN NULL
            WHEN c.topic_id <> coalesce(n.topic_id, e.topic_id) THEN 'the topic was recreated'
            WHEN c.partition >= n.partitions THEN 'the topic has fewer partitions'
            WHEN e.error IS NULL AND c.committed_offset > e.high_watermark AND c.record_timestamp < e.sampled_at - INTERVAL '1' MINUTE

@@ -38,12 +38,19 @@ def tables_of(looks: list[Look], commits: list[tuple[int, int]], **group: Any) -
     newest = {name: value for name, value in rows[-1].items() if name != "previous_sampled_at"}
     newest |= {"changed_at": newest["sampled_at"], "sampled_at": when(looks[-1][0])}
     told = [
-        CELL | {"record_offset": number, "record_timestamp": when(at), "committed_offset": offset}
+        CELL
+        | {"record_offset": number, "record_timestamp": when(at), "committed_offset": offset}
         | {"commit_timestamp": when(at), "commit_timestamp_ms": START_MS + at * SECOND, "topic_id": None}
         for number, (at, offset) in enumerate(commits, 1)
     ]
     its = {name: CELL[name] for name in ("offsets_partition", "group_id")}
-    change = {"log_id": 0, "record_offset": 0, "record_timestamp": when(0), "group_type": "Classic", "is_removed": False}
+    change = {
+        "log_id": 0,
+        "record_offset": 0,
+        "record_timestamp": when(0),
+        "group_type": "Classic",
+        "is_removed": False,
+    }
     change |= {"state": "Empty", "protocol_type": "consumer", "generation": 3, "member_count": 0}
     return {
         "end_offsets": rows,
@@ -104,19 +111,27 @@ def test_where_a_reset_went_is_told_if_the_looks_before_and_after_agree(
 def test_the_ends_beside_a_finding_are_not_of_long_before(tmp_path: Path) -> None:
     looks = [*every_ten(0, 100, 7, 90), *every_ten(3700, 3800, 7, 190)]
     reader = now_of(tmp_path, tables_of(looks, [(20, 40), (90, 60), (130, 50), (1000, 30)]), 4000)
-    found = {row["record_offset"]: (row["log_start_offset"], row["high_watermark"]) for row in reader.rows("commit_audit")}
+    found = {
+        row["record_offset"]: (row["log_start_offset"], row["high_watermark"]) for row in reader.rows("commit_audit")
+    }
     assert (found[3], found[4]) == ((7, 90), (None, None))
 
 
-DEAD = [(0, 0, 40), *every_ten(10, 100, 0, 50), *every_ten(HOUR, HOUR + 100, 0, 250)]  # for an hour but 100 s the job did not look
+DEAD = [
+    (0, 0, 40),
+    *every_ten(10, 100, 0, 50),
+    *every_ten(HOUR, HOUR + 100, 0, 250),
+]  # for an hour but 100 s the job did not look
 RARE = [(at, 0, 50 + at // 300) for at in range(0, 2 * HOUR, 300)]  # a job that looks every five minutes
 
 
 @pytest.mark.parametrize(
     ("looks", "at", "end"),
-    [(DEAD, 100, 50), (DEAD, 215, 50), (DEAD, 250, None), (DEAD, HOUR - 2, None), (DEAD, HOUR, 250)]
-    + [(DEAD, HOUR + 215, 250), (DEAD, HOUR + 250, None), (RARE, 2000, 56), (RARE, 2 * HOUR - 1, 73)]
-    + [(RARE, 2 * HOUR + 600, None)],
+    [
+        *((DEAD, 100, 50), (DEAD, 215, 50), (DEAD, 250, None), (DEAD, HOUR - 2, None), (DEAD, HOUR, 250)),
+        *((DEAD, HOUR + 215, 250), (DEAD, HOUR + 250, None)),
+        *((RARE, 2000, 56), (RARE, 2 * HOUR - 1, 73), (RARE, 2 * HOUR + 600, None)),
+    ],
 )
 def test_of_an_instant_long_after_a_sample_the_end_is_unknown(
     tmp_path: Path, looks: list[Look], at: int, end: int | None
@@ -191,7 +206,7 @@ OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAB"
 
 
 def of_two_topics(commit_id: str, commit_at: int, *, seen_anew: int | None, partition: int = 0) -> dict[str, list[Row]]:
-    """Tables of a topic that was deleted and made again after 60 s, and of one offset; `seen_anew`: by the job, when."""
+    """Tables of a topic that was deleted and made again after 60 s, and of an offset; `seen_anew`: by the job, when."""
     rows = tables_of(every_ten(0, seen_anew or 60, 0, 50), [(commit_at, 45)])
     for each in (*rows["end_offsets"], *rows["topic_partitions"]):
         each["topic_id"] = OLD
@@ -244,7 +259,7 @@ def test_partitions_that_were_added_since_the_job_looked_are_there(tmp_path: Pat
 @pytest.mark.parametrize(
     ("looks", "at", "committed"),
     [
-        # (seconds, last stable offset, end) of the offsets partition. The commits lie at 1 to 4, one every 100 s from 20 s on.
+        # (seconds, last stable offset, end) of the offsets partition. The commits lie at 1 to 4, from 20 s on 100 s apart.
         ([(0, 5, 5), (25, 2, 3), (35, 5, 5)], 30, 41),  # held back at this look, and the next one is near
         ([(0, 5, 5), (25, 2, 3), (1000, 5, 5)], 240, 43),  # as it was when the job was killed
         ([(0, 5, 5), (25, 2, 3), (1000, 2, 5)], 240, 41),  # the same transaction, before and after

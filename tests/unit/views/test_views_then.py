@@ -53,7 +53,9 @@ def test_a_view_then(whole: Any, tmp_path: Path, view: str, minute: int) -> None
     found = {place(row): row for row in reader.rows(view)}
     expected = {key: row for key, row in expected.items() if row["group_id"] not in unknown_of(reader)}
     assert found.keys() == expected.keys()
-    looked = [key for key, row in expected.items() if NO_LOOK not in str(row.get("reason")) and row.get("method") != NONE]
+    looked = [
+        key for key, row in expected.items() if NO_LOOK not in str(row.get("reason")) and row.get("method") != NONE
+    ]
     assert len(looked) > len(found) / 2
     for key in looked:
         assert {name: found[key][name] for name in SAME[view]} == {name: expected[key][name] for name in SAME[view]}
