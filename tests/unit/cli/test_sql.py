@@ -121,6 +121,7 @@ def test_the_tables_files_are_not_written(run: Run, tables: Path) -> None:
 def test_what_is_not_there(run: Run, tables: Path, tmp_path: Path) -> None:
     for query, told in (
         ("SELECT * FROM lagg", "there is no table or view lagg; nearest: lag"),
+        ("SELECT * FROM files", "there is no table or view files"),  # a variable where DuckDB is called
         ("SELECT nothing FROM lag", 'Referenced column "nothing" not found'),
         ("SELEC 1", "DuckDB refuses the query: Parser Error"),
         ("SELECT 1/0 FROM query_table('nothing')", "there is no table or view nothing"),

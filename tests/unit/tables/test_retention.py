@@ -111,6 +111,19 @@ def test_answers_within_the_horizon_stay_and_nothing_else_does(tables: PathStore
     assert thin_history(tables, load_schema(name), HORIZON) == 0
 
 
+def test_the_last_record_of_a_quiet_log_stays_also_a_tombstone(tables: PathStore) -> None:
+    """It tells a load what the history has: without it the next one would append the record again."""
+    of_all = {"offsets_partition": 0, "log_id": 0, "group_id": "a", "topic": "orders", "partition": 0}
+    days = [date(2030, 1, 1), date(2030, 1, 2), date(2030, 1, 3)]
+    append(
+        tables,
+        "offset_commits",
+        [of_all | {"written_day": day, "record_offset": at, "is_tombstone": at > 0} for at, day in enumerate(days)],
+    )
+    thin_history(tables, load_schema("offset_commits"), HORIZON)
+    assert [row["record_offset"] for row in rows(tables, "offset_commits")] == [2]
+
+
 def test_a_run_that_ended_early_is_finished_by_the_next(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     name, before = "offset_commits", history("offset_commits", 3)
     append(tables, name, before)
