@@ -70,7 +70,7 @@ def show_held_back(
         raise UsageError("--held-back asks the live cluster: name a broker by --bootstrap-server")
     if offsets_partitions and (groups or topics):
         raise UsageError("--offsets-partition is of __consumer_offsets, --group and --topic are of data: give one")
-    from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - only what is asked is imported
     from offsetstream.cluster.permissions import (  # noqa: PLC0415 - likewise
         require_to_read,
         require_to_see_topics_of_groups,
@@ -82,7 +82,8 @@ def show_held_back(
         require_to_see_topics_of_groups(cluster, topics)
     wanted = _wanted(bootstrap_server, properties, offsets_partitions, groups, topics)
     require_to_read(cluster, wanted)
-    ends = cluster.ends(wanted, {})
+    told = cluster.ends(wanted, {})
+    ends = {place: end for place, end in told.items() if not (isinstance(end, NoEnd) and end.error == NO_TOPIC)}
     rows = _rows(bootstrap_server, command_config, ends, _opened(cluster, properties, ends))
     output.table(_COLUMNS, rows, closing=_closing(rows, len(ends)))
     missing = _missing(wanted, ends)

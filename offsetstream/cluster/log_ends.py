@@ -16,6 +16,7 @@ from offsetstream.cluster.error_names import kafka_name
 from offsetstream.cluster.topics import kafka_uuid
 
 NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
+HIDDEN = "TOPIC_AUTHORIZATION_FAILED"
 # The client's cost grows faster than the partitions of one call: 20,000 in one took 2.0 s of CPU, in ten 0.5 s.
 _AT_ONCE = 2000
 _TIMEOUT = 10.0  # seconds: a leader that is silent must not stop the others' samples for longer
@@ -76,12 +77,15 @@ class LogEnds(Cluster):
     ) -> Answers:
         """Return the ends of the wanted partitions (None: all of the topic), or why each has none.
 
-        What does not exist is left out. The starts of logs are asked of all but `known_starts`, which
-        has topic ids. Raises
-        UnreachableError where nobody answers.
+        The starts of logs are asked of all but `known_starts`, which has topic ids. Raises UnreachableError where
+        nobody answers.
         """
         topics, refused = self._described(wanted)
-        return self._ends_of(wanted, topics, refused, known_starts)
+        found = self._ends_of(wanted, topics, refused, known_starts)
+        for topic, numbers in wanted.items():
+            for place in (TopicPlace(topic, number) for number in numbers or ()):
+                found.setdefault(place, NoEnd(None, NO_TOPIC))
+        return found
 
     def _ends_of(
         self,
@@ -106,8 +110,7 @@ class LogEnds(Cluster):
         for place, leader in leaders.items():
             topic_id = _id_of(topics[place.topic])
             if place in errors:
-                if errors[place] != NO_TOPIC:  # deleted just now
-                    found[place] = NoEnd(topic_id, errors[place])
+                found[place] = NoEnd(topic_id, errors[place])
             else:
                 end, start = high[place], starts.get(place)
                 stable_end = min(stable[place].offset, end.offset)

@@ -34,7 +34,7 @@ class Reading:
 
 
 def ends_of(cluster: MetadataCache, places: Collection[Place], deadline: float | None = None) -> Answers:
-    """Return where the logs of the partitions begin and end; one that does not exist is left out.
+    """Return where the logs of the partitions begin and end, or why that is not known.
 
     Leaders that move or are away are asked again until the deadline, of `time.monotonic`, if there is one.
     """
@@ -140,8 +140,7 @@ def _read_once(
     deadline: float,
 ) -> dict[Place, Reading]:
     known = {
-        place: _without_reading(offset, ends.get(TopicPlace(*place)), isolation_level)
-        for place, offset in starts.items()
+        place: _without_reading(offset, ends[TopicPlace(*place)], isolation_level) for place, offset in starts.items()
     }
     to_read = {place: starts[place] for place, reading in known.items() if reading is None}
     found = {place: reading for place, reading in known.items() if reading is not None}
@@ -168,9 +167,9 @@ def _read_once(
     return found
 
 
-def _without_reading(offset: int, end: LogEnd | NoEnd | None, isolation_level: IsolationLevel) -> Reading | None:
+def _without_reading(offset: int, end: LogEnd | NoEnd, isolation_level: IsolationLevel) -> Reading | None:
     if not isinstance(end, LogEnd):
-        return Reading(offset, None, error=NO_TOPIC if end is None else end.error)
+        return Reading(offset, None, error=end.error)
     if not (end.log_start_offset or 0) <= offset <= end.high_watermark:
         return Reading(offset, end, error=OUT_OF_RANGE)
     if offset == end.high_watermark:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offsetstream.cluster.committed import Place
-from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
+from offsetstream.cluster.log_ends import NO_TOPIC, Answers, LogEnd, NoEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import Position, ends_of, first_at_each, first_since, once_at_a_time
@@ -46,7 +46,7 @@ def times_of(
     require_to_read(cluster, {topic for topic, _ in places})
     ends = ends_of(cluster, places, time.monotonic() + timeout)
     known = {place: end for place in places if isinstance(end := ends.get(TopicPlace(*place)), LogEnd)}
-    gone = {place for place in places if TopicPlace(*place) not in ends}
+    gone = {place for place in places if ends[TopicPlace(*place)] == NoEnd(None, NO_TOPIC)}
     if silent := sorted(places - set(known) - gone):
         raise ClusterError(f"where the log of {_named(silent[0])} ends is not known: try again once it has a leader")
     keys = {(place, offset) for of_group in offsets.values() for place, offset in of_group.items() if place in known}

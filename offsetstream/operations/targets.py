@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from offsetstream.cluster import log_ends
 from offsetstream.cluster.committed import CommittedOffset, Place
-from offsetstream.cluster.log_ends import NO_LEADER, Answers, LogEnd, NoEnd, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, TopicPlace
 from offsetstream.operations.plan import NO_OFFSET, NO_TOPIC, OUT_OF_RANGE, UNKNOWN_LOG, Change, Objection
 
 Word: TypeAlias = Literal["earliest", "latest", "current", "offset", "shift", "time", "offsets"]
@@ -35,11 +36,10 @@ def changes_of(
     since: Times,
 ) -> Iterator[Change | Objection]:
     """Yield what becomes of each partition of a group, and what is said against it; `since`: where the time is."""
-    known = {place: end for place in places if isinstance(end := ends.get(TopicPlace(*place)), LogEnd)}
     for place in sorted(places):
-        before, end = present.get(place), known.get(place)
-        if end is None:
-            yield _without_log(group_id, place, ends.get(TopicPlace(*place)))
+        before, end = present.get(place), ends[TopicPlace(*place)]
+        if isinstance(end, NoEnd):
+            yield _without_log(group_id, place, end.error)
             continue
         asked = _asked(target, group_id, place, before, end, since.get(TopicPlace(*place)))
         if not isinstance(asked, CommittedOffset):
@@ -88,11 +88,11 @@ def _asked(
     return CommittedOffset(offsets[target.word])
 
 
-def _without_log(group_id: str, place: Place, end: LogEnd | NoEnd | None) -> Objection:
-    if isinstance(end, NoEnd):
-        why = "it has no leader" if end.error == NO_LEADER else "its log is not known"
-        return Objection(UNKNOWN_LOG, group_id, place, f"{end.error}: {why}")
-    return Objection(NO_TOPIC, group_id, place, "UNKNOWN_TOPIC_OR_PARTITION: there is no such partition (any more)")
+def _without_log(group_id: str, place: Place, error: str) -> Objection:
+    if error == log_ends.NO_TOPIC:
+        return Objection(NO_TOPIC, group_id, place, f"{error}: there is no such partition (any more)")
+    why = "it has no leader" if error == log_ends.NO_LEADER else "its log is not known"
+    return Objection(UNKNOWN_LOG, group_id, place, f"{error}: {why}")
 
 
 def _out_of_range(asked: CommittedOffset, end: LogEnd) -> str:

@@ -14,10 +14,14 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd, RecordTimes, TopicPlace
+from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling import rounds
+from offsetstream.views.reader import ViewReader
+from testkit import garbage
 from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner
 
@@ -212,6 +216,26 @@ def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRun
     assert [row[0] for row in ends] == [4, 0]
     assert ends[0][1] != ends[1][1]
     assert ends[1][2] is None
+
+
+def test_an_offset_of_what_the_cluster_does_not_have_is_an_orphan(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """Brokers take no such commit; they keep one of a topic that was deleted while its coordinator was away."""
+    create(kafka, "there", [[1]])
+    group, records = "orphaned", []
+    for topic, number in (("never-there", 0), ("there", 7)):
+        key = {"type": 1, "data": {"group": group, "topic": topic, "partition": number}}
+        value = {"offset": 5, "metadata": "", "commitTimestamp": 1_767_225_600_000, "expireTimestamp": -1}
+        records.append((partition_for(group, 50), *encode_record(key, {"version": 1, "data": value})))
+    garbage.produce(kafka.bootstrap_server, iter(records))
+    runner.run_once()
+    for topic, number in (("never-there", 0), ("there", 7)):
+        ((_, *ends, error),) = [row for row in sampled(runner, topic) if row[0] == number]
+        assert (ends, error) == ([None, None, None], "UNKNOWN_TOPIC_OR_PARTITION")
+    orphans = ViewReader(runner.tables).rows("orphan_offsets", {"group_id": [group]})
+    assert {(row["topic"], row["partition"]): row["reason"] for row in orphans} == {
+        ("never-there", 0): "the topic is unknown to the cluster",
+        ("there", 7): "the topic has fewer partitions",
+    }
 
 
 @pytest.mark.long
