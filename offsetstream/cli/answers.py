@@ -124,13 +124,12 @@ def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> DuckDB
     return relation
 
 
-def ends_of(reader: ViewReader, topics: Collection[str]) -> tuple[dict[tuple[str, int], int], list[datetime]]:
-    """Return the ends of the topics' logs that are known, by topic and partition, and when these were sampled."""
+def ends_of(reader: ViewReader, topics: Collection[str]) -> tuple[dict[tuple[str, int], int | str], list[datetime]]:
+    """Return the ends of the topics' logs, or why one is not known, by partition, and when these were sampled."""
     found = reader.rows("partition_ends", {"topic": topics})
-    rows = [row for row in found if row["high_watermark"] is not None and row["error"] is None]
-    return {(row["topic"], row["partition"]): row["high_watermark"] for row in rows}, [
-        row["sampled_at"] for row in rows
-    ]
+    rows = [row for row in found if row["error"] is not None or row["high_watermark"] is not None]
+    ends = {(row["topic"], row["partition"]): row["error"] or row["high_watermark"] for row in rows}
+    return ends, [row["sampled_at"] for row in rows if row["error"] is None]
 
 
 def in_period(column: str, since: datetime | None, until: datetime | None) -> str:

@@ -104,8 +104,9 @@ def _add_answers(
             raise UsageError(f"the group id {row['group']} is not UTF-8: name a group that can be")
     # Only here is the Kafka client needed, and its import takes time.
     from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
 
-    cluster = own_cluster(store, bootstrap_server, command_config)
+    cluster = own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}
     answers = cluster.coordinations({row["group"] for row in rows}, timeout)
     for row in rows:

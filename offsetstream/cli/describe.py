@@ -11,6 +11,7 @@ from offsetstream.cli.rows import Block, Column
 
 Row = dict[str, Any]
 TopicPartition = tuple[str, int]
+End = int | str  # of a log, or by Kafka's name why it is not known
 
 # Not in text: what tells two copies of a group apart.
 _COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"))
@@ -36,6 +37,7 @@ OFFSETS = (
     Column("host", "HOST", 15),
     Column("client_id", "CLIENT-ID"),
     *_COPY,
+    Column("note", "NOTE"),
 )
 MEMBERS = (
     Column("group", "GROUP", 15),
@@ -66,9 +68,7 @@ STATE = (
 
 def block(columns: Iterable[Column], rows: list[Row], *, verbose: bool) -> Block:
     """Return one group's block of text, without what no row has and what only `--verbose` shows."""
-    hidden = set()
-    if not any(row.get("group_instance_id") for row in rows):
-        hidden.add("group_instance_id")
+    hidden = {name for name in ("group_instance_id", "note") if not any(row.get(name) for row in rows)}
     if not {True, False} <= {row.get("upgraded") for row in rows}:
         hidden.add("upgraded")
     return Block([column for column in shown(columns, verbose=verbose) if column.name not in hidden], rows)
@@ -85,10 +85,10 @@ def topic_partitions(groups: Collection[Group]) -> set[TopicPartition]:
     return committed | {partition for group in groups for owned in _owned(group).values() for partition in owned}
 
 
-def offset_rows(group: Group, ends: Mapping[TopicPartition, int], *, clamped: bool = True) -> list[Row]:
+def offset_rows(group: Group, ends: Mapping[TopicPartition, End], *, clamped: bool = True) -> list[Row]:
     """Return a row per partition, members with more partitions first, those that nobody owns last.
 
-    `ends` has the log end offsets that are known; `clamped` is as for `lag`.
+    `ends` has the log end offsets that are known, and why others are not; `clamped` is as for `lag`.
     """
     committed = {(row["topic"], row["partition"]): row for row in group.offsets}
     owned = _owned(group)
@@ -150,6 +150,13 @@ def broker_text(broker_id: int | None, addresses: Mapping[int, str]) -> str | No
     return f"{addresses[broker_id]} ({broker_id})" if broker_id in addresses else f"({broker_id})"
 
 
+def of_end(offset: int | None, end: End | None, *, clamped: bool) -> dict[str, int | str | None]:
+    """Return where the log ends, by how much an offset is behind that, and what is to be said of it."""
+    if isinstance(end, str):
+        return {"log_end_offset": None, "lag": None, "note": f"no end: {end}"}
+    return {"log_end_offset": end, "lag": lag(offset, end, clamped=clamped), "note": None}
+
+
 def lag(offset: int | None, end: int | None, *, clamped: bool) -> int | None:
     """Return by how much a committed offset is behind the end of a log; None where one of them is not known.
 
@@ -165,19 +172,18 @@ def _offset_row(
     group: Group,
     partition: TopicPartition,
     committed: Row,
-    ends: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, End],
     member: Row,
     clamped: bool,
 ) -> Row:
-    offset, end = committed.get("committed_offset"), ends.get(partition)
+    offset = committed.get("committed_offset")
     return {
         **_copy(group),
         "topic": partition[0],
         "partition": partition[1],
         "leader_epoch": committed.get("leader_epoch"),
         "current_offset": offset,
-        "log_end_offset": end,
-        "lag": lag(offset, end, clamped=clamped),
+        **of_end(offset, ends.get(partition), clamped=clamped),
         "consumer_id": member.get("member_id"),
         "host": member.get("client_host"),
         "client_id": member.get("client_id"),

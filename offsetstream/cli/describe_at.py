@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from offsetstream.cli.answers import Row, counted, ends_of, ends_text, rows_of, table_of
+from offsetstream.cli.describe import End
 from offsetstream.cli.group_state import Group
 from offsetstream.cli.times import instant_text
 from offsetstream.views.reader import ViewReader
@@ -27,7 +28,7 @@ def groups_at(reader: ViewReader, groups: tuple[str, ...]) -> Iterator[Group]:
         yield Group(row, True, sorted(members, key=lambda member: member["member_id"]), assignments, offsets)
 
 
-def ends_at(reader: ViewReader, groups: Iterable[Group]) -> tuple[dict[tuple[str, int], int], list[datetime]]:
+def ends_at(reader: ViewReader, groups: Iterable[Group]) -> tuple[dict[tuple[str, int], End], list[datetime]]:
     """Return the ends of the logs that the groups read, and when these were sampled."""
     topics = {row["topic"] for group in groups for row in (*group.offsets, *group.assignments) if row["topic"]}
     return ends_of(reader, topics)

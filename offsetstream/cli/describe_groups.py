@@ -14,6 +14,7 @@ from offsetstream.cli import describe as views
 from offsetstream.cli.answers import at_option, reader_of
 from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
 from offsetstream.cli.group_state import Group, SomeGroups, read_some
+from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import not_there, unknown_text, unknown_then
@@ -29,6 +30,7 @@ from offsetstream.tables.store import Store
 
 if TYPE_CHECKING:
     from offsetstream.cluster.coordinators import CoordinatorLookup
+    from offsetstream.cluster.log_ends import LogEnds
 
 Rows = list[dict[str, Any]]
 
@@ -63,7 +65,9 @@ Examples:
   offsetstream groups describe --all-groups --state --output csv
   offsetstream groups describe --group my-group --at 03:00
 
-Exit code 1 where a group is not there.""",
+NOTE says why an end is not known, where there is such a partition.
+
+Exit code 1 where a group is not there; 3 where a partition has no leader, or a silent one.""",
 )
 @config_option("groups.describe")
 @click.option("--group", multiple=True, metavar="GROUP", help="A group to describe; repeatable.")
@@ -110,20 +114,21 @@ def describe_groups(
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
     found = read_some(lookup, wanted, members=True, offsets=view == "offsets")
-    cluster = _cluster_of(lookup.store, bootstrap_server, command_config)
-    sampled, missing = SampledEnds(lookup), set(group)
+    missing, is_silent = set(group), False
     shown = _noted(found, missing)
     if view == "offsets":
-        _print_offsets(output, shown, _Ends(cluster, sampled), verbose=verbose)
+        ends = _Ends(_log_ends(lookup.store, bootstrap_server, command_config), SampledEnds(lookup))
+        _print_offsets(output, shown, ends, verbose=verbose)
+        is_silent = ends.is_silent
     else:
-        columns, rows_of = _view(view, lookup, cluster)
+        columns, rows_of = _view(view, lookup, _coordinators(lookup.store, bootstrap_server, command_config))
         groups = ((each, rows_of(each)) for some in _told(shown) for each in some.each())
         _print(output, columns, groups, verbose=verbose)
-    _tell_missing(output, missing)
+    _tell_missing(output, missing, exit_code=UNREACHABLE if is_silent else 0)
 
 
 # Of each view its columns, and what makes the rows of a group that was, by the ends of then.
-_THEN: dict[str, tuple[tuple[Column, ...], Callable[[Group, dict[views.TopicPartition, int]], Rows]]] = {
+_THEN: dict[str, tuple[tuple[Column, ...], Callable[[Group, dict[views.TopicPartition, views.End]], Rows]]] = {
     "offsets": (views.OFFSETS, views.offset_rows),
     "members": (views.MEMBERS, lambda group, _: views.member_rows(group)),
     "state": (views.STATE, lambda group, _: [views.state_row(group, {}, {})]),
@@ -154,12 +159,11 @@ def _describe_then(
     click.get_current_context().exit(1 if missing else 0)
 
 
-def _tell_missing(output: Output, missing: set[str]) -> None:
+def _tell_missing(output: Output, missing: set[str], exit_code: int) -> None:
     for group_id in sorted(missing):
         click.echo(err=not output.is_text)
         tell(f"Error: Consumer group '{group_id}' does not exist.", err=not output.is_text)
-    if missing:
-        click.get_current_context().exit(1)
+    click.get_current_context().exit(exit_code or (1 if missing else 0))
 
 
 def _view(
@@ -178,17 +182,22 @@ def _view(
 class _Ends:
     """Where logs end: of the cluster, if there is one, else as sampled."""
 
-    def __init__(self, cluster: CoordinatorLookup | None, sampled: SampledEnds) -> None:
+    def __init__(self, cluster: LogEnds | None, sampled: SampledEnds) -> None:
         self._cluster, self._sampled = cluster, sampled
-        self._known: dict[views.TopicPartition, int] = {}
+        self._known: dict[views.TopicPartition, views.End] = {}
 
-    def of(self, places: set[views.TopicPartition]) -> Mapping[views.TopicPartition, int]:
-        """Return the ends of those that are known."""
+    def of(self, places: set[views.TopicPartition]) -> Mapping[views.TopicPartition, views.End]:
+        """Return the ends of those that are known, and by Kafka's name why others are not."""
         if self._cluster is None:
             return self._sampled.ends(places)
         if unknown := places - self._known.keys():
-            self._known.update(self._cluster.end_offsets(unknown))
+            self._known.update(_live_ends(self._cluster, unknown))
         return self._known
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nobody answered for a partition that was asked for."""
+        return any(isinstance(end, str) and is_unreachable(end) for end in self._known.values())
 
     @property
     def are_live(self) -> bool:
@@ -199,9 +208,26 @@ class _Ends:
         return self._sampled.closing
 
 
+def _live_ends(cluster: LogEnds, places: Iterable[views.TopicPartition]) -> dict[views.TopicPartition, views.End]:
+    """Return where the logs end now; UnauthorisedError without DESCRIBE on one of the topics."""
+    from offsetstream.cluster.log_ends import HIDDEN, LogEnd  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.rights import describe_each  # noqa: PLC0415 - likewise
+
+    wanted: dict[str, set[int]] = {}
+    for topic, number in places:
+        wanted.setdefault(topic, set()).add(number)
+    found = cluster.ends(wanted, {})
+    ends: dict[views.TopicPartition, views.End] = {
+        place: end.high_watermark if isinstance(end, LogEnd) else end.error for place, end in found.items()
+    }
+    if hidden := {topic for (topic, _), end in ends.items() if end == HIDDEN}:
+        raise cluster.lacks(describe_each("topic", hidden))
+    return ends
+
+
 def _with_ends(
     found: Iterator[SomeGroups], ends: _Ends
-) -> Iterator[tuple[SomeGroups, Mapping[views.TopicPartition, int]]]:
+) -> Iterator[tuple[SomeGroups, Mapping[views.TopicPartition, views.End]]]:
     """Yield the groups with what is known of ends; the cluster is asked for those of thousands of rows together."""
     for part in in_parts(found, _ASKED_TOGETHER, attrgetter("size")):
         known = ends.of(set[views.TopicPartition]().union(*map(topic_partitions, part)))
@@ -228,13 +254,23 @@ def _tell_states(groups: Iterable[tuple[str, str]]) -> None:
     tell_apart([_SAID[state].format(group_id) for group_id, state in groups if state in _SAID])
 
 
-def _cluster_of(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
+# Only in these is the Kafka client needed, and its import takes time.
+def _log_ends(store: Store, bootstrap_server: str | None, command_config: str | None) -> LogEnds | None:
     if bootstrap_server is None:
         return None
-    # Only here is the Kafka client needed, and its import takes time.
     from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - likewise
 
-    return own_cluster(store, bootstrap_server, command_config)
+    return own_cluster(LogEnds, store, bootstrap_server, command_config)
+
+
+def _coordinators(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
+    if bootstrap_server is None:
+        return None
+    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
+
+    return own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
 
 
 def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, *, verbose: bool) -> None:
@@ -244,7 +280,11 @@ def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, *, 
     )
     if output.is_text:
         columns = views.shown(views.OFFSETS, verbose=verbose)
-        blocks = (Blocks(columns, values, [size for size in sizes if size]) for values, sizes in parts)
+        as_kafka = [column for column in columns if column.name != "note"]
+        blocks = (
+            Blocks(columns if any(values["note"]) else as_kafka, values, [size for size in sizes if size])
+            for values, sizes in parts
+        )
         output.blocks(blocks, closing=ends.closing)
     else:
         output.table(views.OFFSETS, ReadInParts(lambda: (values for values, _ in parts)), closing=ends.closing)

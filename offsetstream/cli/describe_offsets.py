@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from offsetstream.cli import describe as views
-from offsetstream.cli.describe import TopicPartition
+from offsetstream.cli.describe import End, TopicPartition
 from offsetstream.cli.group_state import SomeGroups
 
 _OF_MEMBERS = ("consumer_id", "host", "client_id")
@@ -19,7 +19,7 @@ def topic_partitions(some: SomeGroups) -> set[TopicPartition]:
 
 
 def offset_columns(
-    some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: bool, as_text: bool
+    some: SomeGroups, ends: Mapping[TopicPartition, End], *, clamped: bool, as_text: bool
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Return what `describe.offset_rows` has of each copy of a group, by column, and how many rows each copy has.
 
@@ -38,18 +38,20 @@ def offset_columns(
     return {name: [values[number] for number in order] for name, values in columns.items()}, list(map(len, ranges))
 
 
-def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, int], *, clamped: bool) -> dict[str, list[Any]]:
+def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, End], *, clamped: bool) -> dict[str, list[Any]]:
     """Return the columns of all commits as they are where nobody owns a partition."""
     own, offsets = some.offsets.columns, some.offsets.columns["committed_offset"]
-    of_ends = list(map(ends.get, _places(some)))
+    of_ends = [
+        views.of_end(offset, end, clamped=clamped)
+        for offset, end in zip(offsets, map(ends.get, _places(some)), strict=True)
+    ]
     return {
         "group": [*own["group_id"]],
         "topic": [*own["topic"]],
         "partition": [*own["partition"]],
         "leader_epoch": [*own["leader_epoch"]],
         "current_offset": [*offsets],
-        "log_end_offset": of_ends,
-        "lag": [views.lag(*both, clamped=clamped) for both in zip(offsets, of_ends, strict=True)],
+        **{name: [each[name] for each in of_ends] for name in ("log_end_offset", "lag", "note")},
         **{name: [None] * len(offsets) for name in _OF_MEMBERS},
     }
 

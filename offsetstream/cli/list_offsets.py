@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
-from offsetstream.cli.describe import lag
+from offsetstream.cli.describe import End, of_end
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
@@ -40,6 +40,7 @@ _LIST = (
     Column("record_offset"),
     Column("offsets_partition"),
     Column("in_coordinator_partition"),
+    Column("note"),
 )
 _COLUMNS = (
     "group_id",
@@ -158,11 +159,9 @@ def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in of_group if row["in_coordinator_partition"]] or of_group
 
 
-def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    end = ends.get((row["topic"], row["partition"]))
+def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, End]) -> dict[str, Any]:
     return row | {
-        "log_end_offset": end,
-        "lag": lag(row["committed_offset"], end, clamped=True),
+        **of_end(row["committed_offset"], ends.get((row["topic"], row["partition"])), clamped=True),
         "group": row["group_id"],
         "commit_time": time_text(row["commit_timestamp_ms"]),
         "expire_time": time_text(row["expire_timestamp_ms"]),

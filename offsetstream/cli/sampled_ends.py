@@ -14,7 +14,7 @@ TopicPartition = tuple[str, int]
 
 
 class SampledEnds:
-    """Ends of partitions, as last sampled, and of when those are that were asked for."""
+    """Ends of partitions, as last sampled (why one is not known, by Kafka's name), and of when those are."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
@@ -22,7 +22,7 @@ class SampledEnds:
         self._sampled_ms: set[int] = set()
         self._has_all = False
 
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | str]:
         """Return the ends of those that are known; TablesError if they cannot be read."""
         unknown = {topic for topic, _ in partitions} - self._known.keys()
         if unknown and not self._has_all:
@@ -31,8 +31,8 @@ class SampledEnds:
             self._read(None if self._has_all else unknown)
             self._known |= {topic: {} for topic in unknown - self._known.keys()}
         found = {place: row for place in partitions if (row := self._known.get(place[0], {}).get(place))}
-        self._sampled_ms |= {row["sampled_at_ms"] for row in found.values()}
-        return {place: row["high_watermark"] for place, row in found.items()}
+        self._sampled_ms |= {row["sampled_at_ms"] for row in found.values() if row["error"] is None}
+        return {place: row["error"] or row["high_watermark"] for place, row in found.items()}
 
     @property
     def has_any(self) -> bool:
@@ -62,6 +62,7 @@ class SampledEnds:
             }
         except NoTableError:  # of tables of before they were sampled
             return
-        for row in sorted(rows, key=lambda row: row["sampled_at_ms"] or 0):
-            if row["error"] is None and row["high_watermark"] is not None and row["topic_id"] not in gone - {None}:
+        for row in sorted(rows, key=lambda row: (row["error"] is None, row["sampled_at_ms"] or 0)):
+            is_told = row["error"] is not None or row["high_watermark"] is not None
+            if is_told and row["topic_id"] not in gone - {None}:
                 self._known.setdefault(row["topic"], {})[row["topic"], row["partition"]] = row

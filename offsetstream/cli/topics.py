@@ -89,7 +89,8 @@ def describe(
     output = output_of(options)
     if bootstrap_server is None:
         raise UsageError("topics are of the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.log_ends import HIDDEN  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
     from offsetstream.cluster.permissions import sees_all_topics  # noqa: PLC0415 - likewise
     from offsetstream.cluster.rights import TOPICS_SEEN, describe_each  # noqa: PLC0415 - likewise
 
@@ -101,7 +102,7 @@ def describe(
 
     def ask() -> Answer:
         refused = cluster.refresh(topic or None)
-        if hidden := [name for name, error in refused.items() if error == "TOPIC_AUTHORIZATION_FAILED"]:
+        if hidden := [name for name, error in refused.items() if error == HIDDEN]:
             raise cluster.lacks(describe_each("topic", hidden))
         groups = None if store is None else _groups(store, topic)
         rows = [row for name, found in sorted(cluster.known.items()) for row in _rows(cluster, name, found, groups)]

@@ -12,7 +12,7 @@ from tenacity import retry, retry_if_exception, retry_if_result, stop_after_dela
 
 from offsetstream.cluster.answers import PartitionEnds, RecordPlace
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT
-from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right, describe_each
+from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right
 from offsetstream.cluster.topics import Topics
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import UnreachableError
@@ -124,20 +124,6 @@ class Cluster(Topics):
         found = self._list_offsets(asked, OffsetSpec.max_timestamp(), IsolationLevel.READ_UNCOMMITTED)
         (_, number), latest = max(found.items(), key=lambda each: each[1].timestamp)
         return RecordPlace(number, latest.offset, latest.timestamp)
-
-    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Return the end offset (high watermark) of each topic partition; one that does not exist is left out.
-
-        UnauthorisedError for a topic without DESCRIBE, which is not to be taken for one that does not exist.
-        """
-        wanted = list(partitions)
-        found, hidden = self.describe_topics({topic for topic, _ in wanted})
-        if hidden:
-            raise self.lacks(describe_each("topic", hidden))
-        existing = {name: {partition.id for partition in topic.partitions} for name, topic in found.items()}
-        asked = [(topic, number) for topic, number in wanted if number in existing.get(topic, ())]
-        ends = self._list_offsets(asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-        return {partition: found.offset for partition, found in ends.items()}
 
     def topic_settings(self, topic: str = OFFSETS_TOPIC) -> dict[str, str | None]:
         """Return the settings of the topic; UnauthorisedError without DESCRIBE_CONFIGS on it."""

@@ -161,6 +161,32 @@ def test_describing_what_has_lost_a_broker(kafka: EmbeddedKafka, server: str) ->
     assert LOST not in replicated["in_sync_replicas"]
 
 
+def test_groups_describe_shows_what_has_a_leader_and_names_what_has_none(
+    kafka: EmbeddedKafka, server: str, tmp_path: Path
+) -> None:
+    group = group_of(server, 1)
+    tables = tables_of(server, tmp_path / "tables")
+    own = {"group_id": group, "offsets_partition": partition_for(group, 50), "in_coordinator_partition": True}
+    append_rows(tables, "groups", [own | {"group_type": "Classic", "state": "Empty", "member_count": 0}])
+    commits = [(ON_LOST, 3), (ON_ANOTHER, 4), (("never-there", 0), 5)]
+    rows = [own | {"topic": place[0], "partition": place[1], "committed_offset": at} for place, at in commits]
+    append_rows(tables, "committed_offsets", rows)
+    kafka.stop_broker(LOST)
+    await_(lambda: leaders(server, ALONE)[0] is None)
+
+    options = ("groups", "describe", "--group", group, "--bootstrap-server", server, "--tables", str(tables))
+    done = within(*options, "--output", "json")
+    shown = ("topic", "partition", "current_offset", "log_end_offset", "lag", "note")
+    assert [tuple(row[name] for name in shown) for row in json.loads(done.stdout)] == [
+        (*ON_LOST, 3, None, None, "no end: LEADER_NOT_AVAILABLE"),
+        (*ON_ANOTHER, 4, 10, 6, None),
+        ("never-there", 0, 5, None, None, "no end: UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    assert done.returncode == 3, done.stderr
+    text = within(*options)
+    assert (text.returncode, text.stdout.split().count("LEADER_NOT_AVAILABLE")) == (3, 1), text.stderr
+
+
 def test_the_cache_follows_the_cluster(kafka: EmbeddedKafka, server: str) -> None:
     cache = MetadataCache(server)
 

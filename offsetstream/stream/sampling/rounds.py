@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
 
-from offsetstream.cluster.log_ends import Answers, LogEnds, RecordTimes, TopicPlace
+from offsetstream.cluster.log_ends import HIDDEN, Answers, LogEnds, RecordTimes, TopicPlace
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.sampling.observed_cluster import ObservedCluster
 from offsetstream.stream.sampling.positions import Positions
@@ -21,7 +21,6 @@ START_SECONDS = 60.0  # between two questions where logs begin
 CLUSTER_SECONDS = 600.0
 _WAITING_AT_MOST = 1_000_000  # rows; then all begins anew from the tables, as after a crash
 _UNEVEN_AT_MOST = 2000  # partitions a round whose records' times are asked for: leaders read their logs for that
-_HIDDEN = "TOPIC_AUTHORIZATION_FAILED"
 
 
 class Rounds:
@@ -81,7 +80,7 @@ class Rounds:
         return self._positions
 
     def _tell_of_hidden(self) -> None:
-        hidden = {place.topic for place, each in self.book.partitions.items() if each.error == _HIDDEN} - self._hidden
+        hidden = {place.topic for place, each in self.book.partitions.items() if each.error == HIDDEN} - self._hidden
         if hidden:
             self._hidden |= hidden
             more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""

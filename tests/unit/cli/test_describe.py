@@ -44,6 +44,12 @@ def test_lag(committed: int, ends: dict[tuple[str, int], int], lag: int | None) 
     ]
 
 
+def test_an_end_that_is_not_told_is_named() -> None:
+    (row,) = offset_rows(make_group(100), {("t", 0): "LEADER_NOT_AVAILABLE"})
+    told = (row["current_offset"], row["log_end_offset"], row["lag"], row["note"])
+    assert told == (100, None, None, "no end: LEADER_NOT_AVAILABLE")
+
+
 def test_an_owned_partition_without_a_commit_has_an_end_but_no_lag() -> None:
     rows = offset_rows(make_group(5, {"m": [1]}), {("t", 0): 9, ("t", 1): 7})
     assert [(row["partition"], row["log_end_offset"], row["lag"], row["consumer_id"]) for row in rows] == [
@@ -69,7 +75,7 @@ def test_a_block_leaves_out_what_no_row_has() -> None:
 
 TOPICS, NUMBERS = st.sampled_from("tuv"), st.integers(0, 3)
 PLACES = st.tuples(TOPICS, NUMBERS)
-ENDS = st.dictionaries(PLACES, st.integers(0, 20))
+ENDS = st.dictionaries(PLACES, st.integers(0, 20) | st.just("LEADER_NOT_AVAILABLE"))
 
 
 @st.composite
@@ -103,7 +109,9 @@ def by_column(rows: list[dict[str, Any]], *names: str) -> OfGroups:
 
 
 @given(some_groups(), ENDS, st.booleans())
-def test_by_column_they_are_as_by_row(groups: list[Group], ends: dict[tuple[str, int], int], clamped: bool) -> None:
+def test_by_column_they_are_as_by_row(
+    groups: list[Group], ends: dict[tuple[str, int], int | str], clamped: bool
+) -> None:
     some = SomeGroups(
         by_column([group.row for group in groups], "group_type", "in_coordinator_partition"),
         by_column(list(chain(*(group.members for group in groups))), "member_id", "client_host", "client_id"),

@@ -57,6 +57,7 @@ def test_csv_and_json_have_more_columns(run: Run) -> None:
         "record_offset": "7",
         "offsets_partition": "1",
         "in_coordinator_partition": "true",
+        "note": "",
     }
     old = json.loads(run("offsets", "list", "--group", "old", "--output", "json").stdout)
     assert [row["expire_time"] for row in old] == [None, "2026-01-01T00:00:00.000Z"]
