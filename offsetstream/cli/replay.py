@@ -103,8 +103,10 @@ def replay(
     topic_names = _read_topics(topics_file)
     cache = GroupMetadataCache(coordinator, release=release or LAST_RELEASE, on_bad_record="fail" if strict else "skip")
     failed = [_load(cache, number, until(log, until_offset, until_time)) for number, log in _partitions(file)]
+    snapshot = cache.snapshot(topic_names)
+    _tell_undecodable(snapshot)
     with open_output(output_file) as target:
-        target.write(_printed(cache.snapshot(topic_names)).encode("utf-8", "backslashreplace"))
+        target.write(_printed(snapshot).encode("utf-8", "backslashreplace"))
     if any(failed):
         click.get_current_context().exit(1)
 
@@ -148,6 +150,14 @@ def _load(cache: GroupMetadataCache, number: int | None, log: Iterable[RecordBat
     if result.status == "failed":
         tell(f"Error: {name} failed to load: {result.error}")
     return result.status == "failed"
+
+
+def _tell_undecodable(snapshot: JsonObject) -> None:
+    for group in snapshot["groups"]:
+        for member in group.get("members", ()):
+            if reason := member.get("assignment_error"):
+                name = f"member '{member['member_id']}' of group '{group['group_id']}'"
+                warn(f"the assignment of {name} cannot be decoded: {reason}")
 
 
 def _read_topics(path: str | None) -> Mapping[str, str]:

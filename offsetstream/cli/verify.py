@@ -184,6 +184,7 @@ def _print(result: Comparison, output: Output) -> None:
         tell(f"The job applied nothing of offsets partitions {partitions} meanwhile: give it more time by --settle")
     if not output.is_text:
         output.table(_COLUMNS, [_row(found.difference, found.explanation) for found in result.found])
+        _tell_not_compared(result)
         return
     output.lines(
         f"{found.difference}" + (f" (explained: {found.explanation})" if found.explanation else "")
@@ -197,11 +198,17 @@ def _print(result: Comparison, output: Output) -> None:
             f"The filters of the tables leave out {counted(len(result.left_out.groups), 'group')} of the cluster, and "
             f"{counted(result.left_out.offsets, 'offset')} of other groups"
         )
-    for group_id in result.groups_not_compared:
-        tell(f"Not compared: {group_id}")
+    _tell_not_compared(result)
     if not result.standing.has_job and (lags := result.standing.lags):
         behind = f"{len(lags)} offsets partitions are behind the topic, by {sum(lags.values())} offsets"
         tell(f"No job runs on these tables: {behind}; 'offsetstream run' applies them")
+
+
+def _tell_not_compared(result: Comparison) -> None:
+    for group_id in result.groups_not_compared:
+        error = result.unreadable.get(group_id)
+        why = f": Kafka's client cannot read a member's assignment ({error})" if error else ""
+        tell(f"Not compared: {group_id}{why}")
 
 
 def _row(difference: Difference, explanation: str | None) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Answers:
 
     `unseen_types` are the group types that the client which asked cannot see; one that `cuts_group_ids` cannot see
     an empty id, nor tell ids apart that are alike up to a NUL. `gone` are groups that were listed, and were not there
-    any more when they were asked for: of them there are no rows. A member's row has `tells_target`:
+    any more when they were asked for: of them there are no rows, nor of `unreadable` ones, which have the error of the
+    client. A member's row has `tells_target`:
     whether its target assignment is among the assignments.
     """
 
@@ -37,4 +38,5 @@ class Answers:
     unseen_types: tuple[str, ...] = ()
     cuts_group_ids: bool = False
     gone: set[str] = field(default_factory=set)
+    unreadable: dict[str, str] = field(default_factory=dict)
     left_out: LeftOut = field(default_factory=LeftOut)

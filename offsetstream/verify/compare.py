@@ -54,8 +54,9 @@ def differences(tables: TableRows, answers: Answers) -> list[Difference]:
 
 
 def groups_not_compared(tables: TableRows, answers: Answers) -> set[str]:
-    """Return the groups of the tables that the client which asked cannot see, or takes for one another."""
-    unseen = {row["group_id"] for row in tables.rows["groups"] if row["group_type"] in answers.unseen_types}
+    """Return the groups of the tables that the client which asked cannot see, cannot read, or takes for one another."""
+    unseen = set(answers.unreadable)
+    unseen |= {row["group_id"] for row in tables.rows["groups"] if row["group_type"] in answers.unseen_types}
     if answers.cuts_group_ids:
         ids = {row["group_id"] for rows in tables.rows.values() for row in rows}
         cut = {group_id.partition("\0")[0] for group_id in ids if "\0" in group_id}

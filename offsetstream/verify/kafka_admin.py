@@ -20,6 +20,8 @@ _DESCRIBE = {
     "Share": "describeShareGroups",
     "Streams": "describeStreamsGroups",
 }
+# What Kafka's client says of bytes of a member that are none of the consumer protocol.
+_UNREADABLE = {"BufferUnderflowException", "SchemaException"}
 
 
 @contextmanager
@@ -53,24 +55,48 @@ class KafkaAdmin:
     def answers(self, only: Container[str] | None = None) -> Answers:
         """Everything that the cluster tells about the groups that it lists, or about those that are asked for.
 
-        A group that goes meanwhile is left out.
+        A group that goes meanwhile is left out, and one that the client cannot read.
         """
         found = Answers()
         listed = [row for row in self.list_groups() if only is None or row["group_id"] in only]
         for group_type, method in _DESCRIBE.items():
-            rows = [row for row in listed if row["group_type"] == group_type]
-            described = getattr(self.client, method)([row["group_id"] for row in rows]).describedGroups()
-            for row in rows:
-                description = _unless_gone(described[row["group_id"]])
+            of_type = {row["group_id"]: row for row in listed if row["group_type"] == group_type}
+            for group_id, description in self._descriptions(method, list(of_type), found.unreadable):
+                row = of_type[group_id]
                 if description is None or _state(row, description) == "Dead":  # as older brokers say it
-                    found.gone.add(row["group_id"])
+                    found.gone.add(group_id)
                 else:
                     _add(found, row, description)
-        asked = (row for row in listed if row["group_type"] != "Share" and row["group_id"] not in found.gone)
+        not_asked = found.gone | found.unreadable.keys()
+        asked = (row for row in listed if row["group_type"] != "Share" and row["group_id"] not in not_asked)
         found.offsets = self.committed_offsets(row["group_id"] for row in asked)
         for rows in (found.groups, found.members, found.assignments, found.offsets):
             rows.sort(key=_sort_key)
         return found
+
+    def _descriptions(
+        self, method: str, group_ids: list[str], unreadable: dict[str, str]
+    ) -> Iterator[tuple[str, Any | None]]:
+        """Yield what the brokers tell of the groups, None of one that is gone; `unreadable` gets those that break off.
+
+        Where one group of a broker's answer cannot be read, the client fails all of them: halves are asked again.
+        """
+        described = getattr(self.client, method)(group_ids).describedGroups() if group_ids else {}
+        failed = []
+        for group_id in group_ids:
+            try:
+                yield group_id, _unless_gone(described[group_id])
+            except Py4JJavaError as error:
+                if (name := root_cause(error).getClass().getSimpleName()) not in _UNREADABLE:
+                    raise
+                failed.append((group_id, name))
+        if len(failed) == 1 == len(group_ids):
+            unreadable.update(failed)
+            return
+        ids = [group_id for group_id, _ in failed]
+        for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+            if half:
+                yield from self._descriptions(method, half, unreadable)
 
     def committed_offsets(self, group_ids: Iterable[str]) -> list[Row]:
         """All committed offsets of the groups, those of open transactions aside."""

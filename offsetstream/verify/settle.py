@@ -27,8 +27,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison came to; `groups_not_compared` are those that the client cannot see. `left_out`:
-    what the cluster has and the filters of the tables leave out.
+    """What a comparison came to; `groups_not_compared` are those that the client cannot see, or read
+    (`unreadable`: its error). `left_out`: what the cluster has and the filters of the tables leave out.
 
     `stood_still`: the partitions of differences of which a job that runs applied nothing in all that time.
     """
@@ -36,6 +36,7 @@ class Comparison:
     found: list[Found]
     groups: int
     groups_not_compared: list[str]
+    unreadable: dict[str, str]
     standing: Standing
     stood_still: list[int]
     left_out: LeftOut
@@ -82,7 +83,13 @@ def compare_until_settled(
         found = [Found(each.difference, each.explanation or _in_flight(each.difference, first, last)) for each in found]
     not_compared = sorted(groups_not_compared(tables, answers))
     return Comparison(
-        found, len(answers.groups), not_compared, standing, _stood_still(found, first, last), answers.left_out
+        found,
+        len(answers.groups),
+        not_compared,
+        answers.unreadable,
+        standing,
+        _stood_still(found, first, last),
+        answers.left_out,
     )
 
 

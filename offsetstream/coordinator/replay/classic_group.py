@@ -36,15 +36,11 @@ class ClassicMember:
         return frozenset(decode_subscription(_READ_AS_VERSION_0 + self.subscription[2:])["topics"])
 
     def assigned(self) -> list[JsonObject]:
-        """Return the assignment by topic, in order; nothing if the bytes are none of the consumer protocol."""
-        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return []
-        try:
-            entries = decode_assignment(self.assignment)["assignedPartitions"]
-        except DecodeError:
+        """Return the assignment by topic, in order; none of another protocol. Raises DecodeError for what is none."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or not self.assignment:
             return []
         topics: dict[str, set[int]] = {}
-        for entry in entries:
+        for entry in decode_assignment(self.assignment)["assignedPartitions"]:
             topics.setdefault(entry["topic"], set()).update(entry["partitions"])
         return [{"topic": topic, "partitions": sorted(topics[topic])} for topic in sorted(topics)]
 
@@ -185,10 +181,13 @@ def _members(version: int, protocol_type: str, members: Iterable[JsonObject]) ->
 
 
 def _described(member: ClassicMember) -> dict[str, Any]:
-    return {
+    described: dict[str, Any] = {
         "member_id": member.member_id,
         "group_instance_id": member.group_instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
-        "assignment": member.assigned(),
     }
+    try:
+        return described | {"assignment": member.assigned()}
+    except DecodeError as reason:  # which is not that nothing is assigned
+        return described | {"assignment": None, "assignment_error": str(reason)}

@@ -1,5 +1,6 @@
 """`replay` of lines and of segments: the same object, cut at offsets and times, and what cannot be replayed."""
 
+import base64
 import json
 import os
 import subprocess
@@ -289,3 +290,31 @@ def test_a_pipe_is_no_log_segment(tmp_path: Path) -> None:
     result = run("--files", tmp_path / "pipe", command="dump")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "pipe is neither a file nor a folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("assignment", "shown", "why"),
+    [
+        (b"", [], None),
+        (b"\0", None, "truncated consumer_protocol_assignment"),
+        (b"\xff\xff", None, "negative version -1"),
+    ],
+    ids=["nothing assigned", "too short", "version -1"],
+)
+def test_an_assignment_that_cannot_be_decoded_is_not_an_empty_one(
+    tmp_path: Path, assignment: bytes, shown: list[Any] | None, why: str | None
+) -> None:
+    member = {"memberId": "m", "clientId": "c", "clientHost": "/h", "sessionTimeout": 1, "rebalanceTimeout": 1}
+    member |= {"groupInstanceId": None, "subscription": "AAAAAAAA/////w=="}
+    member |= {"assignment": base64.b64encode(assignment).decode()}
+    value = {"protocolType": "consumer", "generation": 1, "protocol": "range", "leader": "m", "members": [member]}
+    record = encode_record(
+        {"type": 2, "data": {"group": "g"}}, {"version": 3, "data": value | {"currentStateTimestamp": 1}}
+    )
+    folder = tmp_path / "__consumer_offsets-0"
+    write_segment(folder, 0, batch(0, [record], base_ms=1))
+    result = run(folder)
+    (described,) = json.loads(result.stdout)["groups"][0]["members"]
+    assert (result.exit_code, described["assignment"]) == (0, shown)
+    assert (why or "") in described.get("assignment_error", "")
+    assert ("the assignment of member 'm' of group 'g' cannot be decoded" in result.stderr) == (why is not None)
