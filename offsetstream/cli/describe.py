@@ -8,6 +8,7 @@ from typing import Any
 
 from offsetstream.cli.group_state import Group
 from offsetstream.cli.rows import Block, Column
+from offsetstream.cluster.committed import no_offset
 
 Row = dict[str, Any]
 TopicPartition = tuple[str, int]
@@ -88,7 +89,7 @@ def topic_partitions(groups: Collection[Group]) -> set[TopicPartition]:
 def offset_rows(group: Group, ends: Mapping[TopicPartition, End], *, clamped: bool = True) -> list[Row]:
     """Return a row per partition, members with more partitions first, those that nobody owns last.
 
-    `ends` has the log end offsets that are known, and why others are not; `clamped` is as for `lag`.
+    `ends` has the log end offsets that are known, and why others are not; `clamped` is as for `standing`.
     """
     committed = {(row["topic"], row["partition"]): row for row in group.offsets}
     owned = _owned(group)
@@ -150,22 +151,27 @@ def broker_text(broker_id: int | None, addresses: Mapping[int, str]) -> str | No
     return f"{addresses[broker_id]} ({broker_id})" if broker_id in addresses else f"({broker_id})"
 
 
-def of_end(offset: int | None, end: End | None, *, clamped: bool) -> dict[str, int | str | None]:
-    """Return where the log ends, by how much an offset is behind that, and what is to be said of it."""
-    if isinstance(end, str):
-        return {"log_end_offset": None, "lag": None, "note": f"no end: {end}"}
-    return {"log_end_offset": end, "lag": lag(offset, end, clamped=clamped), "note": None}
+# What `standing` gives.
+STANDING = ("current_offset", "log_end_offset", "lag", "note")
 
 
-def lag(offset: int | None, end: int | None, *, clamped: bool) -> int | None:
-    """Return by how much a committed offset is behind the end of a log; None where one of them is not known.
+def standing(
+    offset: int | None, end: End | None, *, clamped: bool
+) -> tuple[int | None, int | None, int | None, str | None]:
+    """Return the current offset, the end of the log, by how much the one is behind the other, and what is to be said.
 
-    `clamped`: a commit beyond the end, as one after a sample was taken may be, has none. Kafka's tool gives less than
-    none.
+    An offset below zero is none, as for Kafka's tool. `clamped`: one beyond the end, as one after a sample was taken
+    may be, has no lag. Kafka's tool gives less than none.
     """
-    if offset is None or offset == -1 or end is None:
-        return None
-    return 0 if clamped and offset > end else end - offset
+    note = f"no end: {end}" if isinstance(end, str) else None
+    known = None if isinstance(end, str) else end
+    if offset is None:
+        return None, known, None, note
+    if offset < 0:
+        return None, known, None, no_offset(offset)
+    if known is None or known >= offset:
+        return offset, known, None if known is None else known - offset, note
+    return (offset, known, 0, None) if clamped else (offset, known, known - offset, "beyond the end of the log")
 
 
 def _offset_row(
@@ -182,8 +188,7 @@ def _offset_row(
         "topic": partition[0],
         "partition": partition[1],
         "leader_epoch": committed.get("leader_epoch"),
-        "current_offset": offset,
-        **of_end(offset, ends.get(partition), clamped=clamped),
+        **dict(zip(STANDING, standing(offset, ends.get(partition), clamped=clamped), strict=True)),
         "consumer_id": member.get("member_id"),
         "host": member.get("client_host"),
         "client_id": member.get("client_id"),

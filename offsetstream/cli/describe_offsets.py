@@ -41,17 +41,17 @@ def offset_columns(
 def _unowned(some: SomeGroups, ends: Mapping[TopicPartition, End], *, clamped: bool) -> dict[str, list[Any]]:
     """Return the columns of all commits as they are where nobody owns a partition."""
     own, offsets = some.offsets.columns, some.offsets.columns["committed_offset"]
-    of_ends = [
-        views.of_end(offset, end, clamped=clamped)
+    stands = [
+        views.standing(offset, end, clamped=clamped)
         for offset, end in zip(offsets, map(ends.get, _places(some)), strict=True)
     ]
+    standings = list(zip(*stands, strict=True)) or [()] * len(views.STANDING)
     return {
         "group": [*own["group_id"]],
         "topic": [*own["topic"]],
         "partition": [*own["partition"]],
         "leader_epoch": [*own["leader_epoch"]],
-        "current_offset": [*offsets],
-        **{name: [each[name] for each in of_ends] for name in ("log_end_offset", "lag", "note")},
+        **{name: [*values] for name, values in zip(views.STANDING, standings, strict=True)},
         **{name: [None] * len(offsets) for name in _OF_MEMBERS},
     }
 

@@ -23,6 +23,7 @@ _COLUMNS = (
     Column("last_stable_offset"),
     Column("log_end_offset", "LOG-END-OFFSET", 14),
     Column("lag", "LAG", 8),
+    Column("messages_lost"),
     Column("time_lag", "TIME-LAG", 8),
     Column("time_lag_seconds"),
     Column("next_offset", "NEXT-OFFSET", 11),
@@ -51,20 +52,31 @@ def exact_answer(
     timeout: float,
 ) -> Answer:
     """Return a row for each partition that a group has an offset of; the exit code is 3 where somebody is silent."""
+    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - only what is asked
     from offsetstream.cluster.exact_lag import committed_of, exact_lags  # noqa: PLC0415 - only what is asked
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
 
     properties = client_properties(command_config)
     cluster = MetadataCache(bootstrap_server, properties)
     found = committed_of(cluster, properties, sorted(set(groups)), topics, timeout)
-    committed = {group_id: told for group_id, told in found.items() if not isinstance(told, str)}
+    told_of = {group_id: told for group_id, told in found.items() if not isinstance(told, str)}
+    committed = {
+        group_id: {place: offset for place, offset in told.items() if offset is not None}
+        for group_id, told in told_of.items()
+    }
     lags = exact_lags(cluster, properties, committed, isolation_level=isolation_level, timeout=timeout)
     now_ms = milliseconds(datetime.now(UTC))
     rows = [_row(each, now_ms) | {"isolation_level": isolation_level} for each in lags]
     silent = {group_id: told for group_id, told in found.items() if isinstance(told, str)}
     rows += [{"group": group_id, "error": told, "note": told} for group_id, told in silent.items()]
+    rows += [
+        {"group": group_id, "topic": topic, "partition": number, "error": None, "note": no_offset()}
+        for group_id, told in told_of.items()
+        for (topic, number), offset in told.items()
+        if offset is None
+    ]
     rows.sort(key=lambda row: (row["group"], row.get("topic") or "", row.get("partition") or 0))
-    missing = [f"group '{group_id}' has no such committed offset" for group_id, told in committed.items() if not told]
+    missing = [f"group '{group_id}' has no such committed offset" for group_id, told in told_of.items() if not told]
     return Answer(_COLUMNS, rows, _closing(rows, now_ms), exit_code=_exit_code(rows), missing=missing)
 
 
@@ -82,7 +94,8 @@ def _row(lag: ExactLag, now_ms: int) -> Row:
         "log_start_offset": end and end.log_start_offset,
         "last_stable_offset": end and end.last_stable_offset,
         "log_end_offset": end and end.high_watermark,
-        "lag": end and end.high_watermark - reading.offset,
+        "lag": end and max(0, end.high_watermark - max(reading.offset, end.log_start_offset or 0)),
+        "messages_lost": end and max(0, (end.log_start_offset or 0) - reading.offset),
         "time_lag": duration_text(waits),
         "time_lag_seconds": None if waits is None else waits / 1000,
         "next_offset": record and record.offset,

@@ -16,6 +16,7 @@ from offsetstream.cli.options import client_properties, cluster_options, config_
 from offsetstream.cli.output import Output
 from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
+from offsetstream.cluster.committed import no_offset
 from offsetstream.errors import UsageError
 from offsetstream.tables.left_out import LeftOutNames
 
@@ -87,8 +88,14 @@ def export(
 
 def _rows(reader: Any, group: tuple[str, ...], topic: tuple[str, ...]) -> list[Row]:
     found = rows_of(table_of(reader, "committed_offsets", {"group_id": group, "topic": topic}))
-    there = [row for row in found if row["in_coordinator_partition"] and row["committed_offset"] >= 0]
-    return sorted(there, key=itemgetter("group_id", "topic", "partition"))
+    at_home = sorted(
+        (row for row in found if row["in_coordinator_partition"]), key=itemgetter("group_id", "topic", "partition")
+    )
+    for row in at_home:
+        if row["committed_offset"] < 0:
+            place = f"group '{row['group_id']}' {row['topic']}-{row['partition']}"
+            tell(f"{place} is left out ({no_offset(row['committed_offset'])})")
+    return [row for row in at_home if row["committed_offset"] >= 0]
 
 
 def _lines(rows: list[Row], *, with_group: bool) -> Iterator[str]:

@@ -48,21 +48,21 @@ _OURS = (
     Column("last_commit", "LAST-COMMIT", 11),
     Column("commit_time"),
     Column("lag_read_committed"),
-    Column("lag_readable"),
     Column("messages_lost"),
     Column("retention_used"),
     Column("sampled_at"),
 )
 _SELECTED = """
-group_id, group_id AS "group", topic, partition, committed_offset AS current_offset, log_end_offset, lag, client_id,
-epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(sampled_at) AS sampled_ms,
+group_id, group_id AS "group", topic, partition, committed_offset AS current_offset, log_end_offset, lag, messages_lost,
+client_id, epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(sampled_at) AS sampled_ms,
 CASE WHEN reason IS NOT NULL THEN reason
-     WHEN is_recreated THEN 'the topic was recreated, or the offset is beyond its end'
+     WHEN is_recreated THEN 'the topic was recreated'
+     WHEN is_beyond_end THEN concat('beyond the end of the log, by ', committed_offset - log_end_offset)
      WHEN is_truncated THEN concat(messages_lost, ' message', if(messages_lost = 1, '', 's'), ' gone unread')
 END AS note"""
 # What is not in the text: to make Python's values of it takes as long as the query.
 _BESIDE = """
-, member_id AS consumer_id, client_host AS host, lag_read_committed, lag_readable, messages_lost, retention_used"""
+, member_id AS consumer_id, client_host AS host, lag_read_committed, retention_used"""
 _TIMES = "group_id, topic, partition, time_lag_seconds, method AS time_lag_method"
 _SELECTED_TIME = ", time_lag_seconds, coalesce(time_lag_method, 'no sample') AS time_lag_method"
 _NOTE, _SILENT_NOTE = Column("note", "NOTE"), Column("note")
@@ -171,12 +171,13 @@ def _closing(rows: list[Row], at: datetime | None, now: datetime) -> str:
     waiting = sum(row["lag"] for row in behind)
     looks = {row["sampled_ms"] for row in rows if row["log_end_offset"] is not None}
     sampled = [datetime.fromtimestamp(look / 1000, UTC) for look in looks]
-    groups = len({row["group"] for row in rows})
+    groups, lost = len({row["group"] for row in rows}), sum(row["messages_lost"] or 0 for row in rows)
     as_of = f"as it was at {instant_text(at)}" if at else ""
     told = ", ".join(filter(None, (as_of, ends_text(sampled, now) if rows else "")))
     return (
         f"{counted(waiting, 'message')} wait in {len(behind)} of {counted(len(rows), 'partition')} "
-        f"of {counted(groups, 'group')}{'; ' if told else ''}{told}."
+        f"of {counted(groups, 'group')}{f'; {lost} more are lost: gone from the log unread' if lost else ''}"
+        f"{'; ' if told else ''}{told}."
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
-from offsetstream.cli.describe import End, of_end
+from offsetstream.cli.describe import STANDING, End, standing
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
@@ -160,8 +160,9 @@ def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, End]) -> dict[str, Any]:
+    found = standing(row["committed_offset"], ends.get((row["topic"], row["partition"])), clamped=True)
     return row | {
-        **of_end(row["committed_offset"], ends.get((row["topic"], row["partition"])), clamped=True),
+        **dict(zip(STANDING, found, strict=True)),
         "group": row["group_id"],
         "commit_time": time_text(row["commit_timestamp_ms"]),
         "expire_time": time_text(row["expire_timestamp_ms"]),

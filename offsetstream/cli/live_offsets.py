@@ -92,7 +92,8 @@ def _is_wanted(value: Any, wanted: Collection[Any] | None) -> bool:
 
 
 def _row(group_id: str, place: tuple[str, int], told: Row | None, live: CommittedOffset | None) -> Row:
-    ours: Sequence[Any] = [told[name] for name in _COMPARED] if told else (None, None, None)
+    is_none = told is None or told["committed_offset"] < 0  # as for its coordinator
+    ours: Sequence[Any] = (None, None, None) if told is None or is_none else [told[name] for name in _COMPARED]
     theirs = (live.offset, live.leader_epoch, live.metadata) if live and live.offset is not None else (None, None, None)
     is_known = None not in {ours[0], theirs[0]}
     return {

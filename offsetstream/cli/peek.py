@@ -130,16 +130,20 @@ def _require_one_way(group: str | None, topic: str | None, partition: int | None
 def _committed(
     peeking: Peek, properties: Mapping[str, str], group: str, topic: str | None, partition: int | None
 ) -> dict[Place, int]:
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - likewise
     from offsetstream.cluster.permissions import require_to_see_topics_of_groups  # noqa: PLC0415 - likewise
 
     require_to_see_topics_of_groups(peeking.cluster, [topic] if topic else [])
     offsets = GroupOffsets(peeking.cluster.bootstrap_server, properties).fetch(group)
-    found = {
-        place: committed.offset
-        for place, committed in offsets.items()
-        if topic in {None, place[0]} and partition in {None, place[1]} and committed.offset is not None
-    }
+    found = dict[Place, int]()
+    for place, committed in sorted(offsets.items()):
+        if topic not in {None, place[0]} or partition not in {None, place[1]}:
+            continue
+        if committed.offset is None:
+            tell(f"{place[0]}-{place[1]}: {committed.error or no_offset()}")
+        else:
+            found[place] = committed.offset
     if not found:
         tell(f"Error: group '{group}' has no such committed offset.")
         click.get_current_context().exit(1)

@@ -111,6 +111,7 @@ def _plan(found: Session, operator: Operator, group: Sequence[str], scope: Scope
         plan = plan_reset(found.cluster, found.admin, sorted(then.offsets), scope, target, operator.timeout)
         plan.objections += [*then.objections, *recreated(plan.changes, then.topic_ids)]
         plan.changes = without_epochs(plan.changes, plan.objections)
+        plan.notes += then.notes
         plan.notes += [then.left_out.note] if then.left_out.note else []
         return plan
     if word == "from_file":

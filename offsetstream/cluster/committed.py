@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,3 +17,13 @@ class CommittedOffset:
     leader_epoch: int | None = None
     metadata: str = ""
     error: str | None = None
+
+
+def no_offset(committed: int | None = None) -> str:
+    """Say why what was committed is no offset; Kafka's own client tells of none below zero which it was."""
+    return f"no offset: {'one below zero' if committed is None else committed} was committed"
+
+
+def with_offsets(found: Mapping[Place, CommittedOffset]) -> dict[Place, CommittedOffset]:
+    """Return those that have an offset: a client may commit one below zero, which is none."""
+    return {place: each for place, each in found.items() if each.offset is not None}

@@ -22,8 +22,9 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC, describe_each
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError
 
-# Of each group what its coordinator has committed, or by Kafka's name why it does not tell.
-Committed: TypeAlias = dict[str, dict[Place, int] | str]
+# Of each group what its coordinator has committed (None: below zero, which is no offset), or by Kafka's name why it
+# does not tell.
+Committed: TypeAlias = dict[str, dict[Place, int | None] | str]
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,7 @@ def committed_of(
                 found[group_id] = _why(cluster, group_id, name)
             else:
                 found[group_id] = {
-                    place: each.offset
-                    for place, each in offsets.items()
-                    if each.offset is not None and (not topics or place[0] in topics)
+                    place: each.offset for place, each in offsets.items() if not topics or place[0] in topics
                 }
     return found
 

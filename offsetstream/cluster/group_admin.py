@@ -91,7 +91,10 @@ class GroupAdmin:
         return Standing(None, DEAD, 0)
 
     def offsets(self, group_id: str) -> dict[Place, CommittedOffset]:
-        """Return all that is committed for a group; needs DESCRIBE on its topics, as others are left out silently."""
+        """Return all that is committed for a group; one that an offset below zero was committed for has none.
+
+        Needs DESCRIBE on its topics: others are left out silently.
+        """
         require_utf8("group id", group_id)
         fetch = partial(fetch_by_java, self._jvm, self._client, group_id, None, self._timeout, require_stable=False)
         return self._of(group_id, fetch)

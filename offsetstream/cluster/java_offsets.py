@@ -21,9 +21,11 @@ _LEAST = 1.0  # seconds
 def fetch_by_java(
     jvm: Any, client: Any, group_id: str, partitions: Collection[Place] | None, timeout: float, *, require_stable: bool
 ) -> dict[Place, CommittedOffset]:
-    """Return what is committed for the partitions, or for all; one without an offset, or with an error, is left out.
+    """Return what is committed for the partitions, or for all; one that has an error is left out.
 
-    While the coordinator moves or loads it is asked again, for `timeout` seconds. Raises what `java_admin` does.
+    Of partitions that are named, one without an offset is left out, too. Of all, one that an offset below zero was
+    committed for has none. While the coordinator moves or loads it is asked again, for `timeout` seconds. Raises what
+    `java_admin` does.
     """
     admin = jvm.org.apache.kafka.clients.admin
     spec = admin.ListConsumerGroupOffsetsSpec()
@@ -37,11 +39,11 @@ def fetch_by_java(
 
     found = asked_again(jvm, ask, timeout)
     return {
-        (place.topic(), place.partition()): CommittedOffset(
-            committed.offset(), committed.leaderEpoch().orElse(None), committed.metadata()
-        )
+        (place.topic(), place.partition()): CommittedOffset(None)
+        if committed is None
+        else CommittedOffset(committed.offset(), committed.leaderEpoch().orElse(None), committed.metadata())
         for place, committed in found.items()
-        if committed is not None
+        if committed is not None or partitions is None
     }
 
 

@@ -50,9 +50,10 @@ class GroupOffsets(Cluster):
         """Return what is committed for the partitions, or for all that the group has offsets of (OffsetFetch).
 
         With `require_stable` a partition that an open transaction is to commit to has the error
-        UNSTABLE_OFFSET_COMMIT (KIP-447). That a group has no offset at all is believed only of a user who may see all
-        topics: brokers leave out those that he may not, without a word. In the moment after its broker was lost a
-        group's new coordinator (4.3.1) answers as of its high watermark: the last commits may not be there yet.
+        UNSTABLE_OFFSET_COMMIT (KIP-447). One that an offset below zero was committed for has no offset. That a group
+        has no offset at all is believed only of a user who may see all topics: brokers leave out those that he may
+        not, without a word. In the moment after its broker was lost a group's new coordinator (4.3.1) answers as of
+        its high watermark: the last commits may not be there yet.
         """
         require_text("group id", group_id)
         for place in partitions or ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.committed import CommittedOffset, Place, with_offsets
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
@@ -22,7 +22,7 @@ def plan_offset_deletion(
     """
     plan = Plan("delete-offsets")
     require_to_read(cluster, topics)
-    standing, committed = admin.standing(group_id), admin.offsets(group_id)
+    standing, committed = admin.standing(group_id), with_offsets(admin.offsets(group_id))
     plan.objections += _of_other_types(group_id, standing.group_type, "--delete-offsets")
     if standing.members:
         plan.notes.append(
@@ -48,7 +48,7 @@ def plan_group_deletion(cluster: MetadataCache, admin: GroupAdmin, group_ids: Co
     require_to_see_topics_of_groups(cluster, ())
     found: dict[str, dict[Place, CommittedOffset]] = {}
     for group_id in sorted(group_ids):
-        standing, committed = admin.standing(group_id), admin.offsets(group_id)
+        standing, committed = admin.standing(group_id), with_offsets(admin.offsets(group_id))
         plan.objections += _of_other_types(group_id, standing.group_type, "--delete")
         if standing.group_type is None and not committed:
             plan.objections.append(Objection(NOTHING, group_id, None, "GROUP_ID_NOT_FOUND: there is no such group"))

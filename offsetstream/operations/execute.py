@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from offsetstream.cluster.committed import Place
+from offsetstream.cluster.committed import Place, with_offsets
 from offsetstream.cluster.group_admin import NOT_FOUND, GroupAdmin
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.journal import Journal
@@ -90,7 +90,7 @@ def _one_group(admin: GroupAdmin, plan: Plan, group_id: str, changes: Collection
 
 def _is_as_planned(admin: GroupAdmin, plan: Plan, group_id: str, changes: Collection[Change]) -> bool:
     """Whether the group is as inactive, and its offsets are those, that the plan was made for."""
-    committed = admin.offsets(group_id)
+    committed = with_offsets(admin.offsets(group_id))
     same = all(committed.get(each.place) == each.present for each in changes)
     if plan.kind == "delete-offsets":  # of a topic that its members, if it has any, do not read: the coordinator sees
         return same

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.committed import CommittedOffset, Place, no_offset, with_offsets
 from offsetstream.cluster.group_admin import GroupAdmin, Standing
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
@@ -78,7 +78,8 @@ def plan_reset(
         require_some(scope, {place for offsets in target.offsets.values() for place in offsets})
     require_to_see_topics_of_groups(cluster, () if scope.all_topics else scope.topics or _topics_of(target))
     standings = {group_id: admin.standing(group_id) for group_id in group_ids}
-    offsets = {group_id: admin.offsets(group_id) for group_id in group_ids}
+    told = {group_id: admin.offsets(group_id) for group_id in group_ids}
+    offsets = {group_id: with_offsets(of_group) for group_id, of_group in told.items()}
     of_topics = _places(cluster, scope.topics)
     places = {group_id: _of_group(target, group_id, scope, of_topics, offsets[group_id]) for group_id in group_ids}
     all_places = {place for some in places.values() for place in some}
@@ -91,6 +92,8 @@ def plan_reset(
         plan.objections += objections_to_group(group_id, standings[group_id], committed, may_be_new=may_be_new)
         plan.objections += open_transactions(admin, group_id, places[group_id])
         plan.notes += _left_alone(target, group_id, set(committed) - places[group_id], of_topics)
+        if scope.all_topics:
+            plan.notes += _left_out(group_id, set(told[group_id]) - set(committed) - places[group_id])
         for each in changes_of(target, group_id, places[group_id], committed, ends, times):
             (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
     plan.objections += list(long_metadata(cluster, plan.changes))
@@ -193,6 +196,11 @@ def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: se
         shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(others)[:_SHOWN])
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         yield f"group '{group_id}' has offsets of {shown}{more} now, with none to go to: they stay as they are"
+
+
+def _left_out(group_id: str, places: set[Place]) -> Iterator[str]:
+    for topic, number in sorted(places):
+        yield f"group '{group_id}' {topic}-{number} is left out ({no_offset()}): name it by --topic to set one"
 
 
 def _topics_of(target: Target) -> set[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.committed import CommittedOffset, Place, no_offset
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import OffsetstreamError
@@ -31,6 +31,7 @@ class Then:
     offsets: dict[str, dict[Place, CommittedOffset]] = field(default_factory=dict)
     topic_ids: dict[tuple[str, Place], set[str]] = field(default_factory=dict)
     objections: list[Objection] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) -> Then:
@@ -46,8 +47,13 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
     found = Then(LeftOutNames.of(store))
     ids = _ids_of_then(store, at)
     for row in (dict(zip(names, each, strict=True)) for each in rows):
-        if row["in_coordinator_partition"] and row["committed_offset"] >= 0:
-            place = row["topic"], row["partition"]
+        if not row["in_coordinator_partition"]:
+            continue
+        place = row["topic"], row["partition"]
+        if row["committed_offset"] < 0:
+            why = no_offset(row["committed_offset"])
+            found.notes.append(f"group '{row['group_id']}' {place[0]}-{place[1]} is left out ({why})")
+        else:
             offset = CommittedOffset(row["committed_offset"], row["leader_epoch"], row["metadata"] or "")
             found.offsets.setdefault(row["group_id"], {})[place] = offset
             known = {row["topic_id"]} if row["topic_id"] else ids.get(row["topic"], set())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.committed import CommittedOffset, Place, with_offsets
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
@@ -50,7 +50,7 @@ def plan_undo(
         if each.place not in gone:
             by_group.setdefault(each.group_id, []).append(each)
     for group_id, of_group in sorted(by_group.items()):
-        committed = admin.offsets(group_id)
+        committed = with_offsets(admin.offsets(group_id))
         plan.objections += objections_to_group(group_id, admin.standing(group_id), committed, may_be_new=True)
         plan.objections += open_transactions(admin, group_id, {each.place for each in of_group})
         for each in of_group:

@@ -29,8 +29,9 @@ WITH limits AS (
   -- A cell is named by its newest record.
   SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
          c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
-         CASE WHEN e.error IS NULL THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
-         CASE WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
+         CASE WHEN e.error IS NULL AND c.committed_offset >= 0 THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
+         CASE WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
+              WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
               WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error) END AS not_known,
          coalesce(g.member_count, 0) AS member_count,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
@@ -86,6 +87,7 @@ WITH limits AS (
   JOIN places AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
 ),
 -- @include judged
-SELECT j.group_id, j.topic, j.partition, v.level, j.verdict, j.verdict_reason, j.status, j.status_reason, j.current_lag, j.committed_offset,
+SELECT j.group_id, j.topic, j.partition, v.level, j.verdict, j.verdict_reason, j.status, j.status_reason, j.current_lag,
+       CASE WHEN j.committed_offset >= 0 THEN j.committed_offset END AS committed_offset,
        j.commits, j.complete, j.first_commit_at_ms, j.last_commit_at_ms, j.lag_before, j.sampled_at
 FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict

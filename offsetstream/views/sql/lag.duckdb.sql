@@ -46,7 +46,7 @@ WITH assigned AS (
     p.group_id,
     p.topic,
     p.partition,
-    c.committed_offset,
+    CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset,
     c.commit_timestamp,
     c.record_timestamp,
     c.topic_id,
@@ -72,10 +72,10 @@ WITH assigned AS (
           ELSE 'never committed, or left out by the filters'
         END
       )
+      WHEN c.committed_offset < 0
+      THEN 'no offset: ' || TRY_CAST(c.committed_offset AS TEXT) || ' was committed'
       WHEN n.is_deleted = 1
       THEN 'no end: the topic was deleted'
-      WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at
-      THEN 'no end: the topic was made anew after it was sampled'
       WHEN e.topic IS NULL
       THEN 'no end: not sampled'
       WHEN NOT e.error IS NULL
@@ -118,15 +118,14 @@ SELECT
   partition,
   committed_offset,
   log_end_offset,
-  CASE WHEN reason IS NULL THEN GREATEST(0, log_end_offset - committed_offset) END AS lag,
-  CASE
-    WHEN reason IS NULL AND NOT last_stable_offset IS NULL
-    THEN GREATEST(0, last_stable_offset - committed_offset)
-  END AS lag_read_committed,
   CASE
     WHEN reason IS NULL
     THEN GREATEST(0, log_end_offset - GREATEST(committed_offset, log_start_offset))
-  END AS lag_readable,
+  END AS lag,
+  CASE
+    WHEN reason IS NULL AND NOT last_stable_offset IS NULL
+    THEN GREATEST(0, last_stable_offset - GREATEST(committed_offset, log_start_offset))
+  END AS lag_read_committed,
   CASE
     WHEN reason IS NULL AND NOT log_start_offset IS NULL
     THEN GREATEST(0, log_start_offset - committed_offset)
@@ -136,16 +135,13 @@ SELECT
     THEN TRY_CAST(GREATEST(0, log_end_offset - committed_offset) AS DOUBLE) / NULLIF(TRY_CAST(NULLIF(log_end_offset - log_start_offset, 0) AS DOUBLE), 0)
   END AS retention_used,
   COALESCE(reason IS NULL AND committed_offset < log_start_offset, FALSE) AS is_truncated,
+  COALESCE(topic_id <> present_id, FALSE) AS is_recreated,
   COALESCE(
-    topic_id <> present_id AND NOT COALESCE(record_timestamp > sampled_at, FALSE),
-    FALSE
-  )
-  OR COALESCE(
     reason IS NULL
     AND committed_offset > log_end_offset
     AND record_timestamp < sampled_at - INTERVAL '1' MINUTE,
     FALSE
-  ) AS is_recreated,
+  ) AS is_beyond_end,
   reason,
   commit_timestamp,
   sampled_at,

@@ -1,18 +1,19 @@
 -- One row per partition that a group has committed or is assigned: how many messages wait there. Never negative; null with a reason.
+-- What is gone from the log does not wait: it is lost. Kafka's own tool has both in one number.
 -- Topics count by name, as for Kafka's own tool; a share group's offsets are in another topic (__share_group_state).
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   committed_offset BIGINT: Committed offset; null for none
+--   committed_offset BIGINT: Committed offset; null for none, as one below zero is
 --   log_end_offset BIGINT: End of the log for read_uncommitted, as last sampled
---   lag BIGINT: Messages from the committed offset to the end; as kafka-consumer-groups has it, but never negative
+--   lag BIGINT: Messages from the committed offset, or from the start of the log if that is later, to the end
 --   lag_read_committed BIGINT: The same to the last stable offset
---   lag_readable BIGINT: The same without those that are gone already
 --   messages_lost BIGINT: Messages that were gone before the group read them
 --   retention_used DOUBLE: Share of the log that waits: at 1 the group loses messages
 --   is_truncated BOOLEAN: Whether the log begins behind the committed offset
---   is_recreated BOOLEAN: Whether the offset is of an earlier topic of this name: by its id, or as it is beyond the end
+--   is_recreated BOOLEAN: Whether the offset is of an earlier topic of this name, by its id
+--   is_beyond_end BOOLEAN: Whether the offset is beyond the end that was sampled a minute after it, or later
 --   reason STRING: Why there is no lag
 --   commit_timestamp TIMESTAMP: Time of the commit
 --   sampled_at TIMESTAMP: Time at which the end was asked for
@@ -32,7 +33,7 @@ WITH assigned AS (
 ), named AS (
   SELECT topic, CASE WHEN count(*) = count(deleted_at) THEN 1 ELSE 0 END AS is_deleted FROM topics GROUP BY topic
 ), told AS (
-  SELECT p.group_id, p.topic, p.partition, c.committed_offset, c.commit_timestamp, c.record_timestamp, c.topic_id, g.group_type, g.state,
+  SELECT p.group_id, p.topic, p.partition, CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset, c.commit_timestamp, c.record_timestamp, c.topic_id, g.group_type, g.state,
          o.member_id, m.client_id, m.client_host, e.topic_id AS present_id, e.sampled_at,
          CASE WHEN e.error IS NULL THEN e.high_watermark END AS log_end_offset,
          CASE WHEN e.error IS NULL THEN e.last_stable_offset END AS last_stable_offset,
@@ -43,6 +44,7 @@ WITH assigned AS (
              'no offset: ',
              coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or left out by the filters' END)
            )
+           WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
            WHEN n.is_deleted = 1 THEN 'no end: the topic was deleted'
            WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at THEN 'no end: the topic was made anew after it was sampled'
            WHEN e.topic IS NULL THEN 'no end: not sampled'
@@ -63,16 +65,15 @@ WITH assigned AS (
     ON r.offsets_partition = p.offsets_partition AND r.group_id = p.group_id AND r.topic = p.topic AND r.partition = p.partition
 )
 SELECT group_id, topic, partition, committed_offset, log_end_offset,
-       CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - committed_offset) END AS lag,
-       CASE WHEN reason IS NULL AND last_stable_offset IS NOT NULL THEN greatest(0, last_stable_offset - committed_offset) END AS lag_read_committed,
-       CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - greatest(committed_offset, log_start_offset)) END AS lag_readable,
+       CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - greatest(committed_offset, log_start_offset)) END AS lag,
+       CASE WHEN reason IS NULL AND last_stable_offset IS NOT NULL
+            THEN greatest(0, last_stable_offset - greatest(committed_offset, log_start_offset)) END AS lag_read_committed,
        CASE WHEN reason IS NULL AND log_start_offset IS NOT NULL THEN greatest(0, log_start_offset - committed_offset) END AS messages_lost,
        CASE WHEN reason IS NULL
             THEN CAST(greatest(0, log_end_offset - committed_offset) AS DOUBLE)
                  / CAST(nullif(log_end_offset - log_start_offset, 0) AS DOUBLE) END AS retention_used,
        coalesce(reason IS NULL AND committed_offset < log_start_offset, false) AS is_truncated,
-       coalesce(topic_id <> present_id AND NOT coalesce(record_timestamp > sampled_at, false), false)
-         OR coalesce(reason IS NULL AND committed_offset > log_end_offset AND record_timestamp < sampled_at - INTERVAL '1' MINUTE, false)
-         AS is_recreated,
+       coalesce(topic_id <> present_id AND NOT coalesce(record_timestamp > sampled_at, false), false) AS is_recreated,
+       coalesce(reason IS NULL AND committed_offset > log_end_offset AND record_timestamp < sampled_at - INTERVAL '1' MINUTE, false) AS is_beyond_end,
        reason, commit_timestamp, sampled_at, member_id, client_id, client_host, state AS group_state
 FROM told

@@ -200,8 +200,12 @@ SELECT
   minute,
   committed_offset,
   high_watermark AS log_end_offset,
-  GREATEST(0, high_watermark - committed_offset) AS lag,
+  GREATEST(0, high_watermark - GREATEST(committed_offset, log_start_offset)) AS lag,
+  CASE
+    WHEN NOT log_start_offset IS NULL
+    THEN GREATEST(0, log_start_offset - committed_offset)
+  END AS messages_lost,
   is_committed
 FROM standing
 WHERE
-  NOT is_tombstone AND NOT high_watermark IS NULL
+  NOT is_tombstone AND committed_offset >= 0 AND NOT high_watermark IS NULL

@@ -24,6 +24,8 @@ WITH named AS (
     CASE
       WHEN NOT c.in_coordinator_partition
       THEN 'not in the partition of its coordinator: no broker serves it'
+      WHEN c.committed_offset < 0
+      THEN 'no offset: ' || TRY_CAST(c.committed_offset AS TEXT) || ' was committed'
       WHEN n.there = 0 AND (
         e.topic IS NULL OR NOT e.error IS NULL
       )

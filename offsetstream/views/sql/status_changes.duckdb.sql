@@ -290,11 +290,16 @@ WITH steps AS (
     s.topic,
     s.partition,
     s.committed_offset,
-    s.high_watermark AS end_offset,
+    CASE WHEN s.committed_offset >= 0 THEN s.high_watermark END AS end_offset,
     s.log_start_offset,
     LEAST(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at,
     s.record_offset,
-    CASE WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
+    CASE
+      WHEN s.committed_offset < 0
+      THEN 'no offset: ' || TRY_CAST(s.committed_offset AS TEXT) || ' was committed'
+      WHEN s.high_watermark IS NULL
+      THEN 'its end was not sampled'
+    END AS not_known,
     COALESCE(z.member_count, 0) AS member_count,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
     COALESCE(own.minimum_complete, std.minimum_complete, TRY_CAST(0 AS DOUBLE)) AS minimum_complete,

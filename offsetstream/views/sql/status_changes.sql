@@ -48,8 +48,9 @@ WITH
 ), limited AS (
   SELECT row_number() OVER (ORDER BY s.offsets_partition, s.group_id, s.topic, s.partition, s.minute) AS cell, coalesce(e.place, -1) AS place,
          s.minute + INTERVAL '1' MINUTE AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
-         s.high_watermark AS end_offset, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
-         CASE WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
+         CASE WHEN s.committed_offset >= 0 THEN s.high_watermark END AS end_offset, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
+         CASE WHEN s.committed_offset < 0 THEN concat('no offset: ', CAST(s.committed_offset AS STRING), ' was committed')
+              WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
          coalesce(z.member_count, 0) AS member_count,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,

@@ -6,7 +6,6 @@ WITH kept AS (
     i.partition,
     i.sampled_at,
     i.held_until,
-    i.known_until,
     i.high_watermark
   FROM end_intervals AS i
   JOIN partition_ends AS e
@@ -21,7 +20,6 @@ WITH kept AS (
     partition,
     high_watermark AS from_offset,
     held_until AS from_at,
-    known_until,
     sampled_at,
     LEAD(high_watermark) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_offset,
     LEAD(sampled_at) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_at
@@ -40,14 +38,13 @@ WITH kept AS (
     c.group_id,
     c.topic,
     c.partition,
-    c.committed_offset,
-    GREATEST(c.committed_offset, e.log_start_offset) AS next_to_read,
-    e.sampled_at,
+    CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset,
     CASE
-      WHEN e.error IS NULL
-      AND NOT COALESCE(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, FALSE)
-      THEN e.high_watermark
-    END AS high_watermark,
+      WHEN c.committed_offset >= 0
+      THEN GREATEST(c.committed_offset, e.log_start_offset)
+    END AS next_to_read,
+    e.high_watermark,
+    e.sampled_at,
     COALESCE(c.topic_id <> e.topic_id, FALSE) AS is_other_topic
   FROM committed_offsets AS c
   LEFT JOIN partition_ends AS e
@@ -112,12 +109,8 @@ WITH kept AS (
     r.to_at,
     r.from_offset,
     r.from_at,
-    CASE WHEN r.to_offset > f.place THEN r.to_at ELSE b.first_at END AS first_at,
-    CASE
-      WHEN r.to_offset > f.place AND r.to_at <= r.known_until
-      THEN 'interpolated'
-      ELSE 'at least'
-    END AS method
+    b.first_at,
+    CASE WHEN r.to_offset > f.place THEN 'interpolated' ELSE 'at least' END AS method
   FROM found AS f
   LEFT JOIN rises AS r
     ON r.topic = f.topic AND r.partition = f.partition AND r.sampled_at = f.rise_at
@@ -140,6 +133,8 @@ WITH kept AS (
     NULL,
     NULL,
     CASE
+      WHEN committed_offset IS NULL
+      THEN 'no offset'
       WHEN high_watermark IS NULL
       THEN 'no sample'
       WHEN is_other_topic
@@ -148,7 +143,10 @@ WITH kept AS (
     END
   FROM committed
   WHERE
-    high_watermark IS NULL OR is_other_topic OR next_to_read >= high_watermark
+    committed_offset IS NULL
+    OR high_watermark IS NULL
+    OR is_other_topic
+    OR next_to_read >= high_watermark
 )
 SELECT
   group_id,

@@ -4,10 +4,10 @@
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   committed_offset BIGINT: Committed offset
+--   committed_offset BIGINT: Committed offset; null for none, as one below zero is
 --   log_end_offset BIGINT: End of the log, as last sampled
 --   time_lag_seconds DOUBLE: Age of the next message to read; 0 where there is none, null where nothing tells
---   method STRING: caught up, interpolated, at least (older than a sample that had it), topic recreated or no sample that tells
+--   method STRING: caught up, interpolated, at least (older than a sample that had it), topic recreated, no offset or no sample that tells
 --   sampled_at TIMESTAMP: Time at which the end was asked for
 WITH kept AS (
   -- What was cut off is no more: a sample counts where no later one is lower.
@@ -23,8 +23,8 @@ WITH kept AS (
 ), first_looks AS (
   SELECT topic, partition, min(sampled_at) AS first_at FROM kept GROUP BY topic, partition
 ), committed AS (
-  SELECT c.group_id, c.topic, c.partition, c.committed_offset,
-         greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.sampled_at,
+  SELECT c.group_id, c.topic, c.partition, CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset,
+         CASE WHEN c.committed_offset >= 0 THEN greatest(c.committed_offset, e.log_start_offset) END AS next_to_read, e.sampled_at,
          CASE WHEN e.error IS NULL AND NOT coalesce(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, false)
               THEN e.high_watermark END AS high_watermark,
          coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic
@@ -50,8 +50,8 @@ WITH kept AS (
   WHERE f.kind = 1
   UNION ALL
   SELECT group_id, topic, partition, committed_offset, high_watermark, sampled_at, next_to_read, NULL, NULL, NULL, NULL, NULL,
-         CASE WHEN high_watermark IS NULL THEN 'no sample' WHEN is_other_topic THEN 'topic recreated' ELSE 'caught up' END
-  FROM committed WHERE high_watermark IS NULL OR is_other_topic OR next_to_read >= high_watermark
+         CASE WHEN committed_offset IS NULL THEN 'no offset' WHEN high_watermark IS NULL THEN 'no sample' WHEN is_other_topic THEN 'topic recreated' ELSE 'caught up' END
+  FROM committed WHERE committed_offset IS NULL OR high_watermark IS NULL OR is_other_topic OR next_to_read >= high_watermark
 )
 SELECT group_id, topic, partition, committed_offset, high_watermark AS log_end_offset,
        CASE method

@@ -15,4 +15,4 @@ JOIN partition_ends AS e
   AND e.partition = c.partition
   AND e.high_watermark > c.committed_offset
 WHERE
-  c.in_coordinator_partition
+  c.in_coordinator_partition AND c.committed_offset >= 0

@@ -13,4 +13,4 @@ SELECT c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.log_id
        greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.sampled_at
 FROM committed_offsets AS c
 JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition AND e.high_watermark > c.committed_offset
-WHERE c.in_coordinator_partition
+WHERE c.in_coordinator_partition AND c.committed_offset >= 0

@@ -91,9 +91,8 @@ def _why_none(book: Book, cell: Cell) -> str:
 def _distances(ends: Ends, offset: int) -> Row:
     start, stable, end = ends
     return {
-        "lag": max(0, end - offset),
-        "lag_read_committed": max(0, stable - offset),
-        "lag_readable": max(0, end - max(start, offset)),
+        "lag": max(0, end - max(start, offset)),
+        "lag_read_committed": max(0, stable - max(start, offset)),
         "messages_lost": max(0, start - offset),
         "is_truncated": offset < start,
     }

@@ -27,21 +27,23 @@ def make_group(committed: int, owners: dict[str, list[int]] | None = None) -> Gr
 
 
 @pytest.mark.parametrize(
-    ("committed", "ends", "lag"),
+    ("committed", "ends", "told"),
     [
-        (100, {("t", 0): 250}, 150),
-        (300, {("t", 0): 250}, -50),
-        (250, {("t", 0): 250}, 0),
-        (-1, {("t", 0): 250}, None),
-        (100, {}, None),
+        (100, {("t", 0): 250}, (100, 150, None)),
+        (300, {("t", 0): 250}, (300, -50, "beyond the end of the log")),
+        (250, {("t", 0): 250}, (250, 0, None)),
+        (-1, {("t", 0): 250}, (None, None, "no offset: -1 was committed")),
+        (-2, {("t", 0): 250}, (None, None, "no offset: -2 was committed")),
+        (100, {}, (100, None, None)),
     ],
-    ids=["behind", "beyond the end", "at the end", "no offset", "end unknown"],
+    ids=["behind", "beyond the end", "at the end", "minus one", "minus two", "end unknown"],
 )
-def test_lag(committed: int, ends: dict[tuple[str, int], int], lag: int | None) -> None:
-    rows = offset_rows(make_group(committed), ends, clamped=False)
-    assert [(row["current_offset"], row["log_end_offset"], row["lag"]) for row in rows] == [
-        (committed, ends.get(("t", 0)), lag)
-    ]
+def test_lag(
+    committed: int, ends: dict[tuple[str, int], int | str], told: tuple[int | None, int | None, str | None]
+) -> None:
+    (row,) = offset_rows(make_group(committed), ends, clamped=False)
+    assert (row["current_offset"], row["lag"], row["note"]) == told
+    assert row["log_end_offset"] == ends.get(("t", 0))
 
 
 def test_an_end_that_is_not_told_is_named() -> None:
@@ -89,7 +91,7 @@ def some_groups(draw: st.DrawFn) -> list[Group]:
             facts = {"group_type": draw(st.sampled_from(["Classic", "Consumer"]))}
             group = Group({**place, **facts, "in_coordinator_partition": number == at_home}, number == at_home)
             for topic, partition in sorted(draw(st.sets(PLACES))):
-                commit = {"committed_offset": draw(st.integers(-1, 20)), "leader_epoch": draw(st.none() | NUMBERS)}
+                commit = {"committed_offset": draw(st.integers(-2, 20)), "leader_epoch": draw(st.none() | NUMBERS)}
                 group.offsets.append({**place, "topic": topic, "partition": partition, **commit})
             for member_id in sorted(draw(st.sets(st.sampled_from(["m1", "m2"])))):
                 group.members.append({**place, "member_id": member_id, "client_host": "/h", "client_id": "c"})

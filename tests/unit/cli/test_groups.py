@@ -92,15 +92,15 @@ def test_describe_a_classic_group(run: Run) -> None:
     assert result.stdout == golden(
         "",
         "GROUP           TOPIC                    PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             "
-        "CONSUMER-ID     HOST            CLIENT-ID",
+        "CONSUMER-ID     HOST            CLIENT-ID NOTE",
         "app             t                        0          100             -               -               "
-        "m2              /10.0.0.1       client-m2",
+        "m2              /10.0.0.1       client-m2 -",
         "app             t                        1          50              -               -               "
-        "m2              /10.0.0.1       client-m2",
+        "m2              /10.0.0.1       client-m2 -",
         "app             t                        2          -               -               -               "
-        "m1              /10.0.0.1       client-m1",
-        "app             a-topic-with-a-long-name 0          -1              -               -               "
-        "-               -               -",
+        "m1              /10.0.0.1       client-m1 -",
+        "app             a-topic-with-a-long-name 0          -               -               -               "
+        "-               -               -         no offset: -1 was committed",
     )
 
 
