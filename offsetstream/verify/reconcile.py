@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,14 @@ from offsetstream.tables.schema import TableSchema
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+_NO_TIME = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records by their place, as arrays side by side: hashes of what they say and of their cell, and tombstones.
+    """Records by their place, as arrays side by side: hashes of what they say and of their cell, tombstones, and times.
 
-    `partitions` and `offsets` are sorted; a place may be there twice.
+    Times are microseconds since 1970. `partitions` and `offsets` are sorted; a place may be there twice.
     """
 
     partitions: Numbers
@@ -28,6 +30,7 @@ class Records:
     hashes: npt.NDArray[np.uint64]
     cells: npt.NDArray[np.uint64]
     tombstones: Flags
+    times: Numbers
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -65,11 +68,12 @@ class Gathered:
             rows["is_tombstone"].fill_null(False).to_numpy() if has_tombstones else np.zeros(rows.num_rows, np.bool_)
         )
         places = (rows[name].to_numpy().astype(np.int64) for name in ("offsets_partition", "record_offset"))
-        self._pieces.append((*places, hashes, cells, tombstones))
+        times = rows["record_timestamp"].cast(pa.int64()).fill_null(_NO_TIME).to_numpy()
+        self._pieces.append((*places, hashes, cells, tombstones, times))
 
     def records(self) -> Records:
         """Return all of them, sorted by place."""
-        kinds = (np.int64, np.int64, np.uint64, np.uint64, np.bool_)
+        kinds = (np.int64, np.int64, np.uint64, np.uint64, np.bool_, np.int64)
         empty = tuple(np.zeros(0, kind) for kind in kinds)
         columns = [np.concatenate(each) for each in zip(empty, *self._pieces, strict=True)]
         order = np.lexsort((columns[1], columns[0]))
@@ -80,11 +84,13 @@ class Gathered:
 class Reconciled:
     """What became of a table's records: `both` and `superseded` are numbers, the others should be none.
 
-    `thinned` are in the topic only, and retention may have taken them.
+    `thinned` are in the topic only, and retention may have taken them; `unclaimed` are in the tables only, from before
+    the instant from which on the history is complete.
     """
 
     both: int
     superseded: int
+    unclaimed: int
     thinned: int
     missing: Records
     beyond: Records
@@ -97,6 +103,7 @@ def reconcile(
     applied: dict[int, int],
     log_starts: dict[int, int],
     thinned_below: dict[int, int],
+    complete_from: Mapping[int, datetime],
     *,
     has_cells: bool,
 ) -> Reconciled:
@@ -104,6 +111,7 @@ def reconcile(
 
     A row that the log has no longer must be superseded: by a newer row or record of its cell, or it is a tombstone
     (which goes after delete.retention.ms), or it lies before the log's start. Rows without cells are taken for that.
+    What superseded one of before `complete_from` may have come and gone while no job looked.
     A record that the rows lack may be thinned below an offset of its partition, `thinned_below`, by what lies there.
     """
     is_old = log.offsets < log.limits(applied)
@@ -115,8 +123,9 @@ def reconcile(
     is_passed |= rows.offsets < rows.limits(log_starts)
     if not has_cells:
         is_passed[:] = True
-    if not has_cells:
         thinned_below = {}
+    claimed_from = rows.limits({number: round(at.timestamp() * 1_000_000) for number, at in complete_from.items()})
+    is_unclaimed = ~in_log & ~is_passed & (rows.times < claimed_from)
     may_be_thinned = _may_be_thinned(log, rows, thinned_below)
     at = np.searchsorted(theirs, ours[in_log])
     differs = np.zeros(len(rows), np.bool_)
@@ -124,9 +133,10 @@ def reconcile(
     return Reconciled(
         both=int(in_log.sum()),
         superseded=int((~in_log & is_passed).sum()),
+        unclaimed=int(is_unclaimed.sum()),
         thinned=int((~in_rows & may_be_thinned).sum()),
         missing=log.where(~in_rows & ~may_be_thinned),
-        beyond=rows.where(~in_log & ~is_passed),
+        beyond=rows.where(~in_log & ~is_passed & ~is_unclaimed),
         changed=rows.where(differs),
     )
 

@@ -52,9 +52,12 @@ class Reconciliation:
         )
         if self.counts["left_out"]:
             told += ", {left_out:,} more left out by the filters"
+        if self.counts["unclaimed"]:
+            told += ", {unclaimed:,} of before history_complete_from that went from the topic while no job looked"
         counts = {name: self.counts[name] for name in ("both", "superseded", "thinned", "missing", "beyond", "changed")}
-        total = sum(counts.values()) - counts["changed"]
-        return f"{total:,} records reconciled: {told.format(**counts, left_out=self.counts['left_out'])}"
+        total = sum(counts.values()) - counts["changed"] + self.counts["unclaimed"]
+        others = {name: self.counts[name] for name in ("left_out", "unclaimed")}
+        return f"{total:,} records reconciled: {told.format(**counts, **others)}"
 
 
 class TopicReader:
@@ -97,6 +100,7 @@ class TopicReader:
             return result
         applied = {number: row["next_offset"] for number, row in books.items()}
         log_ids = {number: row["log_id"] for number, row in books.items()}
+        claims = {number: row["history_complete_from"] for number, row in books.items()}
         starts = {number: end.log_start_offset for number, end in self._cluster.partition_ends(books).items()}
         log, left_out = self._read_log(log_ids, filters_of(books))  # before the rows, which then are all there
         result.counts["left_out"] += left_out
@@ -107,7 +111,7 @@ class TopicReader:
             lease = read_lease(self._tables)  # after the rows: retention notes in it what it is to take before it does
             kept_from = None if lease is None else lease.history_kept_from
             below = {} if kept_from is None else thinned_below(table, log_ids, kept_from.date())
-            found = reconcile(rows, of_log, applied, starts, below, has_cells=has_cells)
+            found = reconcile(rows, of_log, applied, starts, below, claims, has_cells=has_cells)
             _note(result, name, found, log_ids)
         return result
 
@@ -186,7 +190,7 @@ def _raw(records: list[LogRecord]) -> pa.Table:
 
 
 def _note(result: Reconciliation, name: str, found: Reconciled, log_ids: Mapping[int, int]) -> None:
-    result.counts.update({"both": found.both, "superseded": found.superseded, "thinned": found.thinned})
+    result.counts.update({name: getattr(found, name) for name in ("both", "superseded", "unclaimed", "thinned")})
     for kind, (column, in_tables, other) in _WRONG.items():
         records: Records = getattr(found, kind)
         result.counts[kind] += len(records)

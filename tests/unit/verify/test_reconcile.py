@@ -1,6 +1,6 @@
 """Rows of a history against the records of a log: what is in both, what compaction explains, and what nothing does."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,18 @@ def records(*rows: Row) -> Records:
     return gathered.records()
 
 
-def told(rows: Records, log: Records, *, applied: int = 10, start: int = 0, thinned: int = 0) -> dict[str, Any]:
+def told(
+    rows: Records, log: Records, *, applied: int = 10, start: int = 0, thinned: int = 0, claimed: datetime | None = None
+) -> dict[str, Any]:
     ends, starts, below = (dict.fromkeys(range(3), at) for at in (applied, start, thinned))
-    found = reconcile(rows, log, ends, starts, below, has_cells=True)
+    claims = {} if claimed is None else dict.fromkeys(range(3), claimed)
+    found = reconcile(rows, log, ends, starts, below, claims, has_cells=True)
     values = {name: value if isinstance(value, int) else [*value.places()] for name, value in vars(found).items()}
     return {name: value for name, value in values.items() if value}
 
 
 TOMBSTONE = {"is_tombstone": True}
+CLAIMED = datetime(2030, 6, 10, tzinfo=UTC)
 
 
 def test_the_same() -> None:
@@ -56,6 +60,15 @@ def test_a_row_that_the_log_lacks_is_superseded_or_wrong() -> None:
     assert told(rows, records((0, 3, "a"), (0, 11, "b"))) == {"both": 1, "superseded": 3}  # by what is not applied yet
     assert told(rows, records(), start=4) == {"superseded": 4}
     assert told(records((0, 1, "a")), records((1, 5, "a"))) == {"beyond": [(0, 1)], "missing": [(1, 5)]}
+
+
+def test_what_went_unseen_before_the_history_is_complete_is_explained() -> None:
+    """A group was deleted, and its tombstone cleaned away, while no job looked: nothing is left that superseded it."""
+    before, after = ({"record_timestamp": CLAIMED + timedelta(microseconds=each)} for each in (-1, 0))
+    rows = records((0, 1, "deleted", before), (0, 2, "lost", after), (0, 3, "there", before))
+    log = records((0, 3, "there", before))
+    assert told(rows, log, claimed=CLAIMED) == {"both": 1, "unclaimed": 1, "beyond": [(0, 2)]}
+    assert told(rows, log) == {"both": 1, "beyond": [(0, 1), (0, 2)]}
 
 
 def test_a_row_that_says_something_else() -> None:
