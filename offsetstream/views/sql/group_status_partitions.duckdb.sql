@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, groups, offset_commits, partition_ends, thresholds, waiting_commits
+-- Reads: clock, committed_offsets, end_intervals, groups, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -180,6 +180,7 @@ WITH limits AS (
     e.place,
     i.sampled_at,
     i.held_until,
+    i.known_until,
     i.high_watermark,
     i.lowest_from,
     i.next_sampled_at,
@@ -285,12 +286,13 @@ WITH limits AS (
     p.end_at,
     e.high_watermark,
     e.held_until,
+    e.known_until,
     e.lowest_from,
     e.next_offset,
     e.next_lowest,
     e.next_sampled_at,
     CASE
-      WHEN p.kind = 1 AND NOT e.high_watermark IS NULL
+      WHEN p.kind = 1 AND p.moment <= e.known_until
       THEN GREATEST(0, e.high_watermark - p.committed_offset)
     END AS lag_then
   FROM placed AS p
@@ -318,7 +320,7 @@ WITH limits AS (
     MIN(CASE WHEN in_ring THEN committed_offset END) = MAX(CASE WHEN in_ring THEN committed_offset END) AS is_stalled,
     MAX(CASE WHEN in_ring AND lag_then < previous_lag THEN 1 END) AS lag_fell,
     MAX(CASE WHEN since_start = 0 THEN committed_offset END) AS committed_before,
-    MAX(CASE WHEN kind = 2 THEN high_watermark END) AS end_before,
+    MAX(CASE WHEN kind = 2 AND moment <= known_until THEN high_watermark END) AS end_before,
     MAX(
       CASE
         WHEN kind = 2
@@ -353,7 +355,9 @@ WITH limits AS (
       CASE
         WHEN kind = 4
         THEN CASE
-          WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > instant
+          WHEN held_until >= moment
+          OR next_sampled_at IS NULL
+          OR next_sampled_at > LEAST(instant, known_until)
           THEN TRY_CAST(high_watermark AS DOUBLE)
           ELSE TRY_CAST(high_watermark AS DOUBLE) + TRY_CAST(next_offset - high_watermark AS DOUBLE) * TRY_CAST(EPOCH_US(moment) - EPOCH_US(held_until) AS DOUBLE) / NULLIF(TRY_CAST(EPOCH_US(next_sampled_at) - EPOCH_US(held_until) AS DOUBLE), 0)
         END
@@ -462,7 +466,7 @@ WITH limits AS (
       ELSE 'moves on, but its lag never fell in its last ' || TRY_CAST(commits AS TEXT) || ' commits'
     END AS status_reason
   FROM facts AS f
-), verdicts AS (
+), decided AS (
   SELECT
     b.*,
     CASE
@@ -534,36 +538,6 @@ WITH limits AS (
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,
-    CASE verdict
-      WHEN 'ok'
-      THEN 0
-      WHEN 'catching up'
-      THEN 1
-      WHEN 'unknown'
-      THEN 2
-      WHEN 'falling behind'
-      THEN 3
-      WHEN 'late'
-      THEN 4
-      WHEN 'stalled'
-      THEN 5
-      WHEN 'stopped'
-      THEN 6
-      WHEN 'rewound'
-      THEN 7
-      ELSE 8
-    END AS verdict_level,
-    CASE status
-      WHEN 'OK'
-      THEN 1
-      WHEN 'WARN'
-      THEN 2
-      WHEN 'STOP'
-      THEN 4
-      WHEN 'STALL'
-      THEN 5
-      ELSE 6
-    END AS status_level,
     current_lag,
     committed_offset,
     commits,
@@ -572,22 +546,25 @@ WITH limits AS (
     last_ms AS last_commit_at_ms,
     lag_before,
     sampled_at
-  FROM verdicts
+  FROM decided
 )
 SELECT
-  group_id,
-  topic,
-  partition,
-  status,
-  status_reason,
-  verdict,
-  verdict_reason,
-  current_lag,
-  CASE WHEN committed_offset >= 0 THEN committed_offset END AS committed_offset,
-  commits,
-  complete,
-  first_commit_at_ms,
-  last_commit_at_ms,
-  lag_before,
-  sampled_at
-FROM judged
+  j.group_id,
+  j.topic,
+  j.partition,
+  v.level,
+  j.verdict,
+  j.verdict_reason,
+  j.status,
+  j.status_reason,
+  j.current_lag,
+  CASE WHEN j.committed_offset >= 0 THEN j.committed_offset END AS committed_offset,
+  j.commits,
+  j.complete,
+  j.first_commit_at_ms,
+  j.last_commit_at_ms,
+  j.lag_before,
+  j.sampled_at
+FROM judged AS j
+JOIN verdicts AS v
+  ON v.verdict = j.verdict

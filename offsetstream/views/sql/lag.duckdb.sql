@@ -76,6 +76,8 @@ WITH assigned AS (
       THEN 'no offset: ' || TRY_CAST(c.committed_offset AS TEXT) || ' was committed'
       WHEN n.is_deleted = 1
       THEN 'no end: the topic was deleted'
+      WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at
+      THEN 'no end: the topic was made anew after it was sampled'
       WHEN e.topic IS NULL
       THEN 'no end: not sampled'
       WHEN NOT e.error IS NULL
@@ -135,7 +137,10 @@ SELECT
     THEN TRY_CAST(GREATEST(0, log_end_offset - committed_offset) AS DOUBLE) / NULLIF(TRY_CAST(NULLIF(log_end_offset - log_start_offset, 0) AS DOUBLE), 0)
   END AS retention_used,
   COALESCE(reason IS NULL AND committed_offset < log_start_offset, FALSE) AS is_truncated,
-  COALESCE(topic_id <> present_id, FALSE) AS is_recreated,
+  COALESCE(
+    topic_id <> present_id AND NOT COALESCE(record_timestamp > sampled_at, FALSE),
+    FALSE
+  ) AS is_recreated,
   COALESCE(
     reason IS NULL
     AND committed_offset > log_end_offset

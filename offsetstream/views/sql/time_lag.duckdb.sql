@@ -6,6 +6,7 @@ WITH kept AS (
     i.partition,
     i.sampled_at,
     i.held_until,
+    i.known_until,
     i.high_watermark
   FROM end_intervals AS i
   JOIN partition_ends AS e
@@ -20,6 +21,7 @@ WITH kept AS (
     partition,
     high_watermark AS from_offset,
     held_until AS from_at,
+    known_until,
     sampled_at,
     LEAD(high_watermark) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_offset,
     LEAD(sampled_at) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_at
@@ -43,8 +45,12 @@ WITH kept AS (
       WHEN c.committed_offset >= 0
       THEN GREATEST(c.committed_offset, e.log_start_offset)
     END AS next_to_read,
-    e.high_watermark,
     e.sampled_at,
+    CASE
+      WHEN e.error IS NULL
+      AND NOT COALESCE(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, FALSE)
+      THEN e.high_watermark
+    END AS high_watermark,
     COALESCE(c.topic_id <> e.topic_id, FALSE) AS is_other_topic
   FROM committed_offsets AS c
   LEFT JOIN partition_ends AS e
@@ -109,8 +115,12 @@ WITH kept AS (
     r.to_at,
     r.from_offset,
     r.from_at,
-    b.first_at,
-    CASE WHEN r.to_offset > f.place THEN 'interpolated' ELSE 'at least' END AS method
+    CASE WHEN r.to_offset > f.place THEN r.to_at ELSE b.first_at END AS first_at,
+    CASE
+      WHEN r.to_offset > f.place AND r.to_at <= r.known_until
+      THEN 'interpolated'
+      ELSE 'at least'
+    END AS method
   FROM found AS f
   LEFT JOIN rises AS r
     ON r.topic = f.topic AND r.partition = f.partition AND r.sampled_at = f.rise_at
