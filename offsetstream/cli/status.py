@@ -44,6 +44,7 @@ _COLUMNS = (
     Column("topic_partition", "PARTITION", 9),
     Column("total_lag", "TOTAL-LAG", 9),
     Column("max_lag"),
+    Column("messages_lost"),
     Column("time_lag", "TIME-LAG", 8),
     Column("time_lag_seconds"),
     Column("time_lag_at_least"),
@@ -166,6 +167,8 @@ def _closing(rows: list[Row], at: datetime | None) -> str:
     levels = Counter(row["level"] for row in rows)
     not_ok = levels["WARN"] + levels["ERR"]
     unknown = f", {levels['UNKNOWN']} unknown" if levels["UNKNOWN"] else ""
+    lost = sum(row["messages_lost"] or 0 for row in rows)
+    unknown += f", {counted(lost, 'message')} gone unread" if lost else ""
     are = "is" if not_ok == 1 else "are"
     sampled = [each for row in rows for each in row["sampled"]]
     away = now - max(sampled) if sampled and at is None else timedelta(0)

@@ -16,6 +16,7 @@
 --   status_reason STRING: What decided Burrow's word, in words
 --   total_lag BIGINT: Sum of the lags
 --   max_lag BIGINT: The greatest of them
+--   messages_lost BIGINT: Messages that the logs have no more, and that were never read
 --   partitions INT: Partitions with a committed offset
 --   partitions_not_ok INT: Those of level WARN or ERR
 --   complete DOUBLE: Share of the partitions with a full window of commits
@@ -28,7 +29,8 @@ WITH ranked AS (
          row_number() OVER (PARTITION BY group_id ORDER BY rank DESC, current_lag DESC, topic, partition) AS verdict_nth
   FROM ranked AS r
 ), folded AS (
-  SELECT group_id, max(status_level) AS status_level, CAST(sum(current_lag) AS BIGINT) AS total_lag, max(current_lag) AS max_lag, count(*) AS partitions,
+  SELECT group_id, max(status_level) AS status_level, CAST(sum(current_lag) AS BIGINT) AS total_lag, max(current_lag) AS max_lag,
+         CAST(sum(messages_lost) AS BIGINT) AS messages_lost, count(*) AS partitions,
          count(CASE WHEN level IN ('WARN', 'ERR') THEN 1 END) AS partitions_not_ok, count(CASE WHEN complete >= 1 THEN 1 END) AS complete,
          max(last_commit_at_ms) AS last_commit_at_ms,
          max(CASE WHEN nth = 1 THEN status END) AS worst_status, max(CASE WHEN nth = 1 THEN topic END) AS worst_topic,
@@ -48,7 +50,7 @@ SELECT k.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count
        CASE WHEN f.group_id IS NULL OR f.last_commit_at_ms < unix_micros(now_at) div 1000000 * 1000 - 604800000 THEN 'NOTFOUND'
             WHEN f.status_level > 2 THEN 'ERR' WHEN f.status_level = 2 THEN 'WARN' ELSE 'OK' END AS status,
        f.worst_status, f.worst_topic, f.worst_partition, coalesce(f.status_reason, 'no committed offset') AS status_reason,
-       f.total_lag, f.max_lag, CAST(coalesce(f.partitions, 0) AS INT) AS partitions, CAST(coalesce(f.partitions_not_ok, 0) AS INT) AS partitions_not_ok,
+       f.total_lag, f.max_lag, f.messages_lost, CAST(coalesce(f.partitions, 0) AS INT) AS partitions, CAST(coalesce(f.partitions_not_ok, 0) AS INT) AS partitions_not_ok,
        CAST(f.complete AS DOUBLE) / CAST(f.partitions AS DOUBLE) AS complete, f.last_commit_at_ms
 FROM known AS k CROSS JOIN clock
 LEFT JOIN folded AS f ON f.group_id = k.group_id

@@ -9,7 +9,8 @@
 --   verdict_reason STRING: What decided it, in words
 --   status STRING: Burrow's word: OK, WARN, STOP, STALL or REWIND. It decides nothing here
 --   status_reason STRING: What decided Burrow's word, in words
---   current_lag BIGINT: Messages from the newest commit to the newest end; 0 where the end is not known, as Burrow has it
+--   current_lag BIGINT: Messages that wait: from the newest commit, or where the log begins, to the newest end; 0 where the end is not known
+--   messages_lost BIGINT: Messages that the log has no more, and that were never read; null where the end is not known
 --   committed_offset BIGINT: Newest commit
 --   commits BIGINT: Commits that were looked at
 --   complete DOUBLE: Their number, as a share of what the window holds
@@ -88,6 +89,7 @@ WITH limits AS (
 ),
 -- @include judged
 SELECT j.group_id, j.topic, j.partition, v.level, j.verdict, j.verdict_reason, j.status, j.status_reason, j.current_lag,
+       j.messages_lost,
        CASE WHEN j.committed_offset >= 0 THEN j.committed_offset END AS committed_offset,
        j.commits, j.complete, j.first_commit_at_ms, j.last_commit_at_ms, j.lag_before, j.sampled_at
 FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict

@@ -52,11 +52,15 @@ moments AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
   SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.sampled_at, c.member_count, c.allowed_lag,
-         c.minimum_complete, c.window_seconds, c.max_time_lag_seconds,
+         c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
          greatest(0, coalesce(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
-         unix_micros(c.instant) div 1000000 * 1000 AS now_ms,
+         -- What the log has no more does not wait.
+         greatest(0, coalesce(c.end_offset, c.committed_offset) - greatest(c.committed_offset, coalesce(c.log_start_offset, 0))) AS readable_lag,
+         CASE WHEN c.end_offset IS NOT NULL THEN greatest(0, c.log_start_offset - c.committed_offset) END AS messages_lost,
+         coalesce(c.committed_offset > c.end_offset AND n.last_ms < unix_micros(c.sampled_at) div 1000 - 60000, false) AS is_beyond_end,
+         c.end_offset, unix_micros(c.instant) div 1000000 * 1000 AS now_ms,
          coalesce(b.lowest_end, l.lowest_end) AS lowest_end,
          CASE WHEN b.end_before IS NOT NULL AND b.committed_before IS NOT NULL THEN greatest(0, b.end_before - b.committed_before) END AS lag_before,
          least(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
@@ -94,10 +98,14 @@ moments AS (
 ), decided AS (
   SELECT b.*, CASE
       WHEN not_known IS NOT NULL THEN 'unknown'
-      WHEN current_lag <= allowed_lag THEN 'ok'
+      WHEN is_beyond_end THEN 'beyond the end'
+      WHEN readable_lag <= allowed_lag THEN 'ok'
       WHEN commits = 0 THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000 THEN 'dead'
       WHEN status = 'REWIND' THEN 'rewound'
+      -- Who has just begun has no habit yet that it could have left.
+      WHEN status = 'STOP' AND commits < intervals
+        AND now_ms - last_ms <= CASE WHEN commits = 1 THEN window_seconds ELSE least(window_seconds, 60) END * 1000 THEN 'unknown'
       WHEN status = 'STOP' THEN 'stopped'
       WHEN status = 'STALL' THEN 'stalled'
       WHEN is_late THEN 'late'
@@ -108,7 +116,12 @@ moments AS (
 ), judged AS (
   SELECT instant, offsets_partition, group_id, topic, partition, status, status_reason, verdict,
          CASE verdict
-           WHEN 'unknown' THEN coalesce(not_known, 'the history has no commit of it')
+           WHEN 'unknown' THEN CASE
+             WHEN not_known IS NOT NULL THEN not_known
+             WHEN commits = 0 THEN 'the history has no commit of it'
+             ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
+                         ' was ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s ago: too few to tell whether it stopped') END
+           WHEN 'beyond the end' THEN concat(CAST(committed_offset AS STRING), ' is committed, and the log ends at ', CAST(end_offset AS STRING))
            WHEN 'dead' THEN concat('messages wait, the group has no member, and nothing was committed for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s')
            WHEN 'rewound' THEN status_reason
            WHEN 'stopped' THEN status_reason
@@ -118,11 +131,13 @@ moments AS (
                                              CAST(window_seconds AS STRING), ' s')
            WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' to ', CAST(current_lag AS STRING), ' in ',
                                           CAST(window_seconds AS STRING), ' s')
-           ELSE CASE WHEN current_lag <= allowed_lag THEN 'nothing waits'
+           ELSE CASE WHEN messages_lost > 0 AND readable_lag <= allowed_lag
+                       THEN concat('nothing waits; ', CAST(messages_lost AS STRING), ' messages are gone unread')
+                     WHEN readable_lag <= allowed_lag THEN 'nothing waits'
                      WHEN lowest_since <= allowed_lag THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
                      WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
                      ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
          END AS verdict_reason,
-         current_lag, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at
+         readable_lag AS current_lag, messages_lost, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at
   FROM decided
 )

@@ -686,6 +686,7 @@ WITH steps AS (
     c.member_count,
     c.allowed_lag,
     c.minimum_complete,
+    c.intervals,
     c.window_seconds,
     c.max_time_lag_seconds,
     COALESCE(n.commits, 0) AS commits,
@@ -698,6 +699,20 @@ WITH steps AS (
     b.is_stalled,
     b.lag_fell,
     GREATEST(0, COALESCE(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
+    GREATEST(
+      0,
+      COALESCE(c.end_offset, c.committed_offset) - GREATEST(c.committed_offset, COALESCE(c.log_start_offset, 0))
+    ) AS readable_lag, /* What the log has no more does not wait. */
+    CASE
+      WHEN NOT c.end_offset IS NULL
+      THEN GREATEST(0, c.log_start_offset - c.committed_offset)
+    END AS messages_lost,
+    COALESCE(
+      c.committed_offset > c.end_offset
+      AND n.last_ms < EPOCH_US(c.sampled_at) // 1000 - 60000,
+      FALSE
+    ) AS is_beyond_end,
+    c.end_offset,
     EPOCH_US(c.instant) // 1000000 * 1000 AS now_ms,
     COALESCE(b.lowest_end, l.lowest_end) AS lowest_end,
     CASE
@@ -771,7 +786,9 @@ WITH steps AS (
     CASE
       WHEN NOT not_known IS NULL
       THEN 'unknown'
-      WHEN current_lag <= allowed_lag
+      WHEN is_beyond_end
+      THEN 'beyond the end'
+      WHEN readable_lag <= allowed_lag
       THEN 'ok'
       WHEN commits = 0
       THEN 'unknown'
@@ -779,6 +796,10 @@ WITH steps AS (
       THEN 'dead'
       WHEN status = 'REWIND'
       THEN 'rewound'
+      WHEN status = 'STOP'
+      AND commits < intervals
+      AND now_ms - last_ms <= CASE WHEN commits = 1 THEN window_seconds ELSE LEAST(window_seconds, 60) END * 1000
+      THEN 'unknown'
       WHEN status = 'STOP'
       THEN 'stopped'
       WHEN status = 'STALL'
@@ -810,7 +831,21 @@ WITH steps AS (
     verdict,
     CASE verdict
       WHEN 'unknown'
-      THEN COALESCE(not_known, 'the history has no commit of it')
+      THEN CASE
+        WHEN NOT not_known IS NULL
+        THEN not_known
+        WHEN commits = 0
+        THEN 'the history has no commit of it'
+        ELSE 'messages wait, and ' || CASE
+          WHEN commits = 1
+          THEN 'its only commit'
+          ELSE 'the last of its ' || TRY_CAST(commits AS TEXT) || ' commits'
+        END || ' was ' || TRY_CAST((
+          now_ms - last_ms
+        ) // 1000 AS TEXT) || ' s ago: too few to tell whether it stopped'
+      END
+      WHEN 'beyond the end'
+      THEN TRY_CAST(committed_offset AS TEXT) || ' is committed, and the log ends at ' || TRY_CAST(end_offset AS TEXT)
       WHEN 'dead'
       THEN 'messages wait, the group has no member, and nothing was committed for ' || TRY_CAST((
         now_ms - last_ms
@@ -828,7 +863,9 @@ WITH steps AS (
       WHEN 'catching up'
       THEN 'its lag fell from ' || TRY_CAST(lag_before AS TEXT) || ' to ' || TRY_CAST(current_lag AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
       ELSE CASE
-        WHEN current_lag <= allowed_lag
+        WHEN messages_lost > 0 AND readable_lag <= allowed_lag
+        THEN 'nothing waits; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
+        WHEN readable_lag <= allowed_lag
         THEN 'nothing waits'
         WHEN lowest_since <= allowed_lag
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
@@ -837,7 +874,8 @@ WITH steps AS (
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,
-    current_lag,
+    readable_lag AS current_lag,
+    messages_lost,
     committed_offset,
     commits,
     complete,

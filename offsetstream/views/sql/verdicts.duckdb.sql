@@ -16,38 +16,45 @@ FROM (VALUES
     'The tables cannot tell: the reason says what they lack'
   ),
   (
-    'falling behind',
+    'beyond the end',
     'WARN',
     3,
     2,
+    'The committed offset is beyond the end of the log: the client will start anew'
+  ),
+  (
+    'falling behind',
+    'WARN',
+    4,
+    2,
     'The lag is higher than window_seconds ago, and was never caught up in between'
   ),
-  ('late', 'WARN', 4, 2, 'Messages wait for longer than max_time_lag_seconds'),
+  ('late', 'WARN', 5, 2, 'Messages wait for longer than max_time_lag_seconds'),
   (
     'stalled',
     'ERR',
-    5,
+    6,
     3,
     'The group commits, but always the same offset, and messages wait'
   ),
   (
     'stopped',
     'ERR',
-    6,
+    7,
     3,
     'Messages wait, and the last commit is older than all the last commits took together'
   ),
   (
     'rewound',
     'ERR',
-    7,
+    8,
     3,
     'The group committed a lower offset, and has not come back to where it was'
   ),
   (
     'dead',
     'ERR',
-    8,
+    9,
     3,
     'Messages wait, and a group without members committed nothing for window_seconds'
   )) AS v(verdict, level, rank, metric_value, meaning)

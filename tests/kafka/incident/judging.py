@@ -90,6 +90,11 @@ def _verdicts(status: str, commits: Sequence[Commit], members: int, now_ms: int)
     if is_empty and now_ms - last.until_ms > _WINDOW_MS + 1000:  # Burrow counts whole seconds
         return {"dead"}
     found = {"dead"} if is_empty and now_ms - last.since_ms > _WINDOW_MS else set()
+    patience_ms = _WINDOW_MS if len(commits) == 1 else 60_000
+    if status == "STOP" and len(commits) < _RING and now_ms - last.until_ms <= patience_ms + 1000:
+        found |= {"unknown"}  # too few to tell
+        if now_ms - last.since_ms <= patience_ms:
+            return found
     if status in _OF_STATUS:
         return found | {_OF_STATUS[status]}
     has_before = commits[0].since_ms <= now_ms - _WINDOW_MS

@@ -89,9 +89,11 @@ def test_each_answers_in_text_json_and_csv(run: Run, world: Path, command: tuple
 def test_status(run: Run, world: Path) -> None:
     shown = run("groups", "status", "--at", END, tables=world)
     assert shown.exit_code == 4
-    assert shown.stdout.splitlines()[-1].startswith("7 of 11 groups are not OK, 3 unknown, as of")
+    assert shown.stdout.splitlines()[-1].startswith(
+        "8 of 11 groups are not OK, 2 unknown, 77 messages gone unread, as of"
+    )
     rows = rows_of(run, world, "groups", "status", "--at", END)
-    assert [row["level"] for row in rows] == ["ERR"] * 6 + ["WARN"] + ["UNKNOWN"] * 3 + ["OK"]
+    assert [row["level"] for row in rows] == ["ERR"] * 6 + ["WARN"] * 2 + ["UNKNOWN"] * 2 + ["OK"]
     assert [row["burrow"] for row in rows] == ["ERR"] * 6 + ["OK"] * 2 + ["NOTFOUND"] * 2 + ["OK"]
     (late,) = [row for row in rows if row["group"] == "group-10"]
     assert (late["verdict"], late["topic_partition"], late["time_lag"]) == ("stopped", "audit-0", "8 min 1 s")

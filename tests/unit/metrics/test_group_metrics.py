@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,9 @@ def test_a_group_has_the_level_of_its_verdict(tables: PathStore, tmp_path: Path,
     """Without a history nothing tells whether who has messages waiting stands still."""
     found = scraped(tables, Shown(names, groups="billing|search"))
     assert of("offsetstream_group_level", found) == {("billing", "unknown"): 1, ("search", "unknown"): 1}
-    append_rows(tmp_path, "offset_commits", [committed("billing", "orders", 41), committed("billing", "invoices", 5)])
+    long_ago = {"commit_timestamp_ms": round((NOW - timedelta(hours=1)).timestamp() * 1000)}
+    rows = [committed("billing", "orders", 41) | long_ago, committed("billing", "invoices", 5) | long_ago]
+    append_rows(tmp_path, "offset_commits", rows)
     found = scraped(tables, Shown(names, groups="billing"))
     assert of("offsetstream_group_level", found) == {("billing", "stopped"): 3}
 

@@ -25,6 +25,7 @@ class Window:
     window_seconds: int
     max_time_lag_seconds: int | None = None
     members: int = 1
+    log_start: int = 0
 
     @property
     def group_id(self) -> str:
@@ -117,7 +118,7 @@ def tables_of(windows: Sequence[Window]) -> dict[str, list[dict[str, Any]]]:
                 "ms": at_ms,
                 "topic": "t",
                 "partition": window.number,
-                "log_start_offset": 0,
+                "log_start_offset": window.log_start,
                 "high_watermark": end,
                 "last_stable_offset": end,
                 "sampled_at": instant(at_ms),
