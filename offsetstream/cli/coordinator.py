@@ -13,10 +13,10 @@ from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.tell import tell
-from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.lookup import Lookup, Row
+from offsetstream.tables.placement import Placement, read_placement
 from offsetstream.tables.store import Store
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ _CLUSTER = (
     Column("agrees", "AGREES"),
     Column("differs", "DIFFERS"),
     Column("error"),
+)
+_WHY_UNKNOWN = (
+    "no partition is loaded yet, or the brokers do not place groups by Kafka's hash, and the group has no records"
 )
 _OF_PARTITION = ("offsets_partition", "coordinator_id", "coordinator_epoch", "coordinator_available", "load_state")
 
@@ -79,21 +82,27 @@ def coordinator(
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
-    rows = [_of_tables(group_id, partitions) for group_id in group]
+    placement = read_placement(lookup)
+    rows = [_of_tables(group_id, partitions, placement) for group_id in group]
     if bootstrap_server is not None:
-        _add_answers(rows, lookup.store, bootstrap_server, command_config, timeout)
+        _add_answers(rows, placement, lookup.store, bootstrap_server, command_config, timeout)
     output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows)
     click.get_current_context().exit(_tell(rows))
 
 
-def _of_tables(group_id: str, partitions: Mapping[int, Row]) -> Row:
-    empty = dict.fromkeys(_OF_PARTITION)
-    found = partitions.get(partition_for(group_id, len(partitions)), empty) if partitions else empty
+def _of_tables(group_id: str, partitions: Mapping[int, Row], placement: Placement) -> Row:
+    number = placement.of(group_id)
+    found = dict.fromkeys(_OF_PARTITION) if number is None else partitions[number]
     return found | {"group": group_id, "coordinator": broker_text(found["coordinator_id"], {})}
 
 
 def _add_answers(
-    rows: list[Row], store: Store, bootstrap_server: str, command_config: str | None, timeout: float
+    rows: list[Row],
+    placement: Placement,
+    store: Store,
+    bootstrap_server: str,
+    command_config: str | None,
+    timeout: float,
 ) -> None:
     """Add to each row what the cluster answers, and the addresses of the brokers that it has.
 
@@ -108,13 +117,15 @@ def _add_answers(
 
     cluster = own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}
-    answers = cluster.coordinations({row["group"] for row in rows}, timeout)
+    answers = cluster.coordinations({row["group"] for row in rows}, timeout, placement.homes)
     for row in rows:
         row.update(_answer(answers[row["group"]], addresses))
         row["coordinator"] = broker_text(row["coordinator_id"], addresses)
         if row["error"] is None:
             row["differs"] = any(
-                row[name] != row[f"cluster_{name}"] for name in ("offsets_partition", "coordinator_id")
+                row[name] != row[f"cluster_{name}"]
+                for name in ("offsets_partition", "coordinator_id")
+                if row["offsets_partition"] is not None or placement.homes is None
             )
 
 
@@ -126,7 +137,7 @@ def _answer(told: Coordination, addresses: Mapping[int, str]) -> Row:
         "cluster_coordinator_id": broker and broker.broker_id,
         "cluster_leader": broker_text(told.leader_id, addresses),
         "cluster_leader_id": told.leader_id,
-        "agrees": broker and broker.broker_id == told.leader_id,
+        "agrees": broker and (told.offsets_partition is None or broker.broker_id == told.leader_id),
         "error": told.error,
     }
 
@@ -136,7 +147,10 @@ def _tell(rows: list[Row]) -> int:
     code = 0
     for row in rows:
         where = f"offsets partition {row['offsets_partition']}, that of group '{row['group']}',"
-        if not row["coordinator_available"]:
+        if row["offsets_partition"] is None:
+            code = max(code, 1)
+            tell(f"Error: the tables do not know the offsets partition of group '{row['group']}': {_WHY_UNKNOWN}.")
+        elif not row["coordinator_available"]:
             code = max(code, 1)
             tell(f"Error: {where} has no coordinator as far as the tables know.")
         if row.get("differs"):

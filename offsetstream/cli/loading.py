@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from offsetstream.cli.tell import tell
-from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
+from offsetstream.tables.placement import Placement, read_placement
 
 
 def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
     """Write to stderr how many offsets partitions are loaded, unless all are, and whether the groups' are."""
     rows = lookup.rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state"])
-    for line in loading_lines({row["offsets_partition"]: row["load_state"] for row in rows}, group_ids or ()):
+    states = {row["offsets_partition"]: row["load_state"] for row in rows}
+    for line in loading_lines(states, group_ids or (), read_placement(lookup).homes):
         tell(line)
 
 
-def loading_lines(states: dict[int, str], group_ids: Collection[str]) -> Iterator[str]:
-    """Yield the lines; `states` has the load state of each offsets partition."""
+def loading_lines(
+    states: dict[int, str], group_ids: Collection[str], homes: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    """Yield the lines; `states` has the load state of each offsets partition, `homes` are those of `Placement`."""
     loaded = sum(state == OWNED for state in states.values())
     if not states:
         yield "No offsets partition is known yet: the job has not begun to load them"
     elif loaded < len(states):
         yield f"{loaded} of {len(states)} offsets partitions are loaded"
+        placement = Placement(len(states), homes)
         for group_id in group_ids:
-            partition = partition_for(group_id, len(states))
+            partition = placement.of(group_id)
+            if partition is None:
+                yield f"Which offsets partition is that of group '{group_id}' is not known"
+                continue
             state = states.get(partition, "unknown")
             is_loaded = "loaded" if state == OWNED else f"not loaded ({state})"
             yield f"Offsets partition {partition}, that of group '{group_id}', is {is_loaded}"

@@ -41,6 +41,7 @@ _PARTITIONS = (
     Column("next_decoded_offset"),
     Column("applied_leader_epoch"),
     Column("partition_count"),
+    Column("placement_rule"),
     Column("filters"),
     Column("left_out_count"),
 )

@@ -41,10 +41,11 @@ class Broker:
 class Coordination:
     """Who serves a group: the leader of the partition that its hash names, and the broker that says that it does.
 
+    Where groups are not placed by that hash, of the partition that the tables know, None where they know none.
     `error`: Kafka's name of why none said so in time.
     """
 
-    offsets_partition: int
+    offsets_partition: int | None
     leader_id: int | None
     coordinator: Broker | None
     error: str | None = None
@@ -72,27 +73,46 @@ class CoordinatorLookup(Cluster):
         nodes = {group: description.coordinator for group, description in found.items()}
         return {group: Broker(node.id, node.host, node.port) for group, node in nodes.items()}
 
-    def coordinations(self, group_ids: Collection[str], timeout: float = TIMEOUT) -> dict[str, Coordination]:
+    def coordinator_ids(self, group_ids: Collection[str]) -> dict[str, int]:
+        """Return which broker coordinates each group, of those alone whose coordinator is found in seconds."""
+        names = [group_id for group_id in group_ids if group_id and "\0" not in group_id]  # librdkafka ends ids there
+        if not names:
+            return {}
+        asked = self._admin.describe_consumer_groups(names, request_timeout=_ATTEMPT_SECONDS)
+        found, _ = self._ask("the coordinators", lambda: self._settle_by_coordinators(asked))
+        return {group_id: each.coordinator.id for group_id, each in found.items() if each.coordinator}
+
+    def coordinations(
+        self, group_ids: Collection[str], timeout: float = TIMEOUT, homes: Mapping[str, int] | None = None
+    ) -> dict[str, Coordination]:
         """Return who serves each group, whether it exists or not; needs DESCRIBE on the groups and the topic.
 
-        While a partition has no leader, or its leader loads or is not reached, it is asked again, with longer and
-        longer pauses, for `timeout` seconds; then it has the error.
+        `homes`: their offsets partitions, where these are not by Kafka's hash. While a partition has no leader, or
+        its leader loads or is not reached, it is asked again, with longer and longer pauses, for `timeout` seconds;
+        then it has the error.
         """
         found: dict[str, Coordination] = {}
         deadline = time.monotonic() + timeout
 
         def ask() -> bool:
             left = [group_id for group_id in group_ids if group_id not in found or found[group_id].error]
-            found.update(self._coordinations(left, max(min(deadline - time.monotonic(), _ATTEMPT_SECONDS), _LEAST)))
+            found.update(
+                self._coordinations(left, homes, max(min(deadline - time.monotonic(), _ATTEMPT_SECONDS), _LEAST))
+            )
             return any(each.error for each in found.values())
 
         patience(retry_if_result(bool), timeout)(ask)
         return found
 
-    def _coordinations(self, group_ids: Collection[str], timeout: float) -> dict[str, Coordination]:
+    def _coordinations(
+        self, group_ids: Collection[str], homes: Mapping[str, int] | None, timeout: float
+    ) -> dict[str, Coordination]:
         leaders = self.leaders(OFFSETS_TOPIC)
-        numbers = {group_id: partition_for(group_id, len(leaders)) for group_id in group_ids}
-        led = [group_id for group_id, number in numbers.items() if leaders[number] is not None]
+        numbers = {
+            group_id: partition_for(group_id, len(leaders)) if homes is None else homes.get(group_id)
+            for group_id in group_ids
+        }
+        led = [group_id for group_id, number in numbers.items() if number is None or leaders[number] is not None]
         answers, errors = self._ask(
             "the coordinators",
             lambda: self._settle_by_coordinators(
@@ -108,7 +128,7 @@ class CoordinatorLookup(Cluster):
             error = kafka_name(errors[group_id]) if group_id in errors else NO_COORDINATOR
             found[group_id] = Coordination(
                 number,
-                leaders[number],
+                None if number is None else leaders[number],
                 node and Broker(node.id, node.host, node.port),
                 None if node else error,
             )

@@ -9,12 +9,12 @@ from typing import Any
 
 from offsetstream.cluster.committed import CommittedOffset, Place, no_offset
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.plan import BEHIND, Objection
 from offsetstream.tables.left_out import LeftOutNames
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS
+from offsetstream.tables.placement import read_placement
 from offsetstream.tables.small_tables import as_utc
 from offsetstream.tables.store import Store
 from offsetstream.views.instant import InstantReader
@@ -117,10 +117,14 @@ def _ids_of_then(store: Store, at: datetime) -> dict[str, set[str]]:
 
 
 def _behind(store: Store, at: datetime, group_ids: Collection[str]) -> Iterator[Objection]:
-    rows = Lookup(store).rows(OFFSETS_PARTITIONS, ("offsets_partition", "caught_up_at"))
+    lookup = Lookup(store)
+    rows, placement = lookup.rows(OFFSETS_PARTITIONS, ("offsets_partition", "caught_up_at")), read_placement(lookup)
     caught_up = {row["offsets_partition"]: row["caught_up_at"] for row in rows}
     for group_id in sorted(group_ids):
-        number = partition_for(group_id, len(caught_up))
+        number = placement.of(group_id)
+        if number is None:
+            yield Objection(BEHIND, group_id, None, "which offsets partition it has is not known")
+            continue
         known = caught_up.get(number)
         if known is None or as_utc(known) < at:
             until = "yet" if known is None else f"after {as_utc(known).isoformat(timespec='seconds')}"

@@ -24,13 +24,13 @@ LEFT_OUT = "is_left_out"
 class Decoder:
     """Decodes the records of batches, by one UDF for all: to bring it to the JVM takes longer than to use it."""
 
-    def __init__(self, partitions: int, filters: Filters = NO_FILTERS) -> None:
-        self._udf = _udf(partitions, filters)
+    def __init__(self, placed_by: int | None, filters: Filters = NO_FILTERS) -> None:
+        self._udf = _udf(placed_by, filters)
 
     def decode(self, raw: DataFrame) -> DataFrame:
         """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
 
-        `partitions` is the partition count of the topic. The raw key and value stay, and whatever else was there. With
+        `placed_by` is as of `in_coordinator_partition`. The raw key and value stay, and whatever else was there. With
         filters there is a column that tells what these leave out, LEFT_OUT, which `sifted` takes away.
         """
         decoded = as_few_tasks(raw).select("*", self._udf("offsets_partition", "key", "value").alias("decoded"))
@@ -46,15 +46,21 @@ class Decoder:
         )
 
 
-def decode(raw: DataFrame, partitions: int, filters: Filters = NO_FILTERS) -> DataFrame:
+def decode(raw: DataFrame, placed_by: int | None, filters: Filters = NO_FILTERS) -> DataFrame:
     """Return raw records, once, as a `Decoder` does."""
-    return Decoder(partitions, filters).decode(raw)
+    return Decoder(placed_by, filters).decode(raw)
 
 
-def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, partitions: int) -> pa.Array:
-    """Tell whether each record is where its group's coordinator looks for it; null where there is no group."""
+def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, placed_by: int | None) -> pa.Array:
+    """Tell whether each record is where its group's coordinator looks for it; null where there is no group.
+
+    `placed_by`: of how many partitions Kafka's hash names a group's own one. None: the latest records do, and those
+    that have just come are taken for these (`state/homes.py` mends the others).
+    """
+    if placed_by is None:
+        return pc.if_else(pc.is_null(group_id), pa.scalar(None, pa.bool_()), pa.scalar(True))
     groups = group_id.dictionary_encode()
-    home = [None if group is None else partition_for(group, partitions) for group in groups.dictionary.to_pylist()]
+    home = [None if group is None else partition_for(group, placed_by) for group in groups.dictionary.to_pylist()]
     return pc.equal(pa.array(home, pa.int32()).take(groups.indices), offsets_partition)
 
 
@@ -73,11 +79,11 @@ def is_commit() -> str:
     return f"key_type IN ({', '.join(map(str, COMMIT_KEY_TYPES))})"
 
 
-def _udf(partitions: int, filters: Filters) -> Callable[..., Column]:
+def _udf(placed_by: int | None, filters: Filters) -> Callable[..., Column]:
     def decode_batch(offsets_partition: pd.Series, key: pd.Series, value: pd.Series) -> pd.DataFrame:
         frame = decode_series(key, value)
         places = pa.array(offsets_partition, pa.int32())
-        inside = in_coordinator_partition(pa.array(frame["group_id"]), places, partitions)
+        inside = in_coordinator_partition(pa.array(frame["group_id"]), places, placed_by)
         frame = frame.assign(in_coordinator_partition=pd.arrays.ArrowExtensionArray(inside))
         if not filters:
             return frame

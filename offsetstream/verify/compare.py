@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.difference import Difference, Key, Row, row_differences
 from offsetstream.verify.tables import TableRows
@@ -66,7 +65,7 @@ def groups_not_compared(tables: TableRows, answers: Answers) -> set[str]:
 
 def _as_told(row: Row, tables: TableRows, listed: Mapping[str, str]) -> Row:
     """Return the group's row with its coordinator; newer types are listed under a protocol type of the same name."""
-    partition = partition_for(row["group_id"], len(tables.partitions)) if tables.partitions else None
+    partition = tables.placement.of(row["group_id"])
     coordinator = tables.partitions[partition]["coordinator_id"] if partition is not None else None
     group_type = listed.get(row["group_id"], row["group_type"])
     protocol_type = row["protocol_type"] if group_type == "Classic" else group_type.lower()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, OWNED
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
@@ -36,9 +35,8 @@ class Explanations:
         return self._of_group(difference)
 
     def partition_of(self, difference: Difference) -> int | None:
-        """Return the offsets partition of the group whose row differs, None if the tables have no partitions."""
-        count, group_id = len(self._tables.partitions), difference.group_id
-        return partition_for(group_id, count) if count and group_id is not None else None
+        """Return the offsets partition of the group whose row differs, None if the tables do not know it."""
+        return None if difference.group_id is None else self._tables.placement.of(difference.group_id)
 
     def _of_group(self, difference: Difference) -> str | None:
         if _is_cut(difference):

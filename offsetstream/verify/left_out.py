@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.filters import Filters
+from offsetstream.tables.placement import Placement
 from offsetstream.verify.answers import Answers, LeftOut
 from offsetstream.verify.difference import Row
 
@@ -37,15 +37,21 @@ def left_out_records(decoded: pa.Table, partitions: _Of) -> pa.Array:
     return found
 
 
-def kept_answers(answers: Answers, partitions: Mapping[int, Row]) -> Answers:
-    """Return a cluster's answers without what the tables leave out, and how much that is."""
+def kept_answers(
+    answers: Answers, partitions: Mapping[int, Row], group_homes: Mapping[str, int] | None = None
+) -> Answers:
+    """Return a cluster's answers without what the tables leave out, and how much that is.
+
+    `group_homes` are the homes of `Placement`, which knows none of the groups that are left out.
+    """
     of = filters_of(partitions)
     if not of:
         return answers
-    homes = {row["group_id"]: partition_for(row["group_id"], len(partitions)) for row in answers.groups}
+    placement = Placement(len(partitions), group_homes)
+    homes = {row["group_id"]: placement.of(row["group_id"]) for row in answers.groups}
     groups, offsets, bare = set[str](), _Rows(), set[str]()
     for filters, numbers in of.items():
-        here = {group_id for group_id, home in homes.items() if home in numbers}
+        here = {group_id for group_id, home in homes.items() if home is None or home in numbers}
         groups |= _left_out(here, filters.leaves_out_groups)
         own = [row for row in answers.offsets if row["group_id"] in here - groups]
         topics = _left_out({row["topic"] for row in own}, filters.leaves_out_topics)

@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.rows import Row
 from offsetstream.tables.derived import cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
+from offsetstream.tables.placement import RECORDS as LATEST_RECORDS
+from offsetstream.tables.placement import Placement, latest_homes
 from offsetstream.tables.plain_rows import flat, from_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
@@ -58,6 +59,7 @@ def _against_history(rows: Mapping[str, list[Row]], state: str, history: str) ->
     columns = [name for name in load_schema(state).column_names if name in load_schema(history).column_names]
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
     kept = {row["offsets_partition"] for row in rows["offsets_partitions"] if row["history_complete_from"] is not None}
+    placement = _placement(rows)
     records = {tuple(row[name] for name in _RECORD): row for row in rows[history]}
     for row in rows[state]:
         if row["offsets_partition"] not in kept:
@@ -68,8 +70,7 @@ def _against_history(rows: Mapping[str, list[Row]], state: str, history: str) ->
         if record is None or place != tuple(record[name] for name in key):
             yield Difference(state, key, place, "record_offset", row["record_offset"], None, RECORDS)
             continue
-        inside = row["offsets_partition"] == partition_for(row["group_id"], len(logs))
-        told = {**record, "in_coordinator_partition": inside}
+        told = {**record, "in_coordinator_partition": placement.is_own(row["group_id"], row["offsets_partition"])}
         yield from value_differences(state, key, [(place, row, told)], [*columns, "in_coordinator_partition"])
 
 
@@ -81,10 +82,27 @@ def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
     listed = {(row["offsets_partition"], row["group_id"]) for row in rows["groups"]}
     found: dict[str, list[Row]] = {table: [] for table in DERIVED_TABLES}
+    placement = _placement(rows)
     for key in listed | cells.keys():
-        inside = key[0] == partition_for(key[1], len(logs)) if logs else None
-        place = {"offsets_partition": key[0], "log_id": logs.get(key[0], 0), "in_coordinator_partition": inside}
+        place = {
+            "offsets_partition": key[0],
+            "log_id": logs.get(key[0], 0),
+            "in_coordinator_partition": placement.is_own(key[1], key[0]),
+        }
         derived = rows_of_group(cells[key], key[1], names, exists=key in listed, place=place)
         for table, of_group in (derived or {}).items():
             found[table] += flat(of_group)
     return found
+
+
+def _placement(rows: Mapping[str, list[Row]]) -> Placement:
+    """Return the groups' own partitions by the rule that the tables name, told once more from the records' times."""
+    partitions = rows["offsets_partitions"]
+    if all(row.get("placement_rule") != LATEST_RECORDS for row in partitions):
+        return Placement(len(partitions))
+    copies = (
+        {**row, "newest": row["record_timestamp"]}
+        for table in ("committed_offsets", "group_cells", "groups")
+        for row in rows[table]
+    )
+    return Placement(len(partitions), latest_homes(copies))

@@ -66,7 +66,7 @@ def compare_until_settled(
     deadline, rounds = None, list[_Round]()
     while True:
         tables, answers = read_tables(), ask_cluster()
-        answers = kept_answers(answers, tables.partitions)
+        answers = kept_answers(answers, tables.partitions, tables.homes)
         standing = ask_standing(tables)
         explanations = Explanations(tables, answers, standing)
         present = [*differences(tables, answers), *check_records()]

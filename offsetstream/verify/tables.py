@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.placement import Placement, read_placement
 
 Row = dict[str, Any]
 _COLUMNS = {
@@ -27,6 +29,12 @@ class TableRows:
     rows: dict[str, list[Row]]
     partitions: dict[int, Row]
     deleted_topics: frozenset[str]  # their names and ids: no broker answers for these
+    homes: Mapping[str, int] | None = None  # of `Placement`
+
+    @property
+    def placement(self) -> Placement:
+        """Which offsets partition is each group's own one."""
+        return Placement(len(self.partitions), self.homes)
 
 
 def read_tables(lookup: Lookup) -> TableRows:
@@ -43,4 +51,4 @@ def read_tables(lookup: Lookup) -> TableRows:
     topics = lookup.rows("topics", ["topic_id", "topic", "deleted_at"])
     gone = {name for row in topics if row["deleted_at"] is not None for name in (row["topic"], row["topic_id"])}
     gone -= {row["topic"] for row in topics if row["deleted_at"] is None}
-    return TableRows(rows, partitions, frozenset(gone))
+    return TableRows(rows, partitions, frozenset(gone), read_placement(lookup).homes)

@@ -64,7 +64,7 @@ class BatchWriter:
         self._watch = watch
         self.checkpoint = checkpoint
         self._filters = filters
-        self._decoder = Decoder(len(book.rows), filters)
+        self._decoder = Decoder(book.placed_by, filters)
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
         """Apply the raw records of a micro-batch; records that were applied before are passed over.

@@ -166,7 +166,7 @@ class Loader:
         commits = history.of_commits(batch) if history.keeps_records else None
         began = datetime.now(UTC)
         few = self._writer.state_writes is not StateWrites.SPARK
-        passes = pass_over(raw, commits, len(self._book.rows), self._filters, brings_few=few)
+        passes = pass_over(raw, commits, self._book.placed_by, self._filters, brings_few=few)
         with passes as passed, self._writer.bulk():
             if datetime.now(UTC) - began > at_most:
                 raise _TooSlowError

@@ -105,19 +105,19 @@ class LogPass:
 def pass_over(
     raw: DataFrame,
     history: CommitHistory | None,
-    partitions: int,
+    placed_by: int | None,
     filters: Filters = NO_FILTERS,
     *,
     brings_few: bool = True,
 ) -> Iterator[LogPass]:
-    """Pass over raw records, which must be in log order; `partitions` has the topic.
+    """Pass over raw records, which must be in log order; `placed_by` is as of `in_coordinator_partition`.
 
     What the filters leave out is counted in `shares`, and nowhere else. With `brings_few` the driver wants few rows.
     """
     brought_bytes = _BROUGHT_BYTES // few_tasks(raw.sparkSession) if brings_few else 0
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return reduce_log(batches, history, partitions, filters, brought_bytes)
+        return reduce_log(batches, history, placed_by, filters, brought_bytes)
 
     rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(size.ON_DISK)
     try:
@@ -143,7 +143,7 @@ def _part(rows: DataFrame, came: pa.Table, kind: str, reports: Iterable[Mapping[
 def reduce_log(
     batches: Iterable[pa.RecordBatch],
     history: CommitHistory | None,
-    partitions: int,
+    placed_by: int | None,
     filters: Filters = NO_FILTERS,
     brought_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
@@ -151,7 +151,7 @@ def reduce_log(
 
     The first rows, of so many bytes at most, are marked as those that come to the driver with it.
     """
-    return _Worker(history, partitions, filters, brought_bytes).work(batches)
+    return _Worker(history, placed_by, filters, brought_bytes).work(batches)
 
 
 @dataclass
@@ -159,7 +159,7 @@ class _Worker:
     """One task's part of a pass."""
 
     history: CommitHistory | None
-    partitions: int
+    placed_by: int | None
     filters: Filters
     brought_bytes: int
     _kept: list[pa.Table] = field(default_factory=list)
@@ -214,7 +214,7 @@ class _Worker:
         columns = {name: decoded[name] for name in decoded.column_names}
         groups = decoded["group_id"].combine_chunks()
         columns["in_coordinator_partition"] = in_coordinator_partition(
-            groups, decoded["offsets_partition"].combine_chunks(), self.partitions
+            groups, decoded["offsets_partition"].combine_chunks(), self.placed_by
         )
         is_good = pc.is_null(decoded["error"])
         for name in ("key_bytes", "value"):  # of those alone that cannot be decoded

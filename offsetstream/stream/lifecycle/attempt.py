@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.kinds import Coordinator
@@ -25,7 +26,7 @@ from offsetstream.stream.apply.load import Loader
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.lifecycle.leaders import Leadership, in_words
 from offsetstream.stream.lifecycle.live import LiveStream
-from offsetstream.stream.lifecycle.refusals import LedAnewError
+from offsetstream.stream.lifecycle.refusals import LedAnewError, PlacedAnewError
 from offsetstream.stream.monitor.broker_channel import Leaders
 from offsetstream.stream.monitor.epoch_ends import EpochEnds
 from offsetstream.stream.monitor.hanging import HangingTransactions
@@ -39,7 +40,7 @@ from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoin
 from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
+from offsetstream.stream.partitions.placing import Placing
 from offsetstream.stream.partitions.standing import standing_of
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.stream.sampling.sampler import Sampler
@@ -78,12 +79,15 @@ class Attempt:
         self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(topic.partitions))
         channels = Leaders(writer.spark, topic.cluster, settings.properties)
         self._watch = self._watched(channels)
+        self._placing = Placing(self._tables, self._book, self._coordinators, self._say)
         hanging = HangingTransactions(settings.max_transaction_timeout, self._say)
         self._observer = Observer(self._watch, self._book, hanging, controls.progress, controls.metrics)
         raw_log = RawLog(channels, lambda: self._book.coordinators.known_epochs)
         self._gaps = Gaps(self._book, self._watch.settings, raw_log.lost_offsets)
         names = self._watch.topics.names
-        self._state = StateTables(self._writer, topic.coordinator, self._book.log_ids, names)
+        self._state = StateTables(
+            self._writer, topic.coordinator, self._book.log_ids, names, lambda: self._book.placed_by is None
+        )
         most_at_once = settings.max_offsets_per_trigger
         self._decoded_history = DecodedHistory(self._writer, self._book, names, most_at_once)
         self._loader = Loader(
@@ -106,6 +110,10 @@ class Attempt:
         seconds = self._settings.sample_interval
         at_least = DEAR_SECONDS if seconds and self._tables.is_dear else 0.0
         return Sampler(rounds, max(seconds, at_least), self._say, self._controls.metrics)
+
+    def _coordinators(self, group_ids: Collection[str]) -> dict[str, int]:
+        cluster = CoordinatorLookup(self._settings.bootstrap_server, self._settings.properties)
+        return cluster.coordinator_ids(group_ids)
 
     def _opened_book(self) -> PartitionBook:
         book = PartitionBook(self._tables, self._topic.partitions, keeps_history=self._settings.history)
@@ -162,7 +170,7 @@ class Attempt:
             try:
                 with explain_failure(self._topic.cluster):
                     lost = live.run(query)
-            except LedAnewError as error:
+            except (LedAnewError, PlacedAnewError) as error:
                 self._say(f"Beginning another query: {error}")
                 checkpoint = self._load([])
                 continue
@@ -196,7 +204,9 @@ class Attempt:
             self._settings.filters,
         )
         leaders, upkeep = self._topic.leaders, self._upkeep
-        return LiveStream(batches, self._loader, self._book, self._observer, leaders, upkeep, self._controls)
+        return LiveStream(
+            batches, self._loader, self._book, self._observer, leaders, upkeep, self._placing, self._controls
+        )
 
     def _history(self, checkpoint: Checkpoint) -> History:
         above = min(self._book.next_offsets.values(), default=0)
@@ -208,10 +218,13 @@ class Attempt:
 
     def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:
         root = self._settings.checkpoint
+        self._placing.begin()
+        self._placing.find()
         last = last_checkpoint(self._writer.spark, root, self._controls.lease, self._tables) if goes_on else None
-        if last is None or to_load or self._book.gone or is_recounted(self._book) or not last.reads(readable):
+        if last is None or to_load or self._book.gone or self._placing.is_untold or not last.reads(readable):
             return self._load(to_load)
         self._say(f"Going on with checkpoint {last.location}")
+        self._placing.place(BatchId(last.checkpoint_id, -1))
         self._sampler.start(last.checkpoint_id)
         self._loader.load_requested(last.checkpoint_id)
         return last
@@ -222,20 +235,13 @@ class Attempt:
         with self._sampler.paused():
             checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, self._tables)
             self._sampler.start(checkpoint.checkpoint_id)
-        self._place_groups(BatchId(checkpoint.checkpoint_id, -1))
+        self._placing.place(BatchId(checkpoint.checkpoint_id, -1))
         self._loader.unload_gone(checkpoint.checkpoint_id)
         self._loader.load_requested(checkpoint.checkpoint_id, partitions)
+        if self._placing.find():
+            self._placing.place(BatchId(checkpoint.checkpoint_id, -1))
         self._say(f"Starting checkpoint {checkpoint.location}")
         return checkpoint
-
-    def _place_groups(self, batch: BatchId) -> None:
-        is_to_be_written = is_recounted(self._book)
-        if is_to_be_written:
-            self._say(f"Placing all groups by {len(self._book.rows)} offsets partitions")
-            place_groups(self._tables, len(self._book.rows), batch)
-        self._book.note_partition_count()
-        if is_to_be_written:
-            self._book.write(batch)
 
     def _query(self, checkpoint: Checkpoint, readable: list[int]) -> DataStreamWriter:
         """Return the query over the partitions that can be read and are loaded."""

@@ -20,16 +20,18 @@ from offsetstream.stream.apply.load import Loader
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership
 from offsetstream.stream.lifecycle.query_check import QueryCheck
-from offsetstream.stream.lifecycle.refusals import StopRequestedError
+from offsetstream.stream.lifecycle.refusals import PlacedAnewError, StopRequestedError
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS, Turns
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.placing import Placing
 from offsetstream.tables.transaction import BatchId
 
 SAMPLE_SECONDS = 10.0
 IDLE_REFRESH_SECONDS = 600.0
 UPKEEP_SECONDS = 60.0
+PLACEMENT_SECONDS = 60.0
 BATCH_SECONDS = 10.0  # for which a batch that may wait for a lost leader is let go on
 
 
@@ -44,6 +46,7 @@ class LiveStream:
         observer: Observer,
         leaders: Leadership,
         upkeep: Upkeep,
+        placing: Placing,
         controls: Controls,
     ) -> None:
         self._batches = batches
@@ -52,6 +55,7 @@ class LiveStream:
         self._observer = observer
         self._leaders = leaders
         self._upkeep = upkeep
+        self._placing = placing
         self._controls = controls
         self._check = QueryCheck(book, observer, leaders.reading, self._stop_if_ending)
         self._turns = Turns(leaders.check_lost)
@@ -63,7 +67,8 @@ class LiveStream:
 
         Returns the partitions of which the query cannot go on, since their log lost records or is another one, and
         says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised, and
-        LeadersChangedError if the query is to be over other partitions, LedAnewError if it is to be another one.
+        LeadersChangedError if the query is to be over other partitions, LedAnewError or PlacedAnewError if it is to be
+        another one.
         """
         self._upkeep.measure()
         query = self._batches.checkpoint.start(writer.foreachBatch(self._apply))
@@ -83,6 +88,7 @@ class LiveStream:
             (SAMPLE_SECONDS, self._sample),
             (IDLE_REFRESH_SECONDS, self._refresh),
             (UPKEEP_SECONDS, self._tend),
+            (PLACEMENT_SECONDS, self._find_rule),
         ]
         done = [time.monotonic() for _ in tasks]
         signals = self._controls.signals
@@ -163,6 +169,16 @@ class LiveStream:
             return []
         self._tended, self._is_untidy = time.monotonic(), False
         self._upkeep.tend(self._turns, self._controls.progress)
+        return []
+
+    def _find_rule(self) -> list[int]:
+        """Find out by which rule the brokers place groups, where that is not known for good."""
+        if self._placing.is_open:
+            with self._turns:
+                self._placing.find()
+                if self._placing.is_untold:
+                    raise PlacedAnewError("the brokers place groups otherwise than before")
+                self._placing.place(self._outside)
         return []
 
     def _reload(self) -> list[int]:

@@ -19,4 +19,8 @@ class LedAnewError(Exception):
     """
 
 
+class PlacedAnewError(Exception):
+    """Raised when the brokers turn out to place groups by another rule: a new query is to tell so of what it reads."""
+
+
 REFUSALS = (StopRequestedError, LedAnewError, PartitionsChangedError)

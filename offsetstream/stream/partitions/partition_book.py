@@ -21,6 +21,7 @@ from offsetstream.stream.partitions.partition_rows import PartitionRows
 from offsetstream.stream.partitions.written import WrittenOffsets
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.names import FAILED, LOADING, OFFSETS_PARTITIONS, OWNED, UNLOADED
+from offsetstream.tables.placement import RECORDS
 from offsetstream.tables.small_tables import overwrite_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
@@ -32,7 +33,7 @@ class PartitionBook:
     `rows`: how each partition stands now. `coordinators`: who coordinates them. `claims`: from when on their
     history is complete; `keeps_history`: whether the job writes it. `log_ids`: their present logs. `epochs`: the
     leader epochs of what is applied. `written`: how far the tables have more than that. `clocks`: what the records
-    that were read last tell of the brokers' clock.
+    that were read last tell of the brokers' clock. `placement_rule`: how groups are placed, as far as that is known.
     """
 
     def __init__(self, tables: Store, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
@@ -47,6 +48,7 @@ class PartitionBook:
         self.log_ids = LogIds(self._rows)
         self.epochs = AppliedEpochs(self._rows)
         self.written = WrittenOffsets(tables, self._rows)
+        self.placement_rule = next((row.placement_rule for row in self._rows.values() if row.placement_rule), None)
 
     @property
     def partitions(self) -> list[int]:
@@ -57,6 +59,11 @@ class PartitionBook:
     def gone(self) -> list[int]:
         """The partitions that the tables have and the topic has no longer, until they are unloaded."""
         return list(self._rows.gone)
+
+    @property
+    def placed_by(self) -> int | None:
+        """The number of partitions by which Kafka's hash places groups; None where their records do (RECORDS)."""
+        return None if self.placement_rule == RECORDS else len(self._rows)
 
     @property
     def has_news(self) -> bool:
@@ -214,10 +221,10 @@ class PartitionBook:
             row = self._rows.set(partition, next_offset=max(row.applied, next_offset) or None)
         self._rows.set(partition, load_id=max(row.loads, load_id) or None, load_state=UNLOADED)
 
-    def note_partition_count(self) -> None:
-        """Note that all rows that the tables have, and will get, are placed by the number of partitions of now."""
+    def note_placement(self) -> None:
+        """Note that all rows that the tables have, and will get, are placed by the rule and the partitions of now."""
         for number in self._rows:
-            self._rows.set(number, partition_count=len(self._rows))
+            self._rows.set(number, partition_count=len(self._rows), placement_rule=self.placement_rule)
 
     def write(self, batch: BatchId) -> None:
         """Write the events, then the rows: the last write of a batch."""

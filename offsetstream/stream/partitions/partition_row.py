@@ -10,6 +10,7 @@ from typing import Any
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.caught_up_marks import Mark
 from offsetstream.tables.names import OWNED, LoadState
+from offsetstream.tables.placement import PlacementRule
 from offsetstream.tables.small_tables import as_utc
 
 
@@ -42,6 +43,7 @@ class PartitionRow:
     coordinator_available: bool | None = None
     history_complete_from: datetime | None = None
     partition_count: int | None = None
+    placement_rule: PlacementRule | None = None
     filters: str | None = None
     left_out_count: int | None = None
 

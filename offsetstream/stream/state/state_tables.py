@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.state.driver_state import DriverStateWriter
+from offsetstream.stream.state.homes import settle_homes
 from offsetstream.stream.state.size import Held, collect, collect_few
 from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables.engines import Size, StateWrites, driver_reduces
@@ -40,13 +41,20 @@ class StateTables:
     """Applies records by the engine that can hold them; a `StateWriter` of either kind of records.
 
     `coordinator` is new or classic (reference 5.9); `topic_names` has the names of topic ids, and may grow.
-    `merged_by` says who merged into each table last; who wants it of some merges clears it before them.
+    `records_place`: whether a group's latest records name its own partition. `merged_by` says who merged into each
+    table last; who wants it of some merges clears it before them.
     """
 
     def __init__(
-        self, writer: TableWriter, coordinator: Coordinator, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
+        self,
+        writer: TableWriter,
+        coordinator: Coordinator,
+        log_ids: Mapping[int, int],
+        topic_names: Mapping[str, str],
+        records_place: Callable[[], bool] = lambda: False,
     ) -> None:
         self._writer = writer
+        self._records_place = records_place
         self.merged_by = writer.merged_by
         self._driver: StateWriter[pa.Table] = DriverStateWriter(writer.tables, coordinator, log_ids, topic_names)
         self._spark: StateWriter[DataFrame] = SparkStateWriter(writer, coordinator, log_ids, topic_names)
@@ -69,3 +77,5 @@ class StateTables:
         else:
             self._driver.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
             self.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
+        if self._records_place():
+            settle_homes(self._writer.tables, BatchId(batch.checkpoint_id, -1))

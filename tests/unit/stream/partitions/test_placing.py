@@ -8,10 +8,11 @@ from deltalake import DeltaTable
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import LeaseError
-from offsetstream.stream.partitions import partition_count
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.partition_count import is_recounted, place_groups
+from offsetstream.stream.partitions.placing import is_untold
+from offsetstream.stream.state import homes
+from offsetstream.stream.state.homes import place_groups
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -37,7 +38,7 @@ def tables(tables: PathStore) -> PathStore:
         columns = load_schema(name).column_names
         append_rows(Path(tables.root), name, [{k: v for k, v in row.items() if k in columns} for row in rows])
     book = loaded(tables)
-    book.note_partition_count()
+    book.note_placement()
     book.write(LOAD)
     return tables
 
@@ -88,30 +89,30 @@ def test_what_is_placed_already_is_not_written(tables: PathStore) -> None:
 
 
 def test_a_change_that_was_interrupted_is_made_again(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell, told = partition_count._tell, list[str]()
+    tell, told = homes._tell, list[str]()
 
-    def die_at_the_third(location: PathStore, name: str, partitions: int, batch: BatchId) -> None:
+    def die_at_the_third(location: PathStore, name: str, placed: homes.Placed, batch: BatchId) -> None:
         if len(told) == 2:
             raise KeyboardInterrupt
         told.append(name)
-        tell(location, name, partitions, batch)
+        tell(location, name, placed, batch)
 
-    assert not is_recounted(job(tables, FEW))
+    assert not is_untold(job(tables, FEW))
     first = job(tables, MORE)
-    assert is_recounted(first)
+    assert is_untold(first)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(partition_count, "_tell", die_at_the_third)
+        patch.setattr(homes, "_tell", die_at_the_third)
         place_groups(tables, MORE, LOAD)
     assert are_placed(tables, MORE).count(True) == 2
 
     again = job(tables, MORE)
-    assert is_recounted(again)  # nothing says that it was made
+    assert is_untold(again)  # nothing says that it was made
     place_groups(tables, MORE, LOAD)
-    again.note_partition_count()
+    again.note_placement()
     again.write(LOAD)
     assert all(are_placed(tables, MORE))
-    assert not is_recounted(job(tables, MORE))
-    assert is_recounted(job(tables, FEW))  # fewer again, as of a topic that was made anew
+    assert not is_untold(job(tables, MORE))
+    assert is_untold(job(tables, FEW))  # fewer again, as of a topic that was made anew
 
 
 def test_a_job_that_was_taken_over_places_nothing(tables: PathStore) -> None:
@@ -125,8 +126,8 @@ def test_tables_of_an_older_version_are_placed_anew(tmp_path: Path) -> None:
     """Their job did not note by how many partitions it placed groups, and missed changes."""
     new = new_tables(tmp_path / "new")
     loaded(new).write(LOAD)
-    assert is_recounted(job(new, FEW))
+    assert is_untold(job(new, FEW))
 
 
-def test_nothing_is_recounted_before_the_first_load(tmp_path: Path) -> None:
-    assert not is_recounted(job(new_tables(tmp_path / "new"), FEW))
+def test_nothing_is_untold_before_the_first_load(tmp_path: Path) -> None:
+    assert not is_untold(job(new_tables(tmp_path / "new"), FEW))

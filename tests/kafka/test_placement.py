@@ -1,0 +1,151 @@
+"""Brokers that place groups otherwise than by Kafka's hash of now: every reader finds every group.
+
+Redpanda's rule is played by records that are written where it would put them; a topic that grew, by Kafka's own
+broker, which goes on with the number of partitions of its start (KAFKA-7771).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
+from pyspark.sql import SparkSession
+
+from offsetstream.cli.main import main
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.codec.encode import encode_record
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream.lifecycle import live
+from offsetstream.tables.engines import StateWrites
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.names import STATE_TABLES
+from testkit.redpanda import redpanda_partition_for
+from testkit.waiting import SECONDS
+from tests.kafka.jobs import JobRunner
+
+GROUPS = [f"group-{number}" for number in range(40)]
+FEW, MORE = 4, 8
+
+
+@pytest.fixture
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(properties={"offsets.topic.num.partitions": str(FEW)}) as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        yield kafka
+
+
+def commit(kafka: EmbeddedKafka, offset: int, groups: list[str] = GROUPS) -> None:
+    commit_plainly(kafka.bootstrap_server, {group: [TopicPartition("orders", 0, offset)] for group in groups})
+
+
+def write_as_redpanda(kafka: EmbeddedKafka, offset: int) -> None:
+    """Write commits and an empty classic group of each id where Redpanda would."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "client.id": "__admin_client"})
+    for group in GROUPS:
+        key = {"type": 1, "data": {"group": group, "topic": "orders", "partition": 0}}
+        data = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}
+        told = {"protocolType": "consumer", "generation": 3, "protocol": None, "leader": None}
+        told |= {"currentStateTimestamp": 1, "members": []}
+        for each, value in ((key, data), ({"type": 2, "data": {"group": group}}, told)):
+            record = encode_record(each, {"version": 3, "data": value})
+            producer.produce(OFFSETS_TOPIC, record[1], record[0], redpanda_partition_for(group, FEW))
+    assert producer.flush(SECONDS) == 0
+
+
+def homes(runner: JobRunner) -> dict[str, int]:
+    """Where each group is at home, by all state tables alike."""
+    found = {}
+    for name in STATE_TABLES:
+        own = {"in_coordinator_partition": [True]}
+        rows = Lookup(runner.tables).rows(name, ["group_id", "offsets_partition"], own, distinct=True)
+        found[name] = {row["group_id"]: row["offsets_partition"] for row in rows}
+        assert len(found[name]) == len(rows), "a group has two homes"
+    assert all(of_table.items() <= found["groups"].items() for of_table in found.values())
+    return found["groups"]
+
+
+def rule(runner: JobRunner) -> object:
+    (found,) = runner.values("offsets_partitions", "placement_rule")
+    return found
+
+
+def told(runner: JobRunner, *arguments: str) -> list[Mapping[str, object]]:
+    result = CliRunner().invoke(main, [*arguments, "--tables", runner.tables.root, "--output", "json"])
+    assert result.exit_code in {0, 4}, result.output
+    found: list[Mapping[str, object]] = json.loads(result.stdout)
+    return found
+
+
+def assert_readers_find(runner: JobRunner, offset: int) -> None:
+    assert {row["group"] for row in told(runner, "lag", "--all-groups")} == set(GROUPS)
+    assert {(row["group"], row["committed_offset"]) for row in told(runner, "offsets", "list")} >= {
+        (group, offset) for group in GROUPS
+    }
+    for row in told(runner, "coordinator", *(each for group in GROUPS for each in ("--group", group))):
+        assert row["offsets_partition"] == homes(runner)[str(row["group"])]
+
+
+@pytest.mark.parametrize("engine", [StateWrites.DRIVER, StateWrites.SPARK])
+def test_a_log_of_redpandas(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, engine: StateWrites) -> None:
+    commit(kafka, 1, ["maker"])  # of the topic
+    write_as_redpanda(kafka, 5)
+    runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
+    by_redpanda = {group: redpanda_partition_for(group, FEW) for group in GROUPS}
+    for offset in (5, 6):  # at the first load, and by a batch of the next job
+        write_as_redpanda(kafka, offset)
+        runner.job(once=True, state_writes=engine).run()
+        assert rule(runner) == "records"
+        assert {group: home for group, home in homes(runner).items() if group != "maker"} == by_redpanda
+        assert runner.said.getvalue().count("do not place groups by Kafka's hash") == 1
+    rows = runner.rows("committed_offsets", "group_id", "committed_offset", "in_coordinator_partition")
+    assert {row for row in rows if row[0] != "maker"} == {(group, 6, True) for group in GROUPS}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", [StateWrites.DRIVER, StateWrites.SPARK])
+def test_a_topic_that_grew(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, engine: StateWrites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SAMPLE_SECONDS", "PLACEMENT_SECONDS"):
+        monkeypatch.setattr(live, name, 0.5)
+    commit(kafka, 1)
+    runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
+    before, after = ({group: partition_for(group, count) for group in GROUPS} for count in (FEW, MORE))
+    with runner.running(state_writes=engine):
+        runner.await_(lambda: "Starting checkpoint" in runner.said.getvalue() and rule(runner) == "java")
+        assert homes(runner) == before
+        admin = admin_client(kafka.bootstrap_server)
+        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, MORE)])[OFFSETS_TOPIC].result(SECONDS)
+        commit(kafka, 2)  # by brokers that know of four partitions
+        runner.await_(lambda: rule(runner) == "records" and is_applied(runner, before, 2))
+        assert homes(runner) == before
+        assert_readers_find(runner, 2)
+        verify(runner, kafka)
+
+        kafka.restart()
+        commit(kafka, 3)
+        runner.await_(lambda: rule(runner) == "java" and is_applied(runner, after, 3))
+        assert homes(runner) == after
+        assert_readers_find(runner, 3)
+        verify(runner, kafka)
+    assert runner.said.getvalue().count("until brokers are restarted") == 1
+
+
+def is_applied(runner: JobRunner, partition_of: Mapping[str, int], offset: int) -> bool:
+    columns = ("group_id", "offsets_partition", "committed_offset", "in_coordinator_partition")
+    found = {row[:3] for row in runner.rows("committed_offsets", *columns) if row[3]}
+    groups = {row[:2] for row in runner.rows("groups", "group_id", "offsets_partition", columns[3]) if row[2]}
+    return groups == set(partition_of.items()) and found == {(*each, offset) for each in partition_of.items()}
+
+
+def verify(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    arguments = ["verify", "--tables", runner.tables.root, "--bootstrap-server", kafka.bootstrap_server]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
