@@ -62,7 +62,9 @@ class ConfluentAdmin:
         listed = self._admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
         if listed.errors:
             raise listed.errors[0]
-        return sorted({group.group_id for group in listed.valid if group.type.name in _TYPES} - {""})
+        named = {group.group_id for group in listed.valid if group.type.name in _TYPES}
+        # Before 3.8 brokers name no group type, and have classic groups only.
+        return sorted((named or {group.group_id for group in listed.valid}) - {""})
 
     def _offsets(self, group_id: str) -> list[Row]:
         asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id]

@@ -45,7 +45,8 @@ class KafkaAdmin:
                 "group_id": group.groupId(),
                 "group_type": type_of_listed(group),
                 "state": optional_text(group.groupState()),
-                "is_simple": group.isSimpleConsumerGroup(),
+                # Before 3.8 brokers name no group type, without which Kafka's client takes every group for not simple.
+                "is_simple": group.isSimpleConsumerGroup() if group.type().isPresent() else None,
                 "protocol_type": group.protocol() or None,
             }
             for group in found
