@@ -102,8 +102,9 @@ def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka
         runner.await_(lambda: [row[0] for row in sampled(runner, TOPIC)] == [0, 1, 2])
         assert len(sampled(runner, "__consumer_offsets")) == 50
     ends = recorded(runner, TOPIC, "partition", "high_watermark", "last_stable_offset", "previous_sampled_at")
-    # The last stable offset is asked for later: a row of its own may tell that it has moved.
-    assert {row[1]: row[2] for row in ends if row[0] == 0} == {0: 0, 5: 5, 8: 5, 9: 9}
+    # The last stable offset is asked for later: a row of its own may tell that it has moved. A sample may see the log
+    # between two of the records that were written together.
+    assert {row[1]: row[2] for row in ends if row[0] == 0}.items() >= {0: 0, 5: 5, 8: 5, 9: 9}.items()
     assert [number for number, row in enumerate(row for row in ends if row[0] == 0) if row[3] is None] == [0]
 
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,12 +26,11 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.operations.execute import CHANGED, execute
+from offsetstream.operations.execute import execute
 from offsetstream.operations.journal import Journal
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
 from offsetstream.tables.path_store import PathStore
-from testkit.live_logs import joined
 from testkit.processes import OFFSETSTREAM, Done, offsetstream, within
 from testkit.tables import new_tables
 from testkit.waiting import SECONDS, await_
@@ -189,30 +187,6 @@ def test_a_coordinator_that_is_lost_meanwhile_is_followed(kafka: EmbeddedKafka, 
     assert taken_back.returncode == 0, taken_back.stderr
     few = list(groups)[::8]
     assert all_stand(server, dict.fromkeys(few, 0), topic) == {group: groups[group] for group in few}
-
-
-def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: EmbeddedKafka, tables: Path) -> None:
-    server, topic = kafka.bootstrap_server, "changing"
-    make_topic(kafka, topic, 2)
-    commit_offsets(server, "quick", {(topic, 0): 1, (topic, 1): 1})
-    commit_offsets(server, "quiet", {(topic, 0): 1})
-    commit_offsets(server, "joined", {(topic, 0): 1})
-    cluster = MetadataCache(server)
-    with group_admin(cluster, {}, 30, ("READ",)) as admin:
-        plan = plan_reset(cluster, admin, ["joined", "quick", "quiet"], Scope({topic: None}), Target("latest"), 30)
-        commit_offsets(server, "quick", {(topic, 1): 2})
-        journal = Journal(PathStore(str(tables)), cluster.cluster_id(), "0123456789ab", "a test")
-        with closing(joined(server, "joined", topic)):
-            result = execute(admin, plan, tables / "snapshots", journal, lambda _: None)
-    assert result.status(plan) == "partial"
-    assert {each.group_id: result.error_of(each) for each in plan.changes} == {
-        "joined": CHANGED,
-        "quick": CHANGED,
-        "quiet": None,
-    }
-    assert fetch_offsets(server, "joined") == {(topic, 0): CommittedOffset(1)}
-    assert fetch_offsets(server, "quick") == {(topic, 0): CommittedOffset(1), (topic, 1): CommittedOffset(2)}
-    assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])

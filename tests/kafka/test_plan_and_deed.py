@@ -1,0 +1,60 @@
+"""Between a plan and what is done by it a group may change: then it is left alone."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+
+from offsetstream import CommittedOffset, commit_offsets, fetch_offsets
+from offsetstream.cluster.connection import QUIET
+from offsetstream.cluster.group_admin import group_admin
+from offsetstream.cluster.metadata import MetadataCache
+from offsetstream.embedded.clients import admin_client
+from offsetstream.operations.execute import CHANGED, execute
+from offsetstream.operations.journal import Journal
+from offsetstream.operations.reset import Scope, plan_reset
+from offsetstream.operations.targets import Target
+from testkit.brokers import BrokerUnderTest
+from testkit.live_logs import joined
+from testkit.tables import new_tables
+from testkit.waiting import SECONDS
+
+RECORDS = 20
+
+
+def create_topic(kafka: BrokerUnderTest, topic: str) -> None:
+    """Of two partitions with as many records each."""
+    admin = admin_client(kafka.bootstrap_server)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server}, logger=QUIET)
+    for number in range(2 * RECORDS):
+        producer.produce(topic, b"value", partition=number % 2)
+    assert producer.flush(SECONDS) == 0
+
+
+def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: BrokerUnderTest, tmp_path: Path) -> None:
+    server, topic = kafka.bootstrap_server, "changing"
+    create_topic(kafka, topic)
+    commit_offsets(server, "quick", {(topic, 0): 1, (topic, 1): 1})
+    commit_offsets(server, "quiet", {(topic, 0): 1})
+    commit_offsets(server, "joined", {(topic, 0): 1})
+    cluster = MetadataCache(server)
+    tables = new_tables(tmp_path / "tables", cluster_id=cluster.cluster_id())
+    with group_admin(cluster, {}, 30, ("READ",)) as admin:
+        plan = plan_reset(cluster, admin, ["joined", "quick", "quiet"], Scope({topic: None}), Target("latest"), 30)
+        commit_offsets(server, "quick", {(topic, 1): 2})
+        journal = Journal(tables, cluster.cluster_id(), "0123456789ab", "a test")
+        with closing(joined(server, "joined", topic)):
+            result = execute(admin, plan, tmp_path / "snapshots", journal, lambda _: None)
+    assert result.status(plan) == "partial"
+    assert {each.group_id: result.error_of(each) for each in plan.changes} == {
+        "joined": CHANGED,
+        "quick": CHANGED,
+        "quiet": None,
+    }
+    assert fetch_offsets(server, "joined") == {(topic, 0): CommittedOffset(1)}
+    assert fetch_offsets(server, "quick") == {(topic, 0): CommittedOffset(1), (topic, 1): CommittedOffset(2)}
+    assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
