@@ -111,7 +111,8 @@ _QUERIES = {
     "facts": """
         SELECT (SELECT any_value(cluster_id) FROM cluster) AS cluster_id,
                (SELECT max(history_complete_from) FROM offsets_partitions WHERE load_state = 'OWNED') AS complete_from,
-               (SELECT count(*) FROM assignment_history) > 0 AS is_decoded""",
+               EXISTS (FROM assignment_history)
+                 OR EXISTS (FROM offsets_partitions WHERE next_decoded_offset IS NOT NULL) AS is_decoded""",
 }
 _READS = {
     "status": ("group_status", "time_lag", "verdicts"),

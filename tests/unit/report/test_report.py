@@ -135,6 +135,21 @@ def test_a_period_without_data_says_so(world: Path) -> None:
     assert "No group committed an offset in this time" in text
 
 
+def test_the_page_of_a_group_says_what_is_not_there_of_this_group(tmp_path: Path) -> None:
+    """A group that commits alone has no assignment: that is no lack of the history."""
+    tables = tmp_path / "tables"
+    create_empty_tables(tables)
+    append_rows(tables, "offsets_partitions", [{"offsets_partition": 0, "coordinator_id": 1, "next_decoded_offset": 7}])
+    append_rows(tables, "groups", [group("alone", "Classic", "Empty", 0)])
+    append_rows(tables, "committed_offsets", [commit("alone", "orders", 0, 5)])
+    text = page_of(tables, "--group", "alone").text
+    assert "No member was assigned a partition in this time" in text
+    assert "No group rebalanced in this time" in text
+    assert "no decoded history" not in text
+    assert "Nobody: there was no commit in this time" in text
+    assert "no records of this group in this time" in text
+
+
 @pytest.mark.parametrize("brokers", [8, 9])
 def test_colours_that_are_of_two_are_told(tmp_path: Path, brokers: int) -> None:
     tables = tmp_path / "tables"
