@@ -28,7 +28,7 @@ def not_there(
 ) -> list[str]:
     """Return a message for each wanted name that is not there now, or at an instant; `found` are there.
 
-    Of a name that no table has it says what resembles it, of a group that is gone since when.
+    Of a name that no table has it says what resembles it, of a group or topic that is gone since when.
     """
     missing = sorted(set(wanted) - set(found))
     if not missing:
@@ -63,7 +63,7 @@ def _told_missing(tables: Store, column: str, name: str, at: datetime | None) ->
 
     reader = ViewReader(tables)  # of all groups
     if _is_known(reader, column, name):
-        return _told_gone(reader, name, at) if column == "group_id" else None
+        return _told_gone(reader, name, at) if column == "group_id" else _told_gone_topic(reader, name, at)
     connection, names = reader.connection, _names_sql(column)
     nearest = connection.execute(
         f"""SELECT {column} FROM ({names})
@@ -80,7 +80,7 @@ def _is_known(reader: ViewReader, column: str, name: str) -> bool:
     for table in _NAMES[column]:
         reader.define_table(table)
     query = f"SELECT 1 FROM ({_names_sql(column)}) WHERE {column} = ? LIMIT 1"  # noqa: S608 - ours
-    return reader.connection.execute(query, [name]).fetchone() is not None
+    return bool(reader.connection.execute(query, [name]).fetchall())
 
 
 def _names_sql(column: str) -> str:
@@ -112,6 +112,21 @@ def _told_gone(reader: ViewReader, name: str, at: datetime | None) -> str | None
     else:
         since = " any more"
     return f"group '{name}' is not there{since}"
+
+
+# Of a topic of which nothing present has an offset: when it was deleted, unless one of this name is there.
+_TOPIC_GONE = """
+SELECT max(deleted_at) FROM topics WHERE topic = $1 AND NOT EXISTS (FROM committed_offsets WHERE topic = $1)
+  AND NOT EXISTS (FROM topics WHERE topic = $1 AND deleted_at IS NULL)"""
+
+
+def _told_gone_topic(reader: ViewReader, name: str, at: datetime | None) -> str | None:
+    """Return that a topic was deleted, and when; None where it is there, or was `at` an instant, or nothing tells."""
+    reader.define_table("topics")
+    ((deleted_at,),) = reader.connection.execute(_TOPIC_GONE, [name]).fetchall()
+    if deleted_at is None or (at is not None and deleted_at > at):
+        return None
+    return f"topic '{name}' is not there: it was deleted by {instant_text(deleted_at)}"
 
 
 def missing_of(

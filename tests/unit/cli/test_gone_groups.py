@@ -1,4 +1,4 @@
-"""A group that is asked for by name and is not there gets exit code 1, and what is known of it: never reassurance."""
+"""A group or topic that is asked for and is not there gets exit code 1, and what is known of it: never reassurance."""
 
 from __future__ import annotations
 
@@ -32,7 +32,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     told = {"log_id": 0, "is_tombstone": True, "record_timestamp": instant(TOMBSTONE), "record_offset": 9}
     rows = [commit("simple", "orders", 0, 7) | {"log_id": 0, "is_tombstone": False}, place("simple") | told]
     append_rows(root, "offset_commits", [row | {"topic": "orders", "partition": 0} for row in rows])
+    deleted = commit("simple", "archive", 0, 7) | {"log_id": 0, "is_tombstone": True, "record_offset": 10}
+    append_rows(root, "offset_commits", [deleted | {"record_timestamp": instant(TOMBSTONE)}])
+    append_rows(root, "topics", [{"topic_id": "gone", "topic": "archive", "deleted_at": instant(TOMBSTONE)}])
     return root
+
+
+@pytest.mark.parametrize(
+    "question", [("lag", "--all-groups"), ("offsets", "expiring"), ("offsets", "orphans")], ids=" ".join
+)
+def test_a_topic_that_was_deleted_is_said_to_be(run: Run, world: Path, question: tuple[str, ...]) -> None:
+    shown = run(*question, "--topic", "archive", tables=world)
+    told = "topic 'archive' is not there: it was deleted by 2026-01-05T10:01:00.000Z"
+    assert (shown.exit_code, told in shown.stderr) == (1, True), shown.output
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
