@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +44,11 @@ _ENDS = (
     (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
     (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
 )
+
+
+def takes_records(topic_settings: Mapping[str, str | None]) -> bool:
+    """Tell whether retention takes records of a topic with these settings, also the last one of a key."""
+    return "delete" in (topic_settings.get("cleanup.policy") or "")
 
 
 class Cluster(Topics):

@@ -34,6 +34,12 @@ def rows_per_partition(tables: Store, name: str) -> dict[int, int]:
     return {row["offsets_partition"]: row["rows"] for row in counted.read_all().to_pylist()}
 
 
+def first_offsets(tables: Store, name: str) -> dict[int, int]:
+    """Return the first record that the table has of each offsets partition that it has rows of."""
+    query = "SELECT offsets_partition, min(record_offset) AS first FROM rows GROUP BY offsets_partition"
+    return {row["offsets_partition"]: row["first"] for row in tables.open(name).query(query).read_all().to_pylist()}
+
+
 @again_on_conflict
 def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -> None:
     """Make the rows the table's only ones, once per batch; what a user's columns have of them stays."""

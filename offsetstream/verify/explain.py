@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, OWNED
+from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, GROUPS, OWNED
 from offsetstream.verify.answers import Answers
-from offsetstream.verify.difference import RECORDS, ROWS, Difference
+from offsetstream.verify.difference import RECORDS, ROW, ROWS, Difference
 from offsetstream.verify.table_lag import Standing
 from offsetstream.verify.tables import TableRows
 
@@ -32,6 +32,11 @@ class Explanations:
                 return "the group's offsets partition is not loaded yet"
             if self._standing.is_held_back(partition):
                 return "an open transaction holds back the group's offsets partition (reference 10.1)"
+            if self._standing.may_lack(partition) and (difference.column == ROW or difference.table == GROUPS):
+                return (
+                    "cleanup.policy of the offsets topic has delete: what retention took, a coordinator has until it "
+                    "moves or starts again (reference 10.5)"
+                )
         return self._of_group(difference)
 
     def partition_of(self, difference: Difference) -> int | None:

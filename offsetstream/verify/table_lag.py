@@ -6,18 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.cluster.client import Cluster
-from offsetstream.errors import NoOffsetsTopicError
+from offsetstream.cluster.client import Cluster, takes_records
+from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError
 from offsetstream.verify.tables import TableRows
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far each offsets partition is `applied`, the log's `ends` of a later moment, and whether a job runs."""
+    """How far each offsets partition is `applied`, the log's `ends` of a later moment, and whether a job runs.
+
+    `forgets`: whether retention takes records of the topic, which a coordinator has until it moves or starts again.
+    """
 
     applied: Mapping[int, int]
     ends: Mapping[int, PartitionEnds]
     has_job: bool
+    forgets: bool = False
 
     def lag(self, partition: int) -> int:
         """Return how many offsets a reader of committed records sees that are not applied."""
@@ -35,6 +39,10 @@ class Standing:
             return False
         end = self.ends[partition]
         return end.last_stable_offset < end.high_watermark
+
+    def may_lack(self, partition: int) -> bool:
+        """Tell whether the log of the partition lacks records that a coordinator, or the tables, may still have."""
+        return self.forgets and partition in self.ends and self.ends[partition].log_start_offset > 0
 
     def has_passed(self, other: Standing, partition: int) -> bool:
         """Tell whether everything is applied that the log had at another moment."""
@@ -54,7 +62,14 @@ def ask_standing(cluster: Cluster, has_job: Callable[[], bool], tables: TableRow
         ends = _ends(cluster, sorted(applied.keys() & set(cluster.topic_partitions())))
     except NoOffsetsTopicError:  # no group ever committed
         ends = {}
-    return Standing(applied, ends, has_job())
+    return Standing(applied, ends, has_job(), _forgets(cluster))
+
+
+def _forgets(cluster: Cluster) -> bool:
+    try:
+        return takes_records(cluster.topic_settings())
+    except (UnauthorisedError, NoOffsetsTopicError):
+        return False
 
 
 def _ends(cluster: Cluster, partitions: list[int]) -> dict[int, PartitionEnds]:

@@ -150,6 +150,7 @@ class Attempt:
         self._controls.metrics.answered(does_answer=True)
         self._book.observe(ends)
         self._watch.truncation.begin()
+        self._watch.unload_forgotten(self._book)
         to_load = partitions_to_load(self._book.rows, ends, self._watch.settings.safe_retention)
         if self._book.claims.missing:
             self._say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
@@ -172,7 +173,7 @@ class Attempt:
                     lost = live.run(query)
             except (LedAnewError, PlacedAnewError) as error:
                 self._say(f"Beginning another query: {error}")
-                checkpoint = self._load([])
+                checkpoint = self._load([number for number in readable if not self._book.rows[number].is_owned])
                 continue
             if not lost:
                 if self._settings.once and not self._controls.is_stopping():  # too short, maybe, for the main loop

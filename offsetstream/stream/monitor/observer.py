@@ -73,6 +73,7 @@ class Observer:
         self.watch.settings.look()
         self._book.observe(ends)
         self.watch.truncation.begin()
+        self.watch.unload_forgotten(self._book)
         self.moving |= self.watch.truncation.unsettled
         self._hanging.look(self._book.rows.values())
         return ends

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.client import Cluster, takes_records
+from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import ClusterError, UnreachableError
 
 # Kafka's delete.retention.ms and max.message.bytes.
@@ -23,7 +24,7 @@ class TopicSettings:
     def __init__(self, cluster: Cluster, say: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._say = say
-        self._is_refused = False
+        self._is_refused = self._is_warned = False
         self._told: dict[str, str | None] = {}
         self.uncompacted_since = datetime.max.replace(tzinfo=UTC)
 
@@ -32,6 +33,7 @@ class TopicSettings:
         before, asked_at = self.uncompacted_for, datetime.now(UTC)
         try:
             self._told = self._cluster.topic_settings()
+            self._warn()
             if self.uncompacted_for > before:
                 self.uncompacted_since = asked_at
         except UnreachableError:
@@ -40,6 +42,21 @@ class TopicSettings:
             if not self._is_refused:
                 self._say(f"taking 24 hours for delete.retention.ms: {error}")
             self._is_refused = True
+
+    def _warn(self) -> None:
+        if self.forgets and not self._is_warned:
+            self._say(
+                f"cleanup.policy of {OFFSETS_TOPIC} is {self._told['cleanup.policy']}: retention "
+                f"(retention.ms={self._told.get('retention.ms')}, retention.bytes={self._told.get('retention.bytes')}) "
+                "takes committed offsets and groups that live. Coordinators lose these when they move or start again, "
+                "and so do the tables. Kafka's brokers set cleanup.policy=compact"
+            )
+        self._is_warned = self.forgets
+
+    @property
+    def forgets(self) -> bool:
+        """Whether retention takes records of the topic, also the last one of a key."""
+        return takes_records(self._told)
 
     @property
     def safe_retention(self) -> timedelta:

@@ -8,6 +8,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
+from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.transaction import BatchId
 
 
@@ -19,6 +20,12 @@ class ClusterWatch:
     topics: TopicBook
     settings: TopicSettings
     truncation: TruncationDetector
+
+    def unload_forgotten(self, book: PartitionBook) -> None:
+        """Have those partitions loaded anew whose coordinators have just done so, and lack records by retention."""
+        restarted = book.coordinators.take_restarted()
+        if self.settings.forgets and restarted:
+            book.unload_cut(restarted)
 
     def look_at_topics(self, batch: BatchId) -> None:
         """Take in the topics that the cluster has now; raises ClusterError."""

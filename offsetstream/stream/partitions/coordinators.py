@@ -36,6 +36,7 @@ class Coordinators:
         self._rows = rows
         self._events = events
         self.raised: dict[int, Leader] = {}
+        self._restarted: set[int] = set()
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
         """Take in what the cluster says of the partitions."""
@@ -46,6 +47,7 @@ class Coordinators:
             number for number, leader in before.items() if leader.coordinator_id != self._rows[number].coordinator_id
         }
         self._unload(moved, before, now)
+        self._restarted |= before.keys()
         for number, leader in before.items():
             event = "coordinator moved" if number in moved else "leader epoch changed"
             self._events.add(self._rows[number], event, source="broker", event_at=now, **_previous(leader))
@@ -76,6 +78,11 @@ class Coordinators:
                 counts = {"groups": groups.get(number, 0), "offsets": offsets.get(number, 0)}
                 row = self._rows.learn(number, **{f"{name}_count": count for name, count in counts.items()})
             self._events.add(row, "unloaded", source="broker", event_at=now, **_previous(before[number]), **counts)
+
+    def take_restarted(self) -> set[int]:
+        """Return the partitions that a coordinator has loaded since this was asked last."""
+        restarted, self._restarted = self._restarted, set()
+        return restarted
 
     def lose(self, partitions: Iterable[int]) -> None:
         """Note that no broker leads the partitions at present."""

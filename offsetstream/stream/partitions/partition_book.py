@@ -20,9 +20,9 @@ from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.stream.partitions.partition_rows import PartitionRows
 from offsetstream.stream.partitions.written import WrittenOffsets
 from offsetstream.tables.filters import Filters
-from offsetstream.tables.names import FAILED, LOADING, OFFSETS_PARTITIONS, OWNED, UNLOADED
+from offsetstream.tables.names import CELL_TABLES, FAILED, LOADING, OFFSETS_PARTITIONS, OWNED, UNLOADED
 from offsetstream.tables.placement import RECORDS
-from offsetstream.tables.small_tables import overwrite_rows
+from offsetstream.tables.small_tables import first_offsets, overwrite_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
@@ -200,6 +200,14 @@ class PartitionBook:
         for number in known:
             self._rows.set(number, load_state=UNLOADED)
         return bool(known)
+
+    def unload_cut(self, partitions: Collection[int]) -> None:
+        """Note which of the partitions are to be loaded anew: the tables have records of them that their logs lost."""
+        for table in CELL_TABLES:
+            for number, first in first_offsets(self._tables, table).items():
+                row = self._rows.get(number)
+                if row is not None and number in partitions and row.is_owned and first < (row.log_start_offset or 0):
+                    self._rows.learn(number, load_state=UNLOADED)
 
     def unload_gone(self) -> None:
         """Note that the tables hold nothing any more of partitions that are gone."""
