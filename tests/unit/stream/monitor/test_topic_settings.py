@@ -73,3 +73,17 @@ def test_what_was_raised_holds_from_then_on() -> None:
         cluster.told = {"min.compaction.lag.ms": lag}
         settings.look()
         assert (settings.uncompacted_since > first) is changes
+
+
+def test_a_topic_that_retention_takes_records_of_is_warned_of_once() -> None:
+    said: list[str] = []
+    cluster = Told({"cleanup.policy": "compact,delete", "retention.ms": "604800000", "retention.bytes": "-1"})
+    settings = TopicSettings(cluster, said.append)
+    for _ in range(2):
+        settings.look()
+    assert len(said) == 1
+    assert said[0].startswith(
+        "cleanup.policy of __consumer_offsets is compact,delete: retention (retention.ms=604800000, retention.bytes=-1)"
+    )
+    assert settings.forgets
+    assert not look({"cleanup.policy": "compact"}).forgets
