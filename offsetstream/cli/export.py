@@ -16,7 +16,7 @@ from offsetstream.cli.options import client_properties, cluster_options, config_
 from offsetstream.cli.output import Output
 from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
-from offsetstream.cluster.committed import no_offset
+from offsetstream.cluster.committed import left_out
 from offsetstream.errors import UsageError
 from offsetstream.tables.left_out import LeftOutNames
 
@@ -93,8 +93,7 @@ def _rows(reader: Any, group: tuple[str, ...], topic: tuple[str, ...]) -> list[R
     )
     for row in at_home:
         if row["committed_offset"] < 0:
-            place = f"group '{row['group_id']}' {row['topic']}-{row['partition']}"
-            tell(f"{place} is left out ({no_offset(row['committed_offset'])})")
+            tell(left_out(row["group_id"], (row["topic"], row["partition"]), row["committed_offset"]))
     return [row for row in at_home if row["committed_offset"] >= 0]
 
 

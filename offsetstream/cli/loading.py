@@ -14,7 +14,10 @@ def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> N
     """Write to stderr how many offsets partitions are loaded, unless all are, and whether the groups' are."""
     rows = lookup.rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state"])
     states = {row["offsets_partition"]: row["load_state"] for row in rows}
-    for line in loading_lines(states, group_ids or (), read_placement(lookup).homes):
+    is_loaded = all(state == OWNED for state in states.values())
+    # Where the records place groups, all groups are read for that.
+    homes = read_placement(lookup).homes if group_ids and not is_loaded else None
+    for line in loading_lines(states, group_ids or (), homes):
         tell(line)
 
 

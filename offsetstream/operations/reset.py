@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offsetstream.cluster.committed import CommittedOffset, Place, no_offset, with_offsets
+from offsetstream.cluster.committed import CommittedOffset, Place, left_out, with_offsets
 from offsetstream.cluster.group_admin import GroupAdmin, Standing
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
@@ -199,8 +199,8 @@ def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: se
 
 
 def _left_out(group_id: str, places: set[Place]) -> Iterator[str]:
-    for topic, number in sorted(places):
-        yield f"group '{group_id}' {topic}-{number} is left out ({no_offset()}): name it by --topic to set one"
+    for place in sorted(places):
+        yield f"{left_out(group_id, place)}: name it by --topic to set one"
 
 
 def _topics_of(target: Target) -> set[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from offsetstream.cluster.committed import CommittedOffset, Place, no_offset
+from offsetstream.cluster.committed import CommittedOffset, Place, left_out
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.plan import BEHIND, Objection
@@ -51,8 +51,7 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
             continue
         place = row["topic"], row["partition"]
         if row["committed_offset"] < 0:
-            why = no_offset(row["committed_offset"])
-            found.notes.append(f"group '{row['group_id']}' {place[0]}-{place[1]} is left out ({why})")
+            found.notes.append(left_out(row["group_id"], place, row["committed_offset"]))
         else:
             offset = CommittedOffset(row["committed_offset"], row["leader_epoch"], row["metadata"] or "")
             found.offsets.setdefault(row["group_id"], {})[place] = offset

@@ -30,14 +30,17 @@ def read_rows(table: Snapshot, where: str = EVERY_ROW) -> list[dict[str, Any]]:
 
 def rows_per_partition(tables: Store, name: str) -> dict[int, int]:
     """Return how many rows the table has of each offsets partition that it has rows of."""
-    counted = tables.open(name).query("SELECT offsets_partition, count(*) AS rows FROM rows GROUP BY offsets_partition")
-    return {row["offsets_partition"]: row["rows"] for row in counted.read_all().to_pylist()}
+    return _per_partition(tables, name, "count(*)")
 
 
 def first_offsets(tables: Store, name: str) -> dict[int, int]:
     """Return the first record that the table has of each offsets partition that it has rows of."""
-    query = "SELECT offsets_partition, min(record_offset) AS first FROM rows GROUP BY offsets_partition"
-    return {row["offsets_partition"]: row["first"] for row in tables.open(name).query(query).read_all().to_pylist()}
+    return _per_partition(tables, name, "min(record_offset)")
+
+
+def _per_partition(tables: Store, name: str, value: str) -> dict[int, int]:
+    query = f"SELECT offsets_partition, {value} AS value FROM rows GROUP BY offsets_partition"  # noqa: S608 - ours
+    return {row["offsets_partition"]: row["value"] for row in tables.open(name).query(query).read_all().to_pylist()}
 
 
 @again_on_conflict

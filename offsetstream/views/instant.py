@@ -50,7 +50,9 @@ _THEN = {
         )
         SELECT n.*, CASE WHEN {at} > i.known_until
                          THEN strftime(n.sampled_at, 'not sampled after %Y-%m-%dT%H:%M:%SZ') END AS error
-        FROM newest AS n LEFT JOIN ({end_intervals}) AS i
+        FROM newest AS n LEFT JOIN (
+          WITH end_offsets AS ({end_offsets}), topic_partitions AS ({topic_partitions}) FROM ({end_intervals})
+        ) AS i
           ON i.topic = n.topic AND i.topic_id IS NOT DISTINCT FROM n.topic_id AND i.partition = n.partition
             AND i.sampled_at = n.changed_at""",
 }
@@ -83,10 +85,7 @@ class InstantReader(ViewReader):
         if table in _THEN:
             read = ("end_offsets", "topic_partitions") if table == "topic_partitions" else ("topics",)
             queries = {each: super(InstantReader, self).table_query(each) for each in read}
-            ends = load_view("end_intervals").duckdb_sql
-            for each, query in queries.items():
-                ends = ends.replace(f"FROM {each}\n", f"FROM ({query})\n")
-            return _THEN[table].format(at=self._literal, end_intervals=ends, **queries)
+            return _THEN[table].format(at=self._literal, end_intervals=load_view("end_intervals").duckdb_sql, **queries)
         query = super().table_query(table)
         times = all_schemas()[table].column_names if is_history(table) else ()
         time = next((name for name in ("record_timestamp", "sampled_at", "event_at") if name in times), None)

@@ -101,8 +101,8 @@ class Placing:
 
     def begin(self) -> None:
         """Take in what the number of partitions, and whose logs they are, tell when a job begins."""
-        counts = {row.partition_count for row in self._known} - {None, len(self._book.rows)}
-        if not any(row.is_owned for row in self._known):
+        counts = {row.partition_count for row in _known(self._book)} - {None, len(self._book.rows)}
+        if not any(row.is_owned for row in _known(self._book)):
             self._book.placement_rule = None  # all is loaded anew: it may be another topic
         elif counts and self._book.placement_rule != RECORDS:
             self._book.placement_rule = RECORDS
@@ -144,13 +144,9 @@ class Placing:
         """Whether the tables have rows that were placed by another rule, or number of partitions, than hold now."""
         return is_untold(self._book)
 
-    @property
-    def _known(self) -> list[PartitionRow]:
-        return _known(self._book)
-
     def place(self, batch: BatchId) -> None:
         """Tell in the rows by which rule they are placed, and place them anew if that was another one."""
-        is_to_be_written = any(row.placement_rule != self._book.placement_rule for row in self._known)
+        is_to_be_written = any(row.placement_rule != self._book.placement_rule for row in _known(self._book))
         if self.is_untold:
             is_to_be_written = True
             how = (

@@ -564,10 +564,12 @@ WITH limits AS (
       WHEN 'catching up'
       THEN 'its lag fell from ' || TRY_CAST(lag_before AS TEXT) || ' to ' || TRY_CAST(current_lag AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
       ELSE CASE
-        WHEN messages_lost > 0 AND readable_lag <= allowed_lag
-        THEN 'nothing waits; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
         WHEN readable_lag <= allowed_lag
-        THEN 'nothing waits'
+        THEN 'nothing waits' || CASE
+          WHEN messages_lost > 0
+          THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
+          ELSE ''
+        END
         WHEN lowest_since <= allowed_lag
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
         WHEN lag_before IS NULL

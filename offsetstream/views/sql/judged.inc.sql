@@ -131,9 +131,8 @@ moments AS (
                                              CAST(window_seconds AS STRING), ' s')
            WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' to ', CAST(current_lag AS STRING), ' in ',
                                           CAST(window_seconds AS STRING), ' s')
-           ELSE CASE WHEN messages_lost > 0 AND readable_lag <= allowed_lag
-                       THEN concat('nothing waits; ', CAST(messages_lost AS STRING), ' messages are gone unread')
-                     WHEN readable_lag <= allowed_lag THEN 'nothing waits'
+           ELSE CASE WHEN readable_lag <= allowed_lag
+                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages are gone unread') ELSE '' END)
                      WHEN lowest_since <= allowed_lag THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
                      WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
                      ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
