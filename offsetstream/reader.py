@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,16 @@ Wanted = str | Collection[str] | None
 _INSIDE = "in_coordinator_partition"
 
 
-def open_tables(path: str | PathLike[str], spark: SparkSession | None = None) -> Tables:
+def open_tables(
+    path: str | PathLike[str], spark: SparkSession | None = None, *, max_age: timedelta | None = None
+) -> Tables:
     """Return the tables at a folder, a URI or, for `spark` to read them, in `catalog.schema`; UsageError for others.
 
-    Each is opened when it is first read.
+    Each is opened when it is first read. What nobody looked at for `max_age` is stale (`is_stale` of the views);
+    None: as the tables say how often the job means to look; `timedelta.max`: nothing is.
     """
     store = store_at(fspath(path))
-    return Tables(store if spark is None else store.read_by(spark))
+    return Tables(store if spark is None else store.read_by(spark), max_age)
 
 
 class Tables:
@@ -38,9 +41,15 @@ class Tables:
     read. `docs/tables.md` has the columns.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, max_age: timedelta | None = None) -> None:
         self._lookup = Lookup(store)
         self._views = ViewReader(store)
+        if max_age is not None:
+            self._views.set_max_age(None if max_age == timedelta.max else max_age.total_seconds())
+
+    def freshness(self) -> pa.Table:
+        """Return as of when each offsets partition is known, and whether that is too long ago to tell of now."""
+        return self.view("freshness")
 
     def committed_offsets(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
         """Return the committed offsets of the groups and topics, or of all."""

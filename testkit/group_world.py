@@ -55,7 +55,7 @@ class GroupWorld:
     """Groups of all types and habits, over logs that are sampled."""
 
     def __init__(
-        self, seed: int, groups: int = 12, minutes: int = 40, until_minute: int | None = None, changing: int = 0
+        self, seed: int, groups: int = 12, minutes: int = 40, until_minute: float | None = None, changing: int = 0
     ) -> None:
         """`changing`: so many groups more, each of which goes from the classic protocol to KIP-848 and back."""
         self._rng = Random(seed)
@@ -68,7 +68,7 @@ class GroupWorld:
         self._groups += [self._changing_group(number) for number in range(groups, groups + changing)]
         planned = sorted(self._plan(), key=lambda each: each[0])
         if until_minute is not None:  # as it was then
-            self.now_ms = START_MS + until_minute * MINUTE
+            self.now_ms = START_MS + round(until_minute * MINUTE)
         for at_ms, act in planned:
             if at_ms < self.now_ms:
                 act(at_ms)
@@ -385,6 +385,7 @@ class GroupWorld:
                     "log_start_offset": 0,
                     "last_stable_offset": log.next_offset,
                     "high_watermark": log.next_offset + self._rng.choice([0, 0, 3]),
+                    "caught_up_at": instant(self.now_ms),
                     "groups_count": 1,
                     "offsets_count": 2,
                     "coordinator_id": log.number % 3,

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables.beside import THRESHOLDS
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.names import CLUSTER, OFFSETS_PARTITIONS, OWNED, TOPIC_PARTITIONS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.store import Snapshot
 from offsetstream.views.reader import ViewReader
 
+_ALWAYS = datetime(2100, 1, 1, tzinfo=UTC)  # by whatever clock a test reads
 _TABLE_ID = re.compile(r'"id":"[0-9a-f-]{36}"')
 _TYPES = {
     "INT": pa.int32(),
@@ -77,11 +79,24 @@ def snapshot_at(path: str | Path) -> Snapshot:
 
 
 def append_rows(root: Path, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append the rows to the table, which is created if it is not there; columns that are not given are null."""
+    """Append the rows to the table, which is created if it is not there; columns that are not given are null.
+
+    So are the tables that each look-up asks for the age of its answer.
+    """
+    for name in {OFFSETS_PARTITIONS, TOPIC_PARTITIONS, CLUSTER} - {table}:
+        if not (root / name).exists():
+            DeltaTable.create(root / name, arrow_schema(load_schema(name)))
     schema = THRESHOLDS if table == THRESHOLDS.name else load_schema(table)
-    filled = [dict.fromkeys(schema.column_names) | dict(row) for row in rows]
+    filled = _filled(schema, rows, datetime.now(UTC))
     data = pa.Table.from_pylist(filled, schema=arrow_schema(schema))
     write_deltalake(root / table, data, mode="append", partition_by=list(schema.partitioned_by))
+
+
+def _filled(schema: TableSchema, rows: Iterable[Mapping[str, Any]], looked_at: datetime) -> list[dict[str, Any]]:
+    """Return whole rows; those of offsets partitions as of a job that has just looked, where a test does not say."""
+    empty = dict.fromkeys(schema.column_names)
+    looks = {"load_state": OWNED, "caught_up_at": looked_at} if schema.name == OFFSETS_PARTITIONS else {}
+    return [empty | (looks if row.get("load_state", OWNED) == OWNED else {}) | dict(row) for row in rows]
 
 
 def table_schemas() -> dict[str, TableSchema]:
@@ -92,7 +107,7 @@ def table_schemas() -> dict[str, TableSchema]:
 def write_tables(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Path:
     """Write a file for each table."""
     for name, schema in table_schemas().items():
-        filled = [dict.fromkeys(schema.column_names) | dict(row) for row in rows.get(name, ())]
+        filled = _filled(schema, rows.get(name, ()), _ALWAYS)
         assert all(set(row) == set(schema.column_names) for row in filled), name
         pq.write_table(pa.Table.from_pylist(filled, schema=schema.arrow), folder / f"{name}.parquet")
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +23,7 @@ from offsetstream.tables.location import store_at
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
+    from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
 Row = dict[str, Any]
@@ -30,13 +32,17 @@ NOT_OK = 4  # the exit code where something that is known is not well
 
 @dataclass
 class Answer:
-    """Rows, their columns, the sentence that sums them up, the exit code; `missing`: what was asked for in vain."""
+    """Rows, their columns, the sentence that sums them up, the exit code; `missing`: what was asked for in vain.
+
+    `warnings` come before: that what is shown is not of now.
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Row]
     closing: str
     exit_code: int = 0
     missing: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 def group_options(command: Command) -> Command:
@@ -75,20 +81,41 @@ def watch_option(command: Command) -> Command:
 
 
 def reader_of(
-    tables: str, at: datetime | None = None, groups: Collection[str] = (), *, since: datetime | None = None
+    tables: str,
+    at: datetime | None = None,
+    groups: Collection[str] = (),
+    *,
+    since: datetime | None = None,
+    max_age: float | None = None,
 ) -> ViewReader:
-    """Return the views over the tables, as of now or of an instant; OffsetstreamError for one that is still to come."""
+    """Return the views over the tables, as of now or of an instant; OffsetstreamError for one that is still to come.
+
+    `max_age` is that of `--max-age`.
+    """
     from offsetstream.views.instant import InstantReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
     if at is None:
-        return ViewReader(store_at(tables), groups=groups or None, since=since)
+        return _aged(ViewReader(store_at(tables), groups=groups or None, since=since), max_age)
     now = datetime.now(UTC)
     if at > now:
         raise OffsetstreamError(
             f"{instant_text(at)} is still to come: the latest that can be asked for is {instant_text(now)}"
         )
-    return InstantReader(store_at(tables), at, groups or None)
+    return _aged(InstantReader(store_at(tables), at, groups or None), max_age)
+
+
+def view_reader(store: Store, max_age: float | None) -> ViewReader:
+    """Return the views over the tables, as of now; `max_age` is that of `--max-age`."""
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
+
+    return _aged(ViewReader(store), max_age)
+
+
+def _aged(reader: ViewReader, max_age: float | None) -> ViewReader:
+    if max_age is not None:
+        reader.set_max_age(None if math.isinf(max_age) else max_age)
+    return reader
 
 
 def rows_of(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
@@ -211,6 +238,8 @@ def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None
 def _print(output: Output, answer: Answer, *, clears: bool) -> None:
     if clears:
         clear(output)
+    for warning in answer.warnings:
+        tell(warning, fg="red")
     if answer.rows or not answer.missing or not output.is_text:
         output.table(answer.columns, answer.rows, closing=answer.closing)
     for message in answer.missing:

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.describe import broker_text
 from offsetstream.cli.live_options import UNREACHABLE, reading_timeout_option
 from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import (
+    cluster_options,
+    config_option,
+    max_age_option,
+    output_of,
+    output_options,
+    tables_option,
+)
 from offsetstream.cli.rows import Column
 from offsetstream.cli.tell import tell
 from offsetstream.errors import UsageError
@@ -30,6 +38,7 @@ _TABLES = (
     Column("coordinator_epoch", "EPOCH"),
     Column("coordinator_available", "AVAILABLE"),
     Column("load_state", "LOAD-STATE"),
+    *AGE,
 )
 _CLUSTER = (
     Column("cluster_offsets_partition", "CLUSTER-PARTITION"),
@@ -62,6 +71,7 @@ where no coordinator answers within --timeout."""
 @config_option("coordinator")
 @click.option("--group", multiple=True, required=True, metavar="GROUP", help="A group, there or not; repeatable.")
 @reading_timeout_option
+@max_age_option
 @cluster_options
 @tables_option
 @output_options
@@ -69,6 +79,7 @@ def coordinator(
     *,
     group: tuple[str, ...],
     timeout: float,
+    max_age: float | None,
     bootstrap_server: str | None,
     command_config: str | None,
     tables: str,
@@ -83,7 +94,9 @@ def coordinator(
     tell_what_is_loading(lookup, group)
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     placement = read_placement(lookup)
-    rows = [_of_tables(group_id, partitions, placement) for group_id in group]
+    age = Age.of_tables(lookup.store, max_age)
+    rows = [age.row(_of_tables(group_id, partitions, placement)) for group_id in group]
+    age.tell({row["offsets_partition"] for row in rows})
     if bootstrap_server is not None:
         _add_answers(rows, placement, lookup.store, bootstrap_server, command_config, timeout)
     output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows)

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from offsetstream.cli.age import AGE
 from offsetstream.cli.group_state import Group
 from offsetstream.cli.rows import Block, Column
 from offsetstream.cluster.committed import no_offset
@@ -15,7 +16,7 @@ TopicPartition = tuple[str, int]
 End = int | str  # of a log, or by Kafka's name why it is not known
 
 # Not in text: what tells two copies of a group apart.
-_COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"))
+_COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"), *AGE)
 _VERBOSE = {
     "leader_epoch",
     "group_epoch",

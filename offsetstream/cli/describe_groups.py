@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli import describe as views
+from offsetstream.cli.age import Age, own_partitions
 from offsetstream.cli.answers import at_option, reader_of
 from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
 from offsetstream.cli.group_state import Group, SomeGroups, read_some
@@ -18,7 +19,14 @@ from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import not_there, unknown_text, unknown_then
-from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import (
+    cluster_options,
+    config_option,
+    max_age_option,
+    output_of,
+    output_options,
+    tables_option,
+)
 from offsetstream.cli.output import Closing, Output
 from offsetstream.cli.rows import Blocks, Column, ReadInParts, together
 from offsetstream.cli.sampled_ends import SampledEnds
@@ -31,6 +39,7 @@ from offsetstream.tables.store import Store
 if TYPE_CHECKING:
     from offsetstream.cluster.coordinators import CoordinatorLookup
     from offsetstream.cluster.log_ends import LogEnds
+    from offsetstream.views.reader import ViewReader
 
 Rows = list[dict[str, Any]]
 
@@ -83,6 +92,7 @@ Exit code 1 where a group is not there; 3 where a partition has no leader, or a 
 @click.option("--state", "view", flag_value="state", help="State, coordinator and number of members.")
 @click.option("--verbose", is_flag=True, help="More columns: epochs and assignments.")
 @at_option
+@max_age_option
 @cluster_options
 @tables_option
 @output_options
@@ -93,6 +103,7 @@ def describe_groups(
     view: str,
     verbose: bool,
     at: datetime | None,
+    max_age: float | None,
     bootstrap_server: str | None,
     command_config: str | None,
     tables: str,
@@ -108,22 +119,24 @@ def describe_groups(
         raise click.UsageError("give --group, or --all-groups")
     output = output_of(options)
     if at is not None:
-        _describe_then(output, tables, group, at, view, verbose=verbose)
+        _describe_then(output, reader_of(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)
         return
     lookup = Lookup(store_at(tables))
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
+    age = Age.of_tables(lookup.store, max_age)
+    age.tell(own_partitions(lookup, group))
     found = read_some(lookup, wanted, members=True, offsets=view == "offsets")
     missing, is_silent = set(group), False
     shown = _noted(found, missing)
     if view == "offsets":
         ends = _Ends(_log_ends(lookup.store, bootstrap_server, command_config), SampledEnds(lookup))
-        _print_offsets(output, shown, ends, verbose=verbose)
+        _print_offsets(output, shown, ends, age, verbose=verbose)
         is_silent = ends.is_silent
     else:
         columns, rows_of = _view(view, lookup, _coordinators(lookup.store, bootstrap_server, command_config))
         groups = ((each, rows_of(each)) for some in _told(shown) for each in some.each())
-        _print(output, columns, groups, verbose=verbose)
+        _print(output, columns, groups, age, verbose=verbose)
     _tell_missing(output, missing, exit_code=UNREACHABLE if is_silent else 0)
 
 
@@ -136,19 +149,22 @@ _THEN: dict[str, tuple[tuple[Column, ...], Callable[[Group, dict[views.TopicPart
 
 
 def _describe_then(
-    output: Output, tables: str, group: tuple[str, ...], at: datetime, view: str, *, verbose: bool
+    output: Output, reader: ViewReader, group: tuple[str, ...], at: datetime, view: str, *, verbose: bool
 ) -> None:
     """Describe the groups as they were at an instant, and say of those that were not there what is known."""
     from offsetstream.cli.describe_at import closing_at, ends_at, groups_at  # noqa: PLC0415 - of DuckDB and Arrow
 
-    reader = reader_of(tables, at, group)
+    age = Age.of(reader)
     found = list(groups_at(reader, group))
+    age.tell({each.row["offsets_partition"] for each in found} or None)
     ends, sampled = ends_at(reader, found) if view == "offsets" else ({}, None)
     columns, rows_of = _THEN[view]
     closing = closing_at(at, found, sampled) + unknown_text(reader)
     if found or not group or not output.is_text:
         _tell_states((group.group_id, group.row["state"]) for group in found if group.is_current)
-        _print(output, columns, ((group, rows_of(group, ends)) for group in found), verbose=verbose, closing=closing)
+        _print(
+            output, columns, ((group, rows_of(group, ends)) for group in found), age, verbose=verbose, closing=closing
+        )
     there = {group.group_id for group in found}
     missing = unknown_then(reader, at, group, there) or [
         next(iter(not_there(reader, "group_id", [name], (), at)), f"group '{name}' was not there then")
@@ -273,7 +289,7 @@ def _coordinators(store: Store, bootstrap_server: str | None, command_config: st
     return own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
 
 
-def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, *, verbose: bool) -> None:
+def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, age: Age, *, verbose: bool) -> None:
     parts = (
         offset_columns(some, known, clamped=not ends.are_live, as_text=output.is_text)
         for some, known in _with_ends(found, ends)
@@ -287,13 +303,16 @@ def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, *, 
         )
         output.blocks(blocks, closing=ends.closing)
     else:
-        output.table(views.OFFSETS, ReadInParts(lambda: (values for values, _ in parts)), closing=ends.closing)
+        output.table(
+            views.OFFSETS, ReadInParts(lambda: (age.columns(values) for values, _ in parts)), closing=ends.closing
+        )
 
 
 def _print(
     output: Output,
     columns: tuple[Column, ...],
     groups: Iterable[tuple[Group, Rows]],
+    age: Age,
     *,
     verbose: bool,
     closing: Closing = None,
@@ -302,4 +321,4 @@ def _print(
         shown = (rows for group, rows in groups if group.is_current and rows)
         output.blocks(together(views.block(columns, rows, verbose=verbose) for rows in shown), closing=closing)
         return
-    output.table(columns, (row for _, rows in groups for row in rows), closing=closing)
+    output.table(columns, (age.row(row) for _, rows in groups for row in rows), closing=closing)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.answers import (
     Answer,
     Row,
@@ -25,7 +26,14 @@ from offsetstream.cli.exact_lag import exact_answer
 from offsetstream.cli.live_options import isolation_option, reading_timeout_option
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
-from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import (
+    cluster_options,
+    config_option,
+    max_age_option,
+    output_of,
+    output_options,
+    tables_option,
+)
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text, waited_text
 
@@ -51,9 +59,11 @@ _OURS = (
     Column("messages_lost"),
     Column("retention_used"),
     Column("sampled_at"),
+    *AGE,
 )
 _SELECTED = """
-group_id, group_id AS "group", topic, partition, committed_offset AS current_offset, log_end_offset, lag, messages_lost,
+group_id, group_id AS "group", offsets_partition, topic, partition, committed_offset AS current_offset,
+log_end_offset, lag, messages_lost,
 client_id, epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(sampled_at) AS sampled_ms,
 CASE WHEN reason IS NOT NULL THEN reason
      WHEN is_recreated THEN 'the topic was recreated'
@@ -62,7 +72,8 @@ CASE WHEN reason IS NOT NULL THEN reason
 END AS note"""
 # What is not in the text: to make Python's values of it takes as long as the query.
 _BESIDE = """
-, member_id AS consumer_id, client_host AS host, lag_read_committed, retention_used"""
+, member_id AS consumer_id, client_host AS host, lag_read_committed, retention_used, epoch_ms(as_of) AS as_of_ms,
+is_stale AS stale"""
 _TIMES = "group_id, topic, partition, time_lag_seconds, method AS time_lag_method"
 _SELECTED_TIME = ", time_lag_seconds, coalesce(time_lag_method, 'no sample') AS time_lag_method"
 _NOTE, _SILENT_NOTE = Column("note", "NOTE"), Column("note")
@@ -92,6 +103,7 @@ Exit code 1 where a group or topic is not there, or an offset not in the log; 3 
 @isolation_option
 @reading_timeout_option
 @at_option
+@max_age_option
 @watch_option
 @cluster_options
 @tables_option
@@ -106,6 +118,7 @@ def lag(
     isolation_level: str,
     timeout: float,
     at: datetime | None,
+    max_age: float | None,
     watch: float | None,
     bootstrap_server: str | None,
     command_config: str | None,
@@ -127,14 +140,16 @@ def lag(
         return
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group)
-        now = at or datetime.now(UTC)
+        reader = reader_of(tables, at, group, max_age=max_age)
+        age = Age.of(reader)
+        now = age.now
         rows = _rows(reader, group, topic, now, with_time=with_time, is_text=output.is_text)
         note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
         missing = missing_of(reader, rows, group, topic, at) + nothing_known(reader, rows, group, at)
         columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
         closing = _closing(rows, at, now) + _without_any(rows, group, missing) + unknown_text(reader)
-        return Answer(columns, rows, closing, missing=missing)
+        warnings = age.lines({row["offsets_partition"] for row in rows} or None)
+        return Answer(columns, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)
 
@@ -162,6 +177,7 @@ def _complete(row: Row, now_ms: int, *, is_text: bool) -> None:
     if not is_text:
         row["commit_time"] = time_text(committed)
         row["sampled_at"] = time_text(row["sampled_ms"])
+        row["as_of"] = time_text(row["as_of_ms"])
     if "time_lag_seconds" in row:
         row["time_lag"] = waited_text(row["time_lag_seconds"], at_least=row["time_lag_method"] == "at least")
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
 from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column, ReadInParts
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
@@ -26,6 +27,7 @@ _LIST = (
     Column("members"),
     Column("offsets_partition"),
     Column("in_coordinator_partition"),
+    *AGE,
 )
 _AS_THEY_ARE = ("state", "is_simple", "offsets_partition", "in_coordinator_partition")
 _READ = ("group_id", "group_type", "protocol_type", "member_count", *_AS_THEY_ARE)
@@ -54,13 +56,18 @@ Examples:
     type=click.Choice(_TYPES, case_sensitive=False),
     help="Only groups of this type; repeatable.",
 )
+@max_age_option
 @tables_option
 @output_options
-def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str, **options: Any) -> None:
+def list_groups(
+    state: tuple[str, ...], group_type: tuple[str, ...], max_age: float | None, tables: str, **options: Any
+) -> None:
     """List the groups, with their type and state."""
     output = output_of(options)
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
+    age = Age.of_tables(lookup.store, max_age)
+    age.tell()
 
     def parts() -> Iterator[dict[str, list[Any]]]:
         is_current = Current()
@@ -69,7 +76,7 @@ def list_groups(state: tuple[str, ...], group_type: tuple[str, ...], tables: str
             for chosen, values in ((state, part["state"]), (group_type, part["group_type"])):
                 if chosen:
                     wanted = [so_far and value in chosen for so_far, value in zip(wanted, values, strict=True)]
-            yield {name: list(compress(values, wanted)) for name, values in _listed(part).items()}
+            yield {name: list(compress(values, wanted)) for name, values in age.columns(_listed(part)).items()}
 
     output.table(_LIST, ReadInParts(parts))
 

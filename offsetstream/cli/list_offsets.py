@@ -6,16 +6,24 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.age import AGE, Age, own_partitions
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
 from offsetstream.cli.describe import STANDING, End, standing
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
-from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import (
+    cluster_options,
+    config_option,
+    max_age_option,
+    output_of,
+    output_options,
+    tables_option,
+)
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column, ReadAnew
 from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
@@ -23,6 +31,9 @@ from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text, time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
+
+if TYPE_CHECKING:
+    from offsetstream.views.reader import ViewReader
 
 _ENDS = (Column("log_end_offset", "LOG-END-OFFSET", 14), Column("lag", "LAG", 8))
 # METADATA is last, since it may be long.
@@ -40,6 +51,7 @@ _LIST = (
     Column("record_offset"),
     Column("offsets_partition"),
     Column("in_coordinator_partition"),
+    *AGE,
     Column("note"),
 )
 _COLUMNS = (
@@ -77,6 +89,7 @@ Exit code 1 where a group has no committed offset there, or --live differs from 
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
 @click.option("--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Only this partition; repeatable.")
 @at_option
+@max_age_option
 @click.option("--live", is_flag=True, help="Beside what the groups' coordinators have now, with the difference.")
 @click.option("--require-stable", is_flag=True, help="With --live: no offset that an open transaction is to change.")
 @cluster_options
@@ -88,6 +101,7 @@ def list_offsets(
     topic: tuple[str, ...],
     partition: tuple[int, ...],
     at: datetime | None,
+    max_age: float | None,
     live: bool,
     require_stable: bool,
     bootstrap_server: str | None,
@@ -108,10 +122,12 @@ def list_offsets(
         list_live(output, lookup, bootstrap_server, command_config, where, require_stable=require_stable)
         return
     if at is not None:
-        _list_then(output, tables, at, where)
+        _list_then(output, reader_of(tables, at, group, max_age=max_age), at, where)
         return
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
+    age = Age.of_tables(lookup.store, max_age)
+    age.tell(own_partitions(lookup, group))
     sampled = SampledEnds(lookup)
     missing = set(group)
 
@@ -121,7 +137,7 @@ def list_offsets(
             of_group = list(found)
             ends = sampled.ends({(row["topic"], row["partition"]) for row in of_group})
             shown = _current(of_group) if output.is_text else of_group
-            yield from (_list_row(row, ends) for row in shown)
+            yield from (age.row(_list_row(row, ends)) for row in shown)
 
     has_ends = sampled.has_any
     output.table(_columns(output, has_ends=has_ends), ReadAnew(rows), closing=sampled.closing if has_ends else None)
@@ -131,13 +147,14 @@ def list_offsets(
         click.get_current_context().exit(1)
 
 
-def _list_then(output: Output, tables: str, at: datetime, where: dict[str, Any]) -> None:
+def _list_then(output: Output, reader: ViewReader, at: datetime, where: dict[str, Any]) -> None:
     """List the offsets as they were at an instant."""
     group = where["group_id"] or ()
-    reader = reader_of(tables, at, group)
+    age = Age.of(reader)
     found = rows_of(table_of(reader, "committed_offsets", where))
     ends, sampled = ends_of(reader, {row["topic"] for row in found})
-    rows = sorted((_list_row(row, ends) for row in found), key=itemgetter(*_ORDER))
+    rows = sorted((age.row(_list_row(row, ends)) for row in found), key=itemgetter(*_ORDER))
+    age.tell({row["offsets_partition"] for row in rows} or None)
     closing = f"As it was at {instant_text(at)}; {ends_text(sampled, at)}."
     nothing = nothing_known(reader, rows, group, at)
     if rows or not (group or nothing) or not output.is_text:

@@ -15,6 +15,7 @@ from offsetstream.cli.options import config_option, output_of, output_options, s
 from offsetstream.cli.own_spark import own_spark, reached
 from offsetstream.cli.rows import Column
 from offsetstream.cli.tell import tell
+from offsetstream.cli.times import instant_text
 from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
@@ -45,12 +46,17 @@ def run_maintenance(
     options: dict[str, Any], session: Callable[[MaintenanceSettings], AbstractContextManager[SparkSession]]
 ) -> None:
     """Do the maintenance with the options of `maintain_options`, and print what was done; `session` gives a Spark."""
-    from offsetstream.maintenance.maintain import Maintenance  # noqa: PLC0415 - of Arrow, which --help does not need
+    from offsetstream.maintenance.maintain import Maintenance, end_tables  # noqa: PLC0415 - of Arrow, which --help does not need
 
     output = output_of(options)
     settings = MaintenanceSettings(**options)
     keep = settings.keep_history
     horizon = None if keep is None else datetime.now(UTC).date() - keep
+    if settings.end:
+        with reached(settings.tables, partial(session, settings)) as store:
+            ended_at = end_tables(store, tell)
+        tell(f"These tables end at {instant_text(ended_at)}, which is their now until a job begins to keep them again.")
+        return
     with _filled(settings, partial(session, settings)) as store:
         done = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)
     output.table(_COLUMNS, [vars(each) for each in done])

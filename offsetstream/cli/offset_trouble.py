@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
+from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.answers import (
     Answer,
     Row,
@@ -22,7 +23,7 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, unknown_text
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import Duration, duration_text, instant_text, time_text
 
@@ -42,11 +43,12 @@ _EXPIRING = (
     Column("kept_because"),
     Column("commit_time"),
     Column("type"),
+    *AGE,
 )
 _SELECTED = """
 group_id, group_id AS "group", topic, partition, committed_offset AS current_offset, group_state AS state,
 group_type AS type, expires_at_ms, expires_in_ms, kept_because, coalesce(counted, kept_because) AS why,
-epoch_ms(commit_timestamp) AS committed_ms"""
+epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(as_of) AS as_of_ms, is_stale AS stale, offsets_partition"""
 _ORPHANS = (
     *_KAFKAS,
     Column("last_commit", "LAST-COMMIT", 24),
@@ -55,6 +57,7 @@ _ORPHANS = (
     Column("topic_deleted_at"),
     Column("topic_id"),
     Column("present_topic_id"),
+    *AGE,
 )
 
 
@@ -74,6 +77,7 @@ Exit code 1 where a group or topic is not there.""",
 @click.option("--within", type=Duration(), metavar="TIME", help="Only what expires within 30m, 12h, 7d.")
 @click.option("--kept", is_flag=True, help="Also what does not expire as things are, and why.")
 @at_option
+@max_age_option
 @watch_option
 @tables_option
 @output_options
@@ -84,6 +88,7 @@ def expiring(
     within: timedelta | None,
     kept: bool,
     at: datetime | None,
+    max_age: float | None,
     watch: float | None,
     tables: str,
     **options: Any,
@@ -93,14 +98,15 @@ def expiring(
     limit = None if within is None else within / timedelta(milliseconds=1)
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group)
+        reader = reader_of(tables, at, group, max_age=max_age)
+        age = Age.of(reader)
         found = view_of(reader, "expiring_offsets", {"group_id": group, "topic": topic}).select(_SELECTED)
         every = [_timed(row) for row in rows_of(found, "expires_at_ms NULLS LAST, group_id, topic, partition")]
         soon = [row for row in every if row["kept_because"] is None and _is_within(row, limit)]
         rows = soon + [row for row in every if kept and row["kept_because"] is not None]
         missing = missing_of(reader, every, group, topic, at)
-        closing = _expiring_closing(every, soon, within, at) + unknown_text(reader)
-        return Answer(_EXPIRING, rows, closing, missing=missing)
+        closing = _expiring_closing(every, soon, within, age.now) + unknown_text(reader)
+        return Answer(_EXPIRING, rows, closing, missing=missing, warnings=age.lines(_homes(rows)))
 
     show(output, watch, ask)
 
@@ -115,10 +121,16 @@ def _timed(row: Row) -> Row:
     row["expires_at"] = time_text(row["expires_at_ms"])
     row["expires_in"] = "due" if due is not None and due <= 0 else duration_text(due)
     row["commit_time"] = time_text(row["committed_ms"])
+    row["as_of"] = time_text(row["as_of_ms"])
     return row
 
 
-def _expiring_closing(every: list[Row], soon: list[Row], within: timedelta | None, at: datetime | None) -> str:
+def _homes(rows: list[Row]) -> set[int] | None:
+    """Return the offsets partitions of the rows; None, for all, where there are none."""
+    return {row["offsets_partition"] for row in rows} or None
+
+
+def _expiring_closing(every: list[Row], soon: list[Row], within: timedelta | None, now: datetime) -> str:
     dated = [row for row in soon if row["expires_at_ms"] is not None]
     kept = sum(row["kept_because"] is not None for row in every)
     within_text = "" if within is None else f" within {duration_text(within / timedelta(milliseconds=1))}"
@@ -131,7 +143,7 @@ def _expiring_closing(every: list[Row], soon: list[Row], within: timedelta | Non
     groups = counted(len({row["group"] for row in dated}), "group")
     return (
         f"{counted(len(dated), 'offset')} of {groups} expire{within_text}{first}{unknown}; "
-        f"{kept} are kept as things are. As of {instant_text(at or datetime.now(UTC))}."
+        f"{kept} are kept as things are. As of {instant_text(now)}."
     )
 
 
@@ -149,6 +161,7 @@ Exit code 1 where a group or topic is not there.""",
 @group_options
 @topic_options
 @at_option
+@max_age_option
 @watch_option
 @tables_option
 @output_options
@@ -157,6 +170,7 @@ def orphans(
     group: tuple[str, ...],
     topic: tuple[str, ...],
     at: datetime | None,
+    max_age: float | None,
     watch: float | None,
     tables: str,
     **options: Any,
@@ -165,15 +179,15 @@ def orphans(
     output = output_of(options)
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group)
+        reader = reader_of(tables, at, group, max_age=max_age)
+        age = Age.of(reader)
         found = view_of(reader, "orphan_offsets", {"group_id": group, "topic": topic})
         rows = [_orphan_row(row) for row in rows_of(found, "group_id, topic, partition")]
         missing = missing_of(reader, rows, group, topic, at)
         groups = counted(len({row["group"] for row in rows}), "group")
-        closing = (
-            f"{counted(len(rows), 'offset')} of {groups} of no use, as of {instant_text(at or datetime.now(UTC))}."
-        )
-        return Answer(_ORPHANS, rows, closing + unknown_text(reader), missing=missing)
+        closing = f"{counted(len(rows), 'offset')} of {groups} of no use, as of {instant_text(age.now)}."
+        closing += unknown_text(reader)
+        return Answer(_ORPHANS, rows, closing, missing=missing, warnings=age.lines(_homes(rows)))
 
     show(output, watch, ask)
 
@@ -185,4 +199,6 @@ def _orphan_row(row: Row) -> Row:
         "last_commit": instant_text(row["commit_timestamp"]),
         "why": row["reason"],
         "topic_deleted_at": instant_text(row["deleted_at"]),
+        "as_of": instant_text(row["as_of"]),
+        "stale": row["is_stale"],
     }

@@ -207,6 +207,9 @@ def shared_option(name: str, option: schema.Option, *, default: str | None = Non
 tables_option = shared_option("tables", schema.TABLES, default="tables")
 
 
+max_age_option = shared_option("max_age", schema.MAX_AGE)  # in seconds, infinite for none
+
+
 def timeout_option(command: Command) -> Command:
     """Add `--timeout`, in seconds."""
     return _option(Setting("timeout", float, 300.0, schema.TIMEOUT))(command)

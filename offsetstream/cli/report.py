@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
-from offsetstream.cli.answers import group_options, period_options, require_period
+from offsetstream.cli.age import Age
+from offsetstream.cli.answers import group_options, period_options, reader_of, require_period
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import require_known
-from offsetstream.cli.options import SECONDS, config_option, tables_option
+from offsetstream.cli.options import SECONDS, config_option, max_age_option, tables_option
 from offsetstream.cli.signals import end_when_asked
 from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
@@ -36,6 +37,7 @@ Examples:
 @period_options
 @click.option("--show-hosts", is_flag=True, help="Show the hosts of clients, too.")
 @click.option("--watch", type=SECONDS, metavar="SECONDS", help="Write it again so often, until Ctrl-C or SIGTERM.")
+@max_age_option
 @tables_option
 def report(
     *,
@@ -45,6 +47,7 @@ def report(
     until: datetime | None,
     show_hosts: bool,
     watch: float | None,
+    max_age: float | None,
     tables: str,
 ) -> None:
     """Write one page: what is not OK, who moved offsets, lag, rebalances, owners, commits and coordinators.
@@ -65,10 +68,13 @@ def report(
         tell(f"Note: {message}")
 
     def write() -> None:
-        end = until or datetime.now(UTC)
+        reader = reader_of(tables, until, max_age=max_age)
+        age = Age.of(reader)
+        end = age.now
         begin = since if since and watch is None else max(end, _EARLIEST + length) - length
         require_period(begin, end)
-        page = render(find(store, Period(begin, end), group, is_past=until is not None), hosts=show_hosts)
+        found = find(store, Period(begin, end), group, is_past=until is not None)
+        page = render(found, hosts=show_hosts, warnings=age.lines())
         data = page.encode("utf-8", "backslashreplace")
         write_file(file, data)
         tell(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.age import AGE, STALE, Age
 from offsetstream.cli.answers import (
     NOT_OK,
     Answer,
@@ -25,7 +26,7 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text, time_text, waited_text
 from offsetstream.views.verdicts import NOT_WELL, VERDICTS, WORDS
@@ -60,11 +61,10 @@ _COLUMNS = (
     Column("last_commit_time"),
     Column("type"),
     Column("sampled_at"),
+    *AGE,
 )
 _BURROW = Column("burrow", "BURROW", 6)
 _RANK = {each.word: rank for rank, each in enumerate(VERDICTS)}
-# Who commits seems to have stopped where nobody reads the commits.
-_LONG_AGO, _AWAY = timedelta(minutes=5), " Is the job running? What groups did since then is not known."
 _FAILS: Mapping[str, Collection[str]] = {"WARN": NOT_WELL, "ERR": ("ERR",), "never": ()}
 
 
@@ -78,7 +78,8 @@ Examples:
   offsetstream groups status --at 03:00 --output json
   offsetstream groups status --watch 10
 
-Exit code 4 where a group that is shown is WARN or ERR (--fail-on), 1 where one is not there.""",
+Exit code 4 where a group that is shown is WARN or ERR (--fail-on), 5 where none is, and one is not known any more
+(--max-age), 1 where one is not there.""",
 )
 @config_option("groups.status")
 @group_options
@@ -92,6 +93,7 @@ Exit code 4 where a group that is shown is WARN or ERR (--fail-on), 1 where one 
 @click.option("--verdict", multiple=True, type=click.Choice(WORDS), help="Only groups of this verdict; repeatable.")
 @click.option("--burrow", is_flag=True, help="Show also what Burrow would say (OK, WARN, ERR, NOTFOUND).")
 @at_option
+@max_age_option
 @watch_option
 @tables_option
 @output_options
@@ -102,6 +104,7 @@ def status(
     verdict: tuple[str, ...],
     burrow: bool,
     at: datetime | None,
+    max_age: float | None,
     watch: float | None,
     tables: str,
     **options: Any,
@@ -114,14 +117,26 @@ def status(
     columns = [_BURROW if burrow and each.name == _BURROW.name else each for each in _COLUMNS]
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group)
+        reader = reader_of(tables, at, group, max_age=max_age)
         rows = _rows(reader, group)
         missing = missing_of(reader, rows, group, at=at) + nothing_known(reader, rows, group, at)
         shown = [row for row in rows if not verdict or row["verdict"] in verdict]
-        exit_code = NOT_OK if any(row["level"] in _FAILS[fail_on] for row in shown) else 0
-        return Answer(columns, shown, _closing(rows, at) + unknown_text(reader), exit_code, missing)
+        age = Age.of(reader)
+        closing = _closing(rows, age.now) + unknown_text(reader)
+        return Answer(columns, shown, closing, _exit_code(shown, fail_on), missing, age.lines(_homes(rows)))
 
     show(output, watch, ask)
+
+
+def _exit_code(rows: list[Row], fail_on: str) -> int:
+    if any(row["level"] in _FAILS[fail_on] for row in rows):
+        return NOT_OK
+    return STALE if fail_on != "never" and any(row["stale"] for row in rows) else 0
+
+
+def _homes(rows: list[Row]) -> set[int] | None:
+    """Return the offsets partitions of the groups that are shown; None, for all, where there are none."""
+    return {row["offsets_partition"] for row in rows} or None
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
@@ -159,11 +174,12 @@ def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
         "last_commit_time": time_text(row["last_commit_at_ms"]),
         "sampled_at": instant_text(newest),
         "sampled": [each for each in (oldest, newest) if each],
+        "as_of": instant_text(row["as_of"]),
+        "stale": row["is_stale"],
     }
 
 
-def _closing(rows: list[Row], at: datetime | None) -> str:
-    now = at or datetime.now(UTC)
+def _closing(rows: list[Row], now: datetime) -> str:
     levels = Counter(row["level"] for row in rows)
     not_ok = levels["WARN"] + levels["ERR"]
     unknown = f", {levels['UNKNOWN']} unknown" if levels["UNKNOWN"] else ""
@@ -171,8 +187,7 @@ def _closing(rows: list[Row], at: datetime | None) -> str:
     unknown += f", {counted(lost, 'message')} gone unread" if lost else ""
     are = "is" if not_ok == 1 else "are"
     sampled = [each for row in rows for each in row["sampled"]]
-    away = now - max(sampled) if sampled and at is None else timedelta(0)
     return (
         f"{not_ok} of {counted(len(rows), 'group')} {are} not OK{unknown}, as of {instant_text(now)}; "
         f"{ends_text(sampled, now)}."
-    ) + (_AWAY if away > _LONG_AGO else "")
+    )

@@ -16,9 +16,12 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def tell(line: str, *, err: bool = True) -> None:
-    """Write a line for a person, to stderr or to stdout; to stderr what is about one of several clusters."""
-    click.echo(_about_it(line), err=err or bool(_about.get()))
+def tell(line: str, *, err: bool = True, fg: str | None = None) -> None:
+    """Write a line for a person, to stderr or to stdout; to stderr what is about one of several clusters.
+
+    On a terminal it has the colour `fg`, if one is given.
+    """
+    click.secho(_about_it(line), err=err or bool(_about.get()), fg=fg)
 
 
 def tell_apart(lines: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.age import Age
 from offsetstream.cli.answers import counted
 from offsetstream.cli.options import (
     SECONDS,
@@ -117,6 +118,7 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
     require_to_see_everything(cluster)
     if with_topic:
         readable_partitions(cluster)
+    Age.of_tables(store, None).tell()
     has_job = partial(is_job_alive, store, tell, HeartbeatWatch())
     has_job()  # a job of another host is watched now, so that --settle is for the comparison
     with _asking(cluster.bootstrap_server, properties) as ask:

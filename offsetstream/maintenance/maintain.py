@@ -10,14 +10,15 @@ from datetime import time as time_of_day
 
 from offsetstream.errors import OffsetstreamError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.create import CLUSTER_ID
 from offsetstream.tables.files import Crowd
 from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
-from offsetstream.tables.names import END_OFFSETS, OFFSETS_PARTITIONS
+from offsetstream.tables.names import CLUSTER, END_OFFSETS, OFFSETS_PARTITIONS, TOPIC_PARTITIONS
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
-from offsetstream.tables.small_tables import Row, read_rows, update_rows
+from offsetstream.tables.small_tables import Row, as_utc, overwrite, read_rows, update_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.thinning import due_days, thin_day
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
@@ -137,6 +138,30 @@ class Maintenance:
     @again_on_conflict
     def _compact_crowd(self, schema: TableSchema, crowd: Crowd) -> None:
         self._tables.open(schema.name).files.compact(crowd)
+
+
+def end_tables(tables: Store, say: Callable[[str], None]) -> datetime:
+    """Note that no job keeps the tables any more, and return the last instant that they know of, which is their now.
+
+    TablesError where a job does keep them, or nothing was ever looked at.
+    """
+    require_whole(tables)
+    if is_job_alive(tables, say, HeartbeatWatch()):
+        raise TablesError(f"a job writes to {tables.name}: stop it by 'offsetstream stop --tables {tables.name}'")
+    partitions = tables.open(OFFSETS_PARTITIONS)
+    looks = [
+        row["last"]
+        for table, column in ((partitions, "caught_up_at"), (tables.open(TOPIC_PARTITIONS), "sampled_at"))
+        for row in table.query(f"SELECT max({column}) AS last FROM rows").read_all().to_pylist()  # noqa: S608 - ours
+        if row["last"] is not None
+    ]
+    if not looks:
+        raise TablesError(f"{tables.name} knows of no instant: nothing was loaded into it yet")
+    ended_at = as_utc(max(looks))
+    cluster = tables.open(CLUSTER)
+    found = read_rows(cluster) or [{"cluster_id": partitions.properties.get(CLUSTER_ID)}]
+    overwrite(cluster, [row | {"ended_at": ended_at} for row in found])
+    return ended_at
 
 
 def require_whole(tables: Store) -> None:

@@ -33,6 +33,13 @@ class MaintenanceSettings(Settings):
             "and goes on then."
         ),
     ] = False
+    end: Annotated[
+        bool,
+        Option(
+            "Only note that no job keeps these tables any more, such as a copy that is a case: their now is their "
+            "last look, and they are never stale. A job that begins takes it back.",
+        ),
+    ] = False
     dry_run: Annotated[bool, Option("Say what there is to do, and do nothing.")] = False
     timeout: Annotated[float, TIMEOUT] = 300.0
     master: Annotated[str | None, MASTER] = None

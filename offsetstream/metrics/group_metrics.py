@@ -18,13 +18,15 @@ from offsetstream.tables.store import Store
 from offsetstream.views.reader import ViewReader
 
 _UNASKED_SECONDS = 300.0  # after the last scrape: nobody wants to know any more
+_OLD_SECONDS, _OLD_READINGS = 120.0, 6  # beyond the longer of the two, what was read is not shown any more
 # What the queries of groups read. The dot is also a line's end, which a group's name may have.
 _SHOWN = {
     "shown_groups": """
       SELECT g.*, p.coordinator_id FROM groups AS g JOIN offsets_partitions AS p USING (offsets_partition)
+      ANTI JOIN (FROM freshness WHERE is_stale) USING (offsets_partition)
       WHERE g.in_coordinator_partition AND regexp_full_match(g.group_id, getvariable('groups'), 's')""",
     "shown_lag": """
-      FROM lag WHERE regexp_full_match(group_id, getvariable('groups'), 's')
+      FROM lag WHERE NOT is_stale AND regexp_full_match(group_id, getvariable('groups'), 's')
         AND regexp_full_match(topic, getvariable('topics'), 's')""",
     "shown_ends": """
       FROM partition_ends SEMI JOIN shown_lag USING (topic, partition)
@@ -56,13 +58,16 @@ class Shown:
 
 
 class GroupMetrics(Collector):
-    """What the tables held when they were read last: each `seconds`, by a thread of its own, while somebody scrapes."""
+    """What the tables held when they were read last: each `seconds`, by a thread of its own, while somebody scrapes.
+
+    What was read too long ago is not shown: nobody is told that groups are as they were before a pause.
+    """
 
     def __init__(self, shown: Shown, seconds: float, say: Callable[[str], None]) -> None:
         self._shown, self._seconds, self._say = shown, seconds, say
         self._families: list[GaugeMetricFamily] = []
-        self._asked_at = time.monotonic()
-        self._ended = threading.Event()
+        self._asked_at = self._read_at = time.monotonic()
+        self._ended, self._wanted = threading.Event(), threading.Event()
         self._is_failing = False
 
     def describe(self) -> list[GaugeMetricFamily]:
@@ -70,9 +75,12 @@ class GroupMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield what was read last."""
+        """Yield what was read last, unless that is too long ago: then nothing, and it is read anew."""
         self._asked_at = time.monotonic()
-        yield from self._families
+        if self._asked_at - self._read_at > max(_OLD_SECONDS, _OLD_READINGS * self._seconds):
+            self._wanted.set()
+        else:
+            yield from self._families
 
     def start(self, tables: Store) -> None:
         """Begin to read the tables."""
@@ -81,6 +89,7 @@ class GroupMetrics(Collector):
     def end(self) -> None:
         """Read no more."""
         self._ended.set()
+        self._wanted.set()
 
     def read(self, tables: Store) -> None:
         """Read the tables now; raises TablesError."""
@@ -94,17 +103,17 @@ class GroupMetrics(Collector):
             family = gauge(name)
             family.add_metric([], value)
             found.append(family)
-        self._families = found
+        self._families, self._read_at = found, began
 
     def _run(self, tables: Store) -> None:
-        while True:
+        while not self._ended.is_set():
             if time.monotonic() - self._asked_at < _UNASKED_SECONDS:
                 self.try_to_read(tables)
-            if self._ended.wait(self._seconds):
-                return
+            self._wanted.wait(self._seconds)
+            self._wanted.clear()
 
     def try_to_read(self, tables: Store) -> None:
-        """Read the tables now; what fails is said once, and the last metrics stay."""
+        """Read the tables now; what fails is said once, and the last metrics stay, until they are too old."""
         try:
             self.read(tables)
         except TablesError as error:
@@ -121,6 +130,7 @@ def _families(reader: ViewReader, shown: Shown) -> tuple[list[GaugeMetricFamily]
     """Return the families with their values, and how many series have no room; sums come before single partitions."""
     for table in _TABLES:
         reader.define_table(table)
+    reader.relation("freshness")
     found = [family for each in queried_families(COORDINATORS) for family in _gauges(each, reader.fetch(each.sql))]
     if shown.names is None:
         return found, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -21,8 +22,8 @@ _TABLE = 300
 _FIRST = 20  # rows of the audit that are not folded
 
 
-def render(found: Found, *, hosts: bool = False) -> str:
-    """Return the page; client hosts are shown only where `hosts` is true."""
+def render(found: Found, *, hosts: bool = False, warnings: Sequence[str] = ()) -> str:
+    """Return the page; client hosts are shown only where `hosts` is true, `warnings` in red before everything."""
     labels = Labels()
     shown = {
         "lag": sections.lag(found, labels),
@@ -51,6 +52,7 @@ def render(found: Found, *, hosts: bool = False) -> str:
         number_of=lambda figure: numbers[id(figure)],
         labels=labels,
         hosts=hosts,
+        warnings=warnings,
         made_at=datetime.now(UTC),
         policy=Markup(policy),  # noqa: S704 - our own words and hashes
         library=library,

@@ -45,17 +45,22 @@ def _brokers(value: str) -> str:
 
 def _interval(value: str) -> str:
     text = str(value).strip()
-    if not re.fullmatch(f"(?:{_PART})+", text, _FLAGS) or not _is_short(re.findall(_PART, text, _FLAGS)):
+    if not re.fullmatch(f"(?:{_PART})+", text, _FLAGS) or not _is_short(text):
         raise ValueError(f"{value!r} is no time such as '10 seconds' or '1 minute 30 seconds', of at most a year")
     return text
 
 
-def _is_short(parts: list[tuple[str, str]]) -> bool:
+def _is_short(interval: str) -> bool:
     try:
-        lengths = [timedelta(**{f"{unit.lower()}s": int(number)}) for number, unit in parts]
-        return sum(lengths, timedelta()) <= _YEAR
+        return length_of(interval) <= _YEAR
     except OverflowError:
         return False
+
+
+def length_of(interval: str) -> timedelta:
+    """Return how long an interval in Spark's words is; OverflowError beyond what a timedelta holds."""
+    parts = re.findall(_PART, interval, _FLAGS)
+    return sum((timedelta(**{f"{unit.lower()}s": int(number)}) for number, unit in parts), timedelta())
 
 
 def _minutes(value: float | str | timedelta) -> timedelta:
@@ -88,6 +93,10 @@ def _seconds(value: float | str) -> float:
     return seconds
 
 
+def _age(value: float | str) -> float:
+    return math.inf if str(value).strip().lower() in ("none", "inf") else _seconds(value)
+
+
 def _days(value: str | timedelta) -> timedelta:
     if isinstance(value, timedelta) and value >= timedelta(days=1):
         return value
@@ -110,6 +119,10 @@ BROKERS = Kind("a text", (str,), _brokers)
 INTERVAL = Kind("a text", (str,), _interval)  # of time, in Spark's words
 MINUTES = Kind("a number of minutes", (int, float), _minutes, _in_minutes)
 SECONDS = Kind("a number of seconds", (int, float), _seconds)
+# Of seconds; none stands for an age that nothing reaches.
+AGE = Kind(
+    "a number of seconds, or none", (int, float, str), _age, lambda value: "none" if value == math.inf else value
+)
 # 30d, 4w, or as Delta's properties have it, interval 30 days.
 DAYS = Kind("a text", (str,), _days, lambda value: f"{value.days}d")
 REGEX = Kind("a text", (str,), checked_pattern)  # of a whole name, as RE2 reads it

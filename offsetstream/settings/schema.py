@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from offsetstream.settings.config_file import Key
-from offsetstream.settings.kinds import BROKERS, PAIRS, SECONDS, Kind
+from offsetstream.settings.kinds import AGE, BROKERS, PAIRS, SECONDS, Kind
 
 PREFIX = "OFFSETSTREAM_"
 CONFIG_VARIABLE, CLUSTER_VARIABLE = f"{PREFIX}CONFIG", f"{PREFIX}CLUSTER"
@@ -98,4 +98,10 @@ COMMAND_CONFIG = Option("Kafka client properties (SASL, TLS).", metavar="FILE")
 TABLES = Option("Folder or URI of the tables, or catalog.schema (of a folder a.b the name is ./a.b).", metavar="DIR")
 MASTER = Option("Spark master [default: that of spark-defaults.conf, or local[*]].")
 CONF = Option("A setting of Spark; repeatable.", "NAME=VALUE", PAIRS)
+MAX_AGE = Option(
+    "What nobody looked at for so long is unknown, but not with 'none' [default: six times as long as the job means to "
+    "have between two looks, at least 120; after --once 3600].",
+    metavar="SECONDS",
+    kind=AGE,
+)
 TIMEOUT = Option("How long to wait for the job.", metavar="SECONDS", kind=SECONDS)

@@ -51,10 +51,10 @@ def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId
         overwrite(table, rows, transaction_of(table, batch))
 
 
-def overwrite(table: Snapshot, rows: Iterable[Row], transaction: Transaction) -> None:
+def overwrite(table: Snapshot, rows: Iterable[Row], *transactions: Transaction) -> None:
     """Make the rows the only ones of a table as it was opened; ConflictError if somebody else wrote to it since."""
     only = with_users_columns(table, EVERY_ROW, _arrow(table.name, rows), load_schema(table.name).key)
-    table.replace(EVERY_ROW, [only], transaction)
+    table.replace(EVERY_ROW, [only], *transactions)
 
 
 @again_on_conflict

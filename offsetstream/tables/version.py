@@ -9,7 +9,7 @@ from offsetstream.errors import TablesError
 if TYPE_CHECKING:
     from offsetstream.tables.store import Snapshot, Source
 
-SCHEMA_VERSION = 7  # raised by any change of a table or of its properties
+SCHEMA_VERSION = 8  # raised by any change of a table or of its properties
 PROPERTY = "offsetstream.schema_version"
 
 

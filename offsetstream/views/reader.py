@@ -132,6 +132,11 @@ class ViewReader:
         self.connection.execute(f'CREATE OR REPLACE {"TABLE" if kept else "VIEW"} "{name}" AS {query}')
         self._defined.add(name)
 
+    def set_max_age(self, seconds: float | None) -> None:
+        """Have be stale what nobody looked at for so long; None: nothing."""
+        literal = "NULL" if seconds is None else repr(seconds)
+        self.define("max_age", f"SELECT CAST({literal} AS DOUBLE) AS max_age_seconds")
+
     def has(self, name: str) -> bool:
         """Tell whether something stands for a name."""
         return name in self._defined

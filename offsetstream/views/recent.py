@@ -29,8 +29,8 @@ WITH rings AS (
 ), needs AS (
   SELECT topic, partition, any_value(topic_id) AS topic_id, min(next_to_read) AS next_to_read,
          least(min(r.ring_at), min(w.sampled_at) - to_seconds({ring_seconds}),
-               any_value(now_at) - to_seconds({seconds})) AS since
-  FROM waiting_cells AS w LEFT JOIN rings AS r USING (cell) CROSS JOIN clock
+               min(w.as_of) - to_seconds({seconds})) AS since
+  FROM waiting_cells AS w LEFT JOIN rings AS r USING (cell)
   GROUP BY topic, partition
 ), begins AS (
   SELECT topic, partition, max(sampled_at) FILTER (high_watermark <= next_to_read) AS by_offset,

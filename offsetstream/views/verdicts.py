@@ -27,6 +27,11 @@ VERDICTS = (
     Verdict("ok", "OK", "Nothing waits, or the group keeps up with what is written"),
     Verdict("catching up", "OK", "The lag falls"),
     Verdict("unknown", "UNKNOWN", "The tables cannot tell: the reason says what they lack"),
+    Verdict(
+        "held-back",
+        "WARN",
+        "An open transaction has held commits back for a minute: what the group did since then nobody can read",
+    ),
     Verdict("beyond the end", "WARN", "The committed offset is beyond the end of the log: the client will start anew"),
     Verdict("falling behind", "WARN", "The lag is higher than window_seconds ago, and was never caught up in between"),
     Verdict("late", "WARN", "Messages wait for longer than max_time_lag_seconds"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -15,6 +16,7 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import DoubledRowsError, UnreachableError
 from offsetstream.maintenance.upkeep import Upkeep
+from offsetstream.settings.kinds import length_of
 from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.session import keep_few_consumers
 from offsetstream.spark.source import KafkaSource
@@ -25,7 +27,7 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.load import Loader
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.lifecycle.leaders import Leadership, in_words
-from offsetstream.stream.lifecycle.live import LiveStream
+from offsetstream.stream.lifecycle.live import IDLE_REFRESH_SECONDS, REFRESH_SECONDS, LiveStream
 from offsetstream.stream.lifecycle.refusals import LedAnewError, PlacedAnewError
 from offsetstream.stream.monitor.broker_channel import Leaders
 from offsetstream.stream.monitor.epoch_ends import EpochEnds
@@ -106,10 +108,13 @@ class Attempt:
     def _new_sampler(self) -> Sampler:
         # A connection of its own, so that nobody waits for its requests.
         own = LogEnds(self._settings.bootstrap_server, self._settings.properties, self._controls.is_stopping)
-        rounds = Rounds(self._tables, own, self._topic.coordinator, self._say)
         seconds = self._settings.sample_interval
-        at_least = DEAR_SECONDS if seconds and self._tables.is_dear else 0.0
-        return Sampler(rounds, max(seconds, at_least), self._say, self._controls.metrics)
+        if seconds and self._tables.is_dear:
+            seconds = max(seconds, DEAR_SECONDS)
+        looks_every = max(length_of(self._settings.trigger), timedelta(seconds=seconds or REFRESH_SECONDS))
+        its_own = None if self._settings.once else looks_every
+        rounds = Rounds(self._tables, own, self._topic.coordinator, self._say, its_own)
+        return Sampler(rounds, seconds, self._say, self._controls.metrics)
 
     def _coordinators(self, group_ids: Collection[str]) -> dict[str, int]:
         cluster = CoordinatorLookup(self._settings.bootstrap_server, self._settings.properties)
@@ -206,7 +211,15 @@ class Attempt:
         )
         leaders, upkeep = self._topic.leaders, self._upkeep
         return LiveStream(
-            batches, self._loader, self._book, self._observer, leaders, upkeep, self._placing, self._controls
+            batches,
+            self._loader,
+            self._book,
+            self._observer,
+            leaders,
+            upkeep,
+            self._placing,
+            self._controls,
+            refresh_seconds=IDLE_REFRESH_SECONDS if self._settings.sample_interval else REFRESH_SECONDS,
         )
 
     def _history(self, checkpoint: Checkpoint) -> History:

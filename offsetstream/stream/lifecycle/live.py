@@ -30,6 +30,7 @@ from offsetstream.tables.transaction import BatchId
 
 SAMPLE_SECONDS = 10.0
 IDLE_REFRESH_SECONDS = 600.0
+REFRESH_SECONDS = 60.0  # where no samples tell that an idle topic was looked at
 UPKEEP_SECONDS = 60.0
 PLACEMENT_SECONDS = 60.0
 BATCH_SECONDS = 10.0  # for which a batch that may wait for a lost leader is let go on
@@ -48,6 +49,8 @@ class LiveStream:
         upkeep: Upkeep,
         placing: Placing,
         controls: Controls,
+        *,
+        refresh_seconds: float,
     ) -> None:
         self._batches = batches
         self._loader = loader
@@ -57,6 +60,7 @@ class LiveStream:
         self._upkeep = upkeep
         self._placing = placing
         self._controls = controls
+        self._refresh_seconds = refresh_seconds
         self._check = QueryCheck(book, observer, leaders.reading, self._stop_if_ending)
         self._turns = Turns(leaders.check_lost)
         self._tended, self._is_untidy = time.monotonic(), False
@@ -86,7 +90,7 @@ class LiveStream:
         tasks: list[tuple[float, Callable[[], list[int]]]] = [
             (0.0, self._check_leaders),
             (SAMPLE_SECONDS, self._sample),
-            (IDLE_REFRESH_SECONDS, self._refresh),
+            (self._refresh_seconds, self._refresh),
             (UPKEEP_SECONDS, self._tend),
             (PLACEMENT_SECONDS, self._find_rule),
         ]

@@ -1,9 +1,9 @@
-"""The one row of `cluster`: what views need to know of the brokers' settings."""
+"""The one row of `cluster`: what views need to know of the brokers' settings, and of how often the job looks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from offsetstream.cluster.log_ends import LogEnds
@@ -16,13 +16,21 @@ from offsetstream.tables.transaction import BatchId
 
 
 class ObservedCluster:
-    """Writes the row when it differs from what this job wrote last."""
+    """Writes the row when it differs from what this job wrote last; `looks_every` is None where it runs once."""
 
-    def __init__(self, tables: Store, cluster: LogEnds, coordinator: Coordinator, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        tables: Store,
+        cluster: LogEnds,
+        coordinator: Coordinator,
+        say: Callable[[str], None],
+        looks_every: timedelta | None,
+    ) -> None:
         self._tables = tables
         self._cluster = cluster
         self._coordinator = coordinator
         self._say = say
+        self._looks_every_ms = looks_every and looks_every // timedelta(milliseconds=1)
         self._written: dict[str, Any] | None = None
         self._is_refused = False
 
@@ -34,6 +42,8 @@ class ObservedCluster:
             "group_coordinator": self._coordinator,
             "offsets_retention_ms": retention,
             "offsets_retention_check_interval_ms": interval,
+            "looks_every_ms": self._looks_every_ms,
+            "ended_at": None,
         }
         if row != self._written:
             overwrite_rows(self._tables, CLUSTER, [row | {"observed_at": datetime.now(UTC)}], batch)

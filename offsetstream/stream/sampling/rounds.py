@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from offsetstream.cluster.log_ends import HIDDEN, Answers, LogEnds, RecordTimes, TopicPlace
@@ -30,12 +30,19 @@ class Rounds:
     once a later job has written to the tables; rows that cannot be written wait in `book` for the next round.
     """
 
-    def __init__(self, tables: Store, cluster: LogEnds, coordinator: Coordinator, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        tables: Store,
+        cluster: LogEnds,
+        coordinator: Coordinator,
+        say: Callable[[str], None],
+        looks_every: timedelta | None = None,
+    ) -> None:
         self._tables = tables
         self._cluster = cluster
         self._say = say
         self._written = SampleTables(tables)
-        self._observed = ObservedCluster(tables, cluster, coordinator, say)
+        self._observed = ObservedCluster(tables, cluster, coordinator, say, looks_every)
         self.book = SampleBook()
         self._positions: Positions | None = None
         self._asked_starts_at = self._observed_at = -CLUSTER_SECONDS
@@ -64,6 +71,10 @@ class Rounds:
             self._written.write_end_offsets(self.book.waiting, batch)
             self.book.waiting = []
         self._written.write_topic_partitions(self.book.rows(), batch)
+        self.write_cluster(batch)
+
+    def write_cluster(self, batch: BatchId) -> None:
+        """Write `cluster` if it changed, at first and every ten minutes."""
         if time.monotonic() - self._observed_at >= CLUSTER_SECONDS:
             self._observed.write(batch)
             self._observed_at = time.monotonic()

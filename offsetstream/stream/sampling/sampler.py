@@ -16,7 +16,7 @@ _END_SECONDS = 5.0  # for which a round that a silent cluster holds up is waited
 
 
 class Sampler:
-    """Samples every `seconds` (0: never) from `start` on.
+    """Samples every `seconds` from `start` on; with 0 it only writes what the cluster's settings are.
 
     `metrics` are told of rounds that are written, and of a cluster that does not answer. What fails is said once, and
     tried again in the next round: nothing of it ends the job.
@@ -42,7 +42,7 @@ class Sampler:
     def start(self, checkpoint_id: int) -> None:
         """Begin, or go on, with writes of this checkpoint: by its number a job is shut out once another took over."""
         self._batch = BatchId(checkpoint_id, -1)
-        if self._seconds and self._thread.ident is None:
+        if self._thread.ident is None:
             self._thread.start()
 
     def end(self, *, with_a_round: bool = False) -> None:
@@ -55,10 +55,13 @@ class Sampler:
         self._thread.join(_END_SECONDS)
         if self._thread.is_alive():
             return  # what it waits to ask nobody answers, and what it has not written the next job makes up for
-        if with_a_round:
+        if with_a_round and self._seconds:
             self._round()
 
     def _run(self) -> None:
+        if not self._seconds:
+            self._try("recorded", self._record_cluster)
+            return
         while not self._ended.is_set():
             began = time.monotonic()
             self._round()
@@ -71,6 +74,10 @@ class Sampler:
     def _record(self) -> None:
         with self._writing:
             self._rounds.write(self._batch)
+
+    def _record_cluster(self) -> None:
+        with self._writing:
+            self._rounds.write_cluster(self._batch)
 
     def _try(self, what: str, step: Callable[[], None]) -> bool:
         try:

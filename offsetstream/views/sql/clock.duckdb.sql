@@ -1,4 +1,9 @@
--- Reads: 
+-- Reads: cluster
 SELECT
-  CURRENT_TIMESTAMP AS now_at,
-  CURRENT_TIMESTAMP - INTERVAL '1' DAY AS since_at
+  COALESCE(ended_at, CURRENT_TIMESTAMP) AS now_at,
+  COALESCE(ended_at, CURRENT_TIMESTAMP) - INTERVAL '1' DAY AS since_at
+FROM (
+  SELECT
+    MAX(ended_at) AS ended_at
+  FROM cluster
+) AS c

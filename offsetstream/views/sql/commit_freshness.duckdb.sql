@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, groups, offset_commits
+-- Reads: clock, committed_offsets, freshness, groups, offset_commits
 WITH repeated AS (
   SELECT DISTINCT
     h.log_id,
@@ -79,23 +79,30 @@ SELECT
   c.commit_timestamp,
   CASE
     WHEN c.commit_timestamp <= now_at
-    THEN (
-      EPOCH_US(now_at) - EPOCH_US(c.commit_timestamp)
-    ) // 1000
+    THEN GREATEST(
+      0,
+      (
+        EPOCH_US(LEAST(now_at, COALESCE(f.as_of, now_at))) - EPOCH_US(c.commit_timestamp)
+      ) // 1000
+    )
   END AS age_ms,
   COALESCE(h.commits, 0) AS commits,
   h.usual_gap_ms,
   COALESCE(
     (
-      EPOCH_US(now_at) - EPOCH_US(c.commit_timestamp)
+      EPOCH_US(LEAST(now_at, COALESCE(f.as_of, now_at))) - EPOCH_US(c.commit_timestamp)
     ) // 1000 > h.usual_gap_ms,
     FALSE
   ) AS is_overdue,
   COALESCE(c.commit_timestamp > now_at, FALSE) AS is_in_future,
   g.state AS group_state,
-  COALESCE(g.member_count, 0) AS member_count
+  COALESCE(g.member_count, 0) AS member_count,
+  LEAST(now_at, COALESCE(f.as_of, now_at)) AS as_of,
+  COALESCE(f.is_stale, FALSE) AS is_stale
 FROM committed_offsets AS c
 CROSS JOIN clock
+LEFT JOIN freshness AS f
+  ON f.offsets_partition = c.offsets_partition
 LEFT JOIN habits AS h
   ON h.offsets_partition = c.offsets_partition
   AND h.group_id = c.group_id

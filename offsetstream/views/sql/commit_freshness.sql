@@ -13,6 +13,8 @@
 --   is_in_future BOOLEAN: Whether its time is still to come: a client set it, or clocks differ
 --   group_state STRING: State of the group
 --   member_count INT: Number of its members
+--   as_of TIMESTAMP: As of when this is known
+--   is_stale BOOLEAN: Whether that is too long ago to say anything of now
 WITH
 -- @include repeated
 , told AS (
@@ -36,11 +38,13 @@ WITH
   FROM ranked GROUP BY offsets_partition, group_id, topic, partition
 )
 SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.commit_timestamp,
-       CASE WHEN c.commit_timestamp <= now_at THEN (unix_micros(now_at) - unix_micros(c.commit_timestamp)) div 1000 END AS age_ms,
+       CASE WHEN c.commit_timestamp <= now_at THEN greatest(0, (unix_micros(least(now_at, coalesce(f.as_of, now_at))) - unix_micros(c.commit_timestamp)) div 1000) END AS age_ms,
        coalesce(h.commits, 0) AS commits, h.usual_gap_ms,
-       coalesce((unix_micros(now_at) - unix_micros(c.commit_timestamp)) div 1000 > h.usual_gap_ms, false) AS is_overdue,
-       coalesce(c.commit_timestamp > now_at, false) AS is_in_future, g.state AS group_state, coalesce(g.member_count, 0) AS member_count
+       coalesce((unix_micros(least(now_at, coalesce(f.as_of, now_at))) - unix_micros(c.commit_timestamp)) div 1000 > h.usual_gap_ms, false) AS is_overdue,
+       coalesce(c.commit_timestamp > now_at, false) AS is_in_future, g.state AS group_state, coalesce(g.member_count, 0) AS member_count,
+       least(now_at, coalesce(f.as_of, now_at)) AS as_of, coalesce(f.is_stale, false) AS is_stale
 FROM committed_offsets AS c CROSS JOIN clock
+LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
 LEFT JOIN habits AS h ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.topic = c.topic AND h.partition = c.partition
 LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
 WHERE c.in_coordinator_partition

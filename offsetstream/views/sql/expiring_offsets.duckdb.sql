@@ -1,4 +1,4 @@
--- Reads: clock, cluster, committed_offsets, groups, member_subscriptions
+-- Reads: clock, cluster, committed_offsets, freshness, groups, member_subscriptions
 WITH subscribed AS (
   SELECT DISTINCT
     offsets_partition,
@@ -32,6 +32,8 @@ WITH subscribed AS (
     g.state,
     k.offsets_retention_ms,
     now_at,
+    LEAST(now_at, COALESCE(f.as_of, now_at)) AS as_of,
+    COALESCE(f.is_stale, FALSE) AS is_stale,
     CASE
       WHEN g.group_id IS NULL
       THEN 'kept: the coordinator has no such group'
@@ -61,6 +63,8 @@ WITH subscribed AS (
   FROM committed_offsets AS c
   CROSS JOIN clock
   CROSS JOIN settings AS k
+  LEFT JOIN freshness AS f
+    ON f.offsets_partition = c.offsets_partition
   LEFT JOIN groups AS g
     ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN subscribed AS s
@@ -107,5 +111,7 @@ SELECT
     WHEN state = 'Empty'
     THEN 'since the commit'
     ELSE 'since the commit: nobody subscribes to the topic'
-  END AS counted
+  END AS counted,
+  as_of,
+  is_stale
 FROM dated

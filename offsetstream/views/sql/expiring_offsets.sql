@@ -12,6 +12,8 @@
 --   expires_at_ms BIGINT: When it expires, in milliseconds since 1970; null if it does not, or the retention is not known
 --   expires_in_ms BIGINT: In how many milliseconds
 --   counted STRING: Since when the time is counted
+--   as_of TIMESTAMP: As of when this is known
+--   is_stale BOOLEAN: Whether that is too long ago to say anything of now
 WITH subscribed AS (
   SELECT DISTINCT offsets_partition, group_id, topic FROM member_subscriptions
 ), told AS (
@@ -20,7 +22,8 @@ WITH subscribed AS (
   SELECT max(offsets_retention_ms) AS offsets_retention_ms FROM cluster
 ), based AS (
   SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.commit_timestamp, c.commit_timestamp_ms,
-         c.expire_timestamp_ms, g.group_type, g.state, k.offsets_retention_ms, now_at,
+         c.expire_timestamp_ms, g.group_type, g.state, k.offsets_retention_ms, now_at, least(now_at, coalesce(f.as_of, now_at)) AS as_of,
+         coalesce(f.is_stale, false) AS is_stale,
          CASE
            WHEN g.group_id IS NULL THEN 'kept: the coordinator has no such group'
            WHEN s.topic IS NOT NULL AND g.group_type IN ('Consumer', 'Streams') THEN 'kept: a member subscribes to the topic'
@@ -35,6 +38,7 @@ WITH subscribed AS (
            AS is_since_empty,
          unix_micros(g.state_timestamp) div 1000 AS state_ms
   FROM committed_offsets AS c CROSS JOIN clock CROSS JOIN settings AS k
+  LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN subscribed AS s ON s.offsets_partition = c.offsets_partition AND s.group_id = c.group_id AND s.topic = c.topic
   LEFT JOIN told AS o ON o.offsets_partition = c.offsets_partition AND o.group_id = c.group_id
@@ -51,5 +55,6 @@ SELECT offsets_partition, group_id, topic, partition, committed_offset, commit_t
             WHEN offsets_retention_ms IS NULL THEN 'unknown retention'
             WHEN is_since_empty THEN 'since the group became empty'
             WHEN state = 'Empty' THEN 'since the commit'
-            ELSE 'since the commit: nobody subscribes to the topic' END AS counted
+            ELSE 'since the commit: nobody subscribes to the topic' END AS counted,
+       as_of, is_stale
 FROM dated

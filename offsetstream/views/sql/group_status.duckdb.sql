@@ -1,4 +1,4 @@
--- Reads: clock, group_status_partitions, groups, verdicts
+-- Reads: clock, freshness, group_status_partitions, groups, verdicts
 WITH ranked AS (
   SELECT
     p.*,
@@ -40,6 +40,9 @@ WITH ranked AS (
     COUNT(CASE WHEN level IN ('WARN', 'ERR') THEN 1 END) AS partitions_not_ok,
     COUNT(CASE WHEN complete >= 1 THEN 1 END) AS complete,
     MAX(last_commit_at_ms) AS last_commit_at_ms,
+    MAX(offsets_partition) AS offsets_partition,
+    MIN(as_of) AS as_of,
+    MAX(CASE WHEN is_stale THEN 1 ELSE 0 END) AS is_stale,
     MAX(CASE WHEN nth = 1 THEN status END) AS worst_status,
     MAX(CASE WHEN nth = 1 THEN topic END) AS worst_topic,
     MAX(CASE WHEN nth = 1 THEN partition END) AS worst_partition,
@@ -74,6 +77,8 @@ SELECT
   CASE
     WHEN NOT f.group_id IS NULL
     THEN f.verdict_reason
+    WHEN r.is_stale
+    THEN r.stale_reason
     WHEN g.group_type = 'Share'
     THEN 'share group: its offsets are in __share_group_state'
     ELSE 'no committed offset'
@@ -98,12 +103,17 @@ SELECT
   TRY_CAST(COALESCE(f.partitions, 0) AS INT) AS partitions,
   TRY_CAST(COALESCE(f.partitions_not_ok, 0) AS INT) AS partitions_not_ok,
   TRY_CAST(f.complete AS DOUBLE) / NULLIF(TRY_CAST(f.partitions AS DOUBLE), 0) AS complete,
-  f.last_commit_at_ms
+  f.last_commit_at_ms,
+  COALESCE(f.offsets_partition, g.offsets_partition) AS offsets_partition,
+  COALESCE(f.as_of, LEAST(now_at, r.as_of)) AS as_of,
+  COALESCE(f.is_stale = 1, r.is_stale, FALSE) AS is_stale
 FROM known AS k
 CROSS JOIN clock
 LEFT JOIN folded AS f
   ON f.group_id = k.group_id
 LEFT JOIN groups AS g
   ON g.group_id = k.group_id AND g.in_coordinator_partition
+LEFT JOIN freshness AS r
+  ON r.offsets_partition = g.offsets_partition
 JOIN verdicts AS v
   ON v.verdict = COALESCE(f.verdict, 'unknown')

@@ -21,6 +21,9 @@
 --   partitions_not_ok INT: Those of level WARN or ERR
 --   complete DOUBLE: Share of the partitions with a full window of commits
 --   last_commit_at_ms BIGINT: Time of the group's last commit, in milliseconds since 1970
+--   offsets_partition INT: Offsets partition of the group
+--   as_of TIMESTAMP: As of when this is known: the earliest of its partitions
+--   is_stale BOOLEAN: Whether something of it was not looked at for too long to say anything of now
 WITH ranked AS (
   SELECT p.*, CASE p.status WHEN 'OK' THEN 1 WHEN 'WARN' THEN 2 WHEN 'STOP' THEN 4 WHEN 'STALL' THEN 5 ELSE 6 END AS status_level, v.rank
   FROM group_status_partitions AS p JOIN verdicts AS v ON v.verdict = p.verdict
@@ -32,7 +35,7 @@ WITH ranked AS (
   SELECT group_id, max(status_level) AS status_level, CAST(sum(current_lag) AS BIGINT) AS total_lag, max(current_lag) AS max_lag,
          CAST(sum(messages_lost) AS BIGINT) AS messages_lost, count(*) AS partitions,
          count(CASE WHEN level IN ('WARN', 'ERR') THEN 1 END) AS partitions_not_ok, count(CASE WHEN complete >= 1 THEN 1 END) AS complete,
-         max(last_commit_at_ms) AS last_commit_at_ms,
+         max(last_commit_at_ms) AS last_commit_at_ms, max(offsets_partition) AS offsets_partition, min(as_of) AS as_of, max(CASE WHEN is_stale THEN 1 ELSE 0 END) AS is_stale,
          max(CASE WHEN nth = 1 THEN status END) AS worst_status, max(CASE WHEN nth = 1 THEN topic END) AS worst_topic,
          max(CASE WHEN nth = 1 THEN partition END) AS worst_partition, max(CASE WHEN nth = 1 THEN status_reason END) AS status_reason,
          max(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict, max(CASE WHEN verdict_nth = 1 THEN topic END) AS verdict_topic,
@@ -45,14 +48,17 @@ WITH ranked AS (
 SELECT k.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count,
        v.level, v.verdict, f.verdict_topic, f.verdict_partition,
        CASE WHEN f.group_id IS NOT NULL THEN f.verdict_reason
+            WHEN r.is_stale THEN r.stale_reason
             WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
             ELSE 'no committed offset' END AS verdict_reason,
        CASE WHEN f.group_id IS NULL OR f.last_commit_at_ms < unix_micros(now_at) div 1000000 * 1000 - 604800000 THEN 'NOTFOUND'
             WHEN f.status_level > 2 THEN 'ERR' WHEN f.status_level = 2 THEN 'WARN' ELSE 'OK' END AS status,
        f.worst_status, f.worst_topic, f.worst_partition, coalesce(f.status_reason, 'no committed offset') AS status_reason,
        f.total_lag, f.max_lag, f.messages_lost, CAST(coalesce(f.partitions, 0) AS INT) AS partitions, CAST(coalesce(f.partitions_not_ok, 0) AS INT) AS partitions_not_ok,
-       CAST(f.complete AS DOUBLE) / CAST(f.partitions AS DOUBLE) AS complete, f.last_commit_at_ms
+       CAST(f.complete AS DOUBLE) / CAST(f.partitions AS DOUBLE) AS complete, f.last_commit_at_ms,
+       coalesce(f.offsets_partition, g.offsets_partition) AS offsets_partition, coalesce(f.as_of, least(now_at, r.as_of)) AS as_of, coalesce(f.is_stale = 1, r.is_stale, false) AS is_stale
 FROM known AS k CROSS JOIN clock
 LEFT JOIN folded AS f ON f.group_id = k.group_id
 LEFT JOIN groups AS g ON g.group_id = k.group_id AND g.in_coordinator_partition
+LEFT JOIN freshness AS r ON r.offsets_partition = g.offsets_partition
 JOIN verdicts AS v ON v.verdict = coalesce(f.verdict, 'unknown')

@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, groups, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
+-- Reads: clock, committed_offsets, end_intervals, freshness, groups, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -34,8 +34,12 @@ WITH limits AS (
     partition
 ), limited AS (
   /* A cell is named by its newest record. */
+  /* It is judged as of the last look: since then nothing is known, whatever the clock says. */
   SELECT
-    k.now_at AS instant,
+    LEAST(k.now_at, COALESCE(f.as_of, k.now_at), COALESCE(e.sampled_at, k.now_at)) AS instant,
+    k.now_at,
+    COALESCE(f.stale_reason, e.stale_reason) AS stale_reason,
+    CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.held_since END AS held_since,
     c.offsets_partition * 281474976710656 + c.record_offset AS cell,
     c.commit_timestamp_ms,
     c.log_id,
@@ -49,6 +53,8 @@ WITH limits AS (
     e.log_start_offset,
     e.sampled_at,
     CASE
+      WHEN NOT f.stale_reason IS NULL
+      THEN f.stale_reason
       WHEN c.committed_offset < 0
       THEN 'no offset: ' || TRY_CAST(c.committed_offset AS TEXT) || ' was committed'
       WHEN e.topic IS NULL OR (
@@ -57,6 +63,7 @@ WITH limits AS (
       THEN 'its end was not sampled'
       WHEN NOT e.error IS NULL
       THEN 'its end is not known: ' || e.error
+      ELSE e.stale_reason
     END AS not_known,
     COALESCE(g.member_count, 0) AS member_count,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
@@ -66,6 +73,8 @@ WITH limits AS (
     COALESCE(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM committed_offsets AS c
   CROSS JOIN clock AS k
+  LEFT JOIN freshness AS f
+    ON f.offsets_partition = c.offsets_partition
   LEFT JOIN places AS e
     ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g
@@ -383,6 +392,9 @@ WITH limits AS (
     c.partition,
     c.committed_offset,
     c.not_known,
+    c.stale_reason,
+    c.held_since,
+    c.now_at,
     c.sampled_at,
     c.member_count,
     c.allowed_lag,
@@ -491,13 +503,19 @@ WITH limits AS (
       THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag
       THEN 'ok'
+      WHEN NOT held_since IS NULL
+      THEN 'held-back'
       WHEN commits = 0
       THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000
       THEN 'dead'
       WHEN status = 'REWIND'
       THEN 'rewound'
-      WHEN status = 'STOP'
+      WHEN (
+        status = 'STOP' OR (
+          status = 'STALL' AND commits = 1
+        )
+      )
       AND commits < intervals
       AND now_ms - last_ms <= CASE WHEN commits = 1 THEN window_seconds ELSE LEAST(window_seconds, 60) END * 1000
       THEN 'unknown'
@@ -541,10 +559,14 @@ WITH limits AS (
           WHEN commits = 1
           THEN 'its only commit'
           ELSE 'the last of its ' || TRY_CAST(commits AS TEXT) || ' commits'
-        END || ' was ' || TRY_CAST((
+        END || ' was ' || TRY_CAST(GREATEST(0, (
           now_ms - last_ms
-        ) // 1000 AS TEXT) || ' s ago: too few to tell whether it stopped'
+        ) // 1000) AS TEXT) || ' s ago: too few to tell whether it stopped'
       END
+      WHEN 'held-back'
+      THEN 'an open transaction holds back what was committed in the last ' || TRY_CAST((
+        EPOCH_US(now_at) - EPOCH_US(held_since)
+      ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT)
       WHEN 'beyond the end'
       THEN TRY_CAST(committed_offset AS TEXT) || ' is committed, and the log ends at ' || TRY_CAST(end_offset AS TEXT)
       WHEN 'dead'
@@ -585,7 +607,8 @@ WITH limits AS (
     first_ms AS first_commit_at_ms,
     last_ms AS last_commit_at_ms,
     lag_before,
-    sampled_at
+    sampled_at,
+    NOT stale_reason IS NULL AS is_stale
   FROM decided
 )
 SELECT
@@ -605,7 +628,10 @@ SELECT
   j.first_commit_at_ms,
   j.last_commit_at_ms,
   j.lag_before,
-  j.sampled_at
+  j.sampled_at,
+  j.offsets_partition,
+  j.instant AS as_of,
+  j.is_stale
 FROM judged AS j
 JOIN verdicts AS v
   ON v.verdict = j.verdict

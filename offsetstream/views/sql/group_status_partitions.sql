@@ -18,6 +18,9 @@
 --   last_commit_at_ms BIGINT: Time of the last of them
 --   lag_before BIGINT: Lag of window_seconds ago; null where it is not known, or nothing waits
 --   sampled_at TIMESTAMP: Time at which the end was asked for
+--   offsets_partition INT: Offsets partition of the group
+--   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
+--   is_stale BOOLEAN: Whether that is too long ago to say anything of now: then the verdict is unknown
 WITH limits AS (
   SELECT group_id, max(allowed_lag) AS allowed_lag, max(minimum_complete) AS minimum_complete, max(intervals) AS intervals,
          max(window_seconds) AS window_seconds, max(max_time_lag_seconds) AS max_time_lag_seconds
@@ -28,12 +31,19 @@ WITH limits AS (
 -- @include tombstones
 , limited AS (
   -- A cell is named by its newest record.
-  SELECT k.now_at AS instant, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
+  -- It is judged as of the last look: since then nothing is known, whatever the clock says.
+  SELECT least(k.now_at, coalesce(f.as_of, k.now_at), coalesce(e.sampled_at, k.now_at)) AS instant, k.now_at,
+         coalesce(f.stale_reason, e.stale_reason) AS stale_reason,
+         CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.held_since END AS held_since,
+         c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
          c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
          CASE WHEN e.error IS NULL AND c.committed_offset >= 0 THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
-         CASE WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
+         CASE WHEN f.stale_reason IS NOT NULL THEN f.stale_reason
+              WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
               WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
-              WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error) END AS not_known,
+              WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error)
+              ELSE e.stale_reason
+         END AS not_known,
          coalesce(g.member_count, 0) AS member_count,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
@@ -41,6 +51,7 @@ WITH limits AS (
          coalesce(own.window_seconds, std.window_seconds, 300) AS window_seconds,
          coalesce(own.max_time_lag_seconds, std.max_time_lag_seconds) AS max_time_lag_seconds
   FROM committed_offsets AS c CROSS JOIN clock AS k
+  LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
   LEFT JOIN places AS e ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN limits AS own ON own.group_id = c.group_id
@@ -91,5 +102,5 @@ WITH limits AS (
 SELECT j.group_id, j.topic, j.partition, v.level, j.verdict, j.verdict_reason, j.status, j.status_reason, j.current_lag,
        j.messages_lost,
        CASE WHEN j.committed_offset >= 0 THEN j.committed_offset END AS committed_offset,
-       j.commits, j.complete, j.first_commit_at_ms, j.last_commit_at_ms, j.lag_before, j.sampled_at
+       j.commits, j.complete, j.first_commit_at_ms, j.last_commit_at_ms, j.lag_before, j.sampled_at, j.offsets_partition, j.instant AS as_of, j.is_stale
 FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict

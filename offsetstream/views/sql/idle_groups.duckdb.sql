@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, groups, member_history
+-- Reads: clock, committed_offsets, freshness, groups, member_history
 WITH folded AS (
   SELECT
     offsets_partition,
@@ -36,9 +36,12 @@ SELECT
   o.last_commit_at,
   CASE
     WHEN o.last_commit_at <= now_at
-    THEN (
-      EPOCH_US(now_at) - EPOCH_US(o.last_commit_at)
-    ) // 1000
+    THEN GREATEST(
+      0,
+      (
+        EPOCH_US(LEAST(now_at, COALESCE(f.as_of, now_at))) - EPOCH_US(o.last_commit_at)
+      ) // 1000
+    )
   END AS idle_ms,
   CASE WHEN g.member_count = 0 THEN COALESCE(l.last_left_at, g.state_timestamp) END AS empty_since,
   CASE
@@ -50,9 +53,13 @@ SELECT
     THEN 'has members'
     ELSE 'no members'
   END AS what,
-  g.offsets_partition
+  g.offsets_partition,
+  LEAST(now_at, COALESCE(f.as_of, now_at)) AS as_of,
+  COALESCE(f.is_stale, FALSE) AS is_stale
 FROM groups AS g
 CROSS JOIN clock
+LEFT JOIN freshness AS f
+  ON f.offsets_partition = g.offsets_partition
 LEFT JOIN folded AS o
   ON o.offsets_partition = g.offsets_partition AND o.group_id = g.group_id
 LEFT JOIN left_last AS l

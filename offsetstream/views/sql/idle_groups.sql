@@ -11,6 +11,8 @@
 --   empty_since TIMESTAMP: Since when the group has no member; null where it has, or nothing tells
 --   what STRING: never committed, has members or no members; of a share group that its offsets are elsewhere
 --   offsets_partition INT: Offsets partition of the group
+--   as_of TIMESTAMP: As of when this is known
+--   is_stale BOOLEAN: Whether that is too long ago to say anything of now
 WITH folded AS (
   SELECT offsets_partition, group_id, count(*) AS offsets, count(DISTINCT topic) AS topics, max(commit_timestamp) AS last_commit_at
   FROM committed_offsets WHERE in_coordinator_partition GROUP BY offsets_partition, group_id
@@ -20,13 +22,14 @@ WITH folded AS (
 )
 SELECT g.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count, coalesce(o.offsets, 0) AS offsets,
        coalesce(o.topics, 0) AS topics, o.last_commit_at,
-       CASE WHEN o.last_commit_at <= now_at THEN (unix_micros(now_at) - unix_micros(o.last_commit_at)) div 1000 END AS idle_ms,
+       CASE WHEN o.last_commit_at <= now_at THEN greatest(0, (unix_micros(least(now_at, coalesce(f.as_of, now_at))) - unix_micros(o.last_commit_at)) div 1000) END AS idle_ms,
        CASE WHEN g.member_count = 0 THEN coalesce(l.last_left_at, g.state_timestamp) END AS empty_since,
        CASE WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
             WHEN o.group_id IS NULL THEN 'never committed'
             WHEN g.member_count > 0 THEN 'has members' ELSE 'no members' END AS what,
-       g.offsets_partition
+       g.offsets_partition, least(now_at, coalesce(f.as_of, now_at)) AS as_of, coalesce(f.is_stale, false) AS is_stale
 FROM groups AS g CROSS JOIN clock
+LEFT JOIN freshness AS f ON f.offsets_partition = g.offsets_partition
 LEFT JOIN folded AS o ON o.offsets_partition = g.offsets_partition AND o.group_id = g.group_id
 LEFT JOIN left_last AS l ON l.log_id = g.log_id AND l.offsets_partition = g.offsets_partition AND l.group_id = g.group_id
 WHERE g.in_coordinator_partition

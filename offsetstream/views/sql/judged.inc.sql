@@ -51,7 +51,7 @@ moments AS (
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
-  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.sampled_at, c.member_count, c.allowed_lag,
+  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.stale_reason, c.held_since, c.now_at, c.sampled_at, c.member_count, c.allowed_lag,
          c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
@@ -100,11 +100,12 @@ moments AS (
       WHEN not_known IS NOT NULL THEN 'unknown'
       WHEN is_beyond_end THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag THEN 'ok'
+      WHEN held_since IS NOT NULL THEN 'held-back'
       WHEN commits = 0 THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000 THEN 'dead'
       WHEN status = 'REWIND' THEN 'rewound'
       -- Who has just begun has no habit yet that it could have left.
-      WHEN status = 'STOP' AND commits < intervals
+      WHEN (status = 'STOP' OR (status = 'STALL' AND commits = 1)) AND commits < intervals
         AND now_ms - last_ms <= CASE WHEN commits = 1 THEN window_seconds ELSE least(window_seconds, 60) END * 1000 THEN 'unknown'
       WHEN status = 'STOP' THEN 'stopped'
       WHEN status = 'STALL' THEN 'stalled'
@@ -120,7 +121,9 @@ moments AS (
              WHEN not_known IS NOT NULL THEN not_known
              WHEN commits = 0 THEN 'the history has no commit of it'
              ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
-                         ' was ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s ago: too few to tell whether it stopped') END
+                         ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END
+           WHEN 'held-back' THEN concat('an open transaction holds back what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(held_since)) div 1000000 AS STRING),
+                                        ' s; before, it had come to ', CAST(committed_offset AS STRING))
            WHEN 'beyond the end' THEN concat(CAST(committed_offset AS STRING), ' is committed, and the log ends at ', CAST(end_offset AS STRING))
            WHEN 'dead' THEN concat('messages wait, the group has no member, and nothing was committed for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s')
            WHEN 'rewound' THEN status_reason
@@ -137,6 +140,6 @@ moments AS (
                      WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
                      ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
          END AS verdict_reason,
-         readable_lag AS current_lag, messages_lost, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at
+         readable_lag AS current_lag, messages_lost, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at, stale_reason IS NOT NULL AS is_stale
   FROM decided
 )

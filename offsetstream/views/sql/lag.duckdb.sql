@@ -1,4 +1,4 @@
--- Reads: committed_offsets, group_members, groups, last_deletions, member_assignments, offsets_partitions, partition_ends, topics
+-- Reads: clock, committed_offsets, freshness, group_members, groups, last_deletions, member_assignments, offsets_partitions, partition_ends, topics
 WITH assigned AS (
   SELECT
     a.offsets_partition,
@@ -43,6 +43,7 @@ WITH assigned AS (
     topic
 ), told AS (
   SELECT
+    p.offsets_partition,
     p.group_id,
     p.topic,
     p.partition,
@@ -57,6 +58,8 @@ WITH assigned AS (
     m.client_host,
     e.topic_id AS present_id,
     e.sampled_at,
+    LEAST(now_at, COALESCE(y.as_of, now_at), COALESCE(e.sampled_at, now_at)) AS as_of,
+    NOT y.stale_reason IS NULL OR NOT e.stale_reason IS NULL AS is_stale,
     CASE WHEN e.error IS NULL THEN e.high_watermark END AS log_end_offset,
     CASE WHEN e.error IS NULL THEN e.last_stable_offset END AS last_stable_offset,
     CASE WHEN e.error IS NULL THEN e.log_start_offset END AS log_start_offset,
@@ -86,6 +89,9 @@ WITH assigned AS (
       THEN 'no end: not sampled'
     END AS reason
   FROM places AS p
+  CROSS JOIN clock
+  LEFT JOIN freshness AS y
+    ON y.offsets_partition = p.offsets_partition
   LEFT JOIN committed_offsets AS c
     ON c.offsets_partition = p.offsets_partition
     AND c.group_id = p.group_id
@@ -153,5 +159,8 @@ SELECT
   member_id,
   client_id,
   client_host,
-  state AS group_state
+  state AS group_state,
+  offsets_partition,
+  as_of,
+  is_stale
 FROM told

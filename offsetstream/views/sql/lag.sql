@@ -21,6 +21,9 @@
 --   client_id STRING: Its client id
 --   client_host STRING: Its host
 --   group_state STRING: State of the group
+--   offsets_partition INT: Offsets partition of the group
+--   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
+--   is_stale BOOLEAN: Whether that is too long ago to say anything of now
 WITH assigned AS (
   SELECT a.offsets_partition, a.group_id, coalesce(t.topic, a.topic) AS topic, a.partition, min(a.member_id) AS member_id
   FROM member_assignments AS a LEFT JOIN topics AS t ON t.topic_id = a.topic_id
@@ -33,8 +36,10 @@ WITH assigned AS (
 ), named AS (
   SELECT topic, CASE WHEN count(*) = count(deleted_at) THEN 1 ELSE 0 END AS is_deleted FROM topics GROUP BY topic
 ), told AS (
-  SELECT p.group_id, p.topic, p.partition, CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset, c.commit_timestamp, c.record_timestamp, c.topic_id, g.group_type, g.state,
+  SELECT p.offsets_partition, p.group_id, p.topic, p.partition, CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset, c.commit_timestamp, c.record_timestamp, c.topic_id, g.group_type, g.state,
          o.member_id, m.client_id, m.client_host, e.topic_id AS present_id, e.sampled_at,
+         least(now_at, coalesce(y.as_of, now_at), coalesce(e.sampled_at, now_at)) AS as_of,
+         y.stale_reason IS NOT NULL OR e.stale_reason IS NOT NULL AS is_stale,
          CASE WHEN e.error IS NULL THEN e.high_watermark END AS log_end_offset,
          CASE WHEN e.error IS NULL THEN e.last_stable_offset END AS last_stable_offset,
          CASE WHEN e.error IS NULL THEN e.log_start_offset END AS log_start_offset,
@@ -51,7 +56,8 @@ WITH assigned AS (
            WHEN e.error IS NOT NULL THEN concat('no end: ', e.error)
            WHEN e.high_watermark IS NULL THEN 'no end: not sampled'
          END AS reason
-  FROM places AS p
+  FROM places AS p CROSS JOIN clock
+  LEFT JOIN freshness AS y ON y.offsets_partition = p.offsets_partition
   LEFT JOIN committed_offsets AS c
     ON c.offsets_partition = p.offsets_partition AND c.group_id = p.group_id AND c.topic = p.topic AND c.partition = p.partition
   LEFT JOIN partition_ends AS e ON e.topic = p.topic AND e.partition = p.partition
@@ -75,5 +81,5 @@ SELECT group_id, topic, partition, committed_offset, log_end_offset,
        coalesce(reason IS NULL AND committed_offset < log_start_offset, false) AS is_truncated,
        coalesce(topic_id <> present_id AND NOT coalesce(record_timestamp > sampled_at, false), false) AS is_recreated,
        coalesce(reason IS NULL AND committed_offset > log_end_offset AND record_timestamp < sampled_at - INTERVAL '1' MINUTE, false) AS is_beyond_end,
-       reason, commit_timestamp, sampled_at, member_id, client_id, client_host, state AS group_state
+       reason, commit_timestamp, sampled_at, member_id, client_id, client_host, state AS group_state, offsets_partition, as_of, is_stale
 FROM told

@@ -1,4 +1,4 @@
--- Reads: committed_offsets, partition_ends, topics
+-- Reads: clock, committed_offsets, freshness, partition_ends, topics
 WITH named AS (
   SELECT
     topic,
@@ -48,8 +48,13 @@ WITH named AS (
       WHEN e.error IS NULL AND c.committed_offset < e.log_start_offset
       THEN 'before the start of the log: messages are gone unread'
     END AS reason,
-    e.log_start_offset
+    e.log_start_offset,
+    LEAST(now_at, COALESCE(f.as_of, now_at), COALESCE(e.sampled_at, now_at)) AS as_of,
+    NOT f.stale_reason IS NULL OR NOT e.stale_reason IS NULL AS is_stale
   FROM committed_offsets AS c
+  CROSS JOIN clock
+  LEFT JOIN freshness AS f
+    ON f.offsets_partition = c.offsets_partition
   LEFT JOIN named AS n
     ON n.topic = c.topic
   LEFT JOIN partition_ends AS e
@@ -69,7 +74,9 @@ SELECT
   END AS messages_lost,
   deleted_at,
   topic_id,
-  present_topic_id
+  present_topic_id,
+  as_of,
+  is_stale
 FROM told
 WHERE
   NOT reason IS NULL

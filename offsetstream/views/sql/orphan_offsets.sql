@@ -11,6 +11,8 @@
 --   deleted_at TIMESTAMP: When the job first missed a topic of this name
 --   topic_id STRING: Topic id of the commit; null for none
 --   present_topic_id STRING: Topic id of the topic that has the name now
+--   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
+--   is_stale BOOLEAN: Whether that is too long ago to say anything of now
 WITH named AS (
   SELECT topic, max(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id, max(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
          max(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at, max(deleted_at) AS deleted_at,
@@ -33,12 +35,14 @@ WITH named AS (
              THEN 'beyond the end of the log'
            WHEN e.error IS NULL AND c.committed_offset < e.log_start_offset THEN 'before the start of the log: messages are gone unread'
          END AS reason,
-         e.log_start_offset
-  FROM committed_offsets AS c
+         e.log_start_offset, least(now_at, coalesce(f.as_of, now_at), coalesce(e.sampled_at, now_at)) AS as_of,
+         f.stale_reason IS NOT NULL OR e.stale_reason IS NOT NULL AS is_stale
+  FROM committed_offsets AS c CROSS JOIN clock
+  LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
   LEFT JOIN named AS n ON n.topic = c.topic
   LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
 )
 SELECT offsets_partition, group_id, topic, partition, committed_offset, commit_timestamp, reason,
        CASE WHEN reason = 'before the start of the log: messages are gone unread' THEN log_start_offset - committed_offset END AS messages_lost,
-       deleted_at, topic_id, present_topic_id
+       deleted_at, topic_id, present_topic_id, as_of, is_stale
 FROM told WHERE reason IS NOT NULL

@@ -1,4 +1,4 @@
--- Reads: topic_partitions, topics
+-- Reads: clock, max_age, topic_partitions, topics
 WITH ranked AS (
   SELECT
     p.topic,
@@ -28,7 +28,15 @@ SELECT
   last_stable_offset,
   sampled_at,
   changed_at,
-  error
+  error,
+  CASE
+    WHEN TRY_CAST(EPOCH_US(now_at) - EPOCH_US(sampled_at) AS DOUBLE) > max_age_seconds * TRY_CAST(1000000 AS DOUBLE)
+    THEN 'its end is not known of the last ' || TRY_CAST((
+      EPOCH_US(now_at) - EPOCH_US(sampled_at)
+    ) // 1000000 AS TEXT) || ' s'
+  END AS stale_reason
 FROM ranked
+CROSS JOIN clock
+CROSS JOIN max_age
 WHERE
   nth = 1 AND deleted_at IS NULL

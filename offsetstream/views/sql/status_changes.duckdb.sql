@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, group_history, offset_commits, offsets_partitions, thresholds, topics, verdicts
+-- Reads: clock, end_intervals, freshness, group_history, offset_commits, offsets_partitions, thresholds, topics, verdicts
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -300,6 +300,9 @@ WITH steps AS (
       WHEN s.high_watermark IS NULL
       THEN 'its end was not sampled'
     END AS not_known,
+    TRY_CAST(NULL AS TEXT) AS stale_reason,
+    CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
+    s.minute + INTERVAL '1' MINUTE AS now_at,
     COALESCE(z.member_count, 0) AS member_count,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
     COALESCE(own.minimum_complete, std.minimum_complete, TRY_CAST(0 AS DOUBLE)) AS minimum_complete,
@@ -315,6 +318,8 @@ WITH steps AS (
     ON z.offsets_partition = s.offsets_partition
     AND z.group_id = s.group_id
     AND z.instant = s.minute + INTERVAL '1' MINUTE
+  LEFT JOIN freshness AS f
+    ON f.offsets_partition = s.offsets_partition
   LEFT JOIN limits AS own
     ON own.group_id = s.group_id
   LEFT JOIN limits AS std
@@ -682,6 +687,9 @@ WITH steps AS (
     c.partition,
     c.committed_offset,
     c.not_known,
+    c.stale_reason,
+    c.held_since,
+    c.now_at,
     c.sampled_at,
     c.member_count,
     c.allowed_lag,
@@ -790,13 +798,19 @@ WITH steps AS (
       THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag
       THEN 'ok'
+      WHEN NOT held_since IS NULL
+      THEN 'held-back'
       WHEN commits = 0
       THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000
       THEN 'dead'
       WHEN status = 'REWIND'
       THEN 'rewound'
-      WHEN status = 'STOP'
+      WHEN (
+        status = 'STOP' OR (
+          status = 'STALL' AND commits = 1
+        )
+      )
       AND commits < intervals
       AND now_ms - last_ms <= CASE WHEN commits = 1 THEN window_seconds ELSE LEAST(window_seconds, 60) END * 1000
       THEN 'unknown'
@@ -840,10 +854,14 @@ WITH steps AS (
           WHEN commits = 1
           THEN 'its only commit'
           ELSE 'the last of its ' || TRY_CAST(commits AS TEXT) || ' commits'
-        END || ' was ' || TRY_CAST((
+        END || ' was ' || TRY_CAST(GREATEST(0, (
           now_ms - last_ms
-        ) // 1000 AS TEXT) || ' s ago: too few to tell whether it stopped'
+        ) // 1000) AS TEXT) || ' s ago: too few to tell whether it stopped'
       END
+      WHEN 'held-back'
+      THEN 'an open transaction holds back what was committed in the last ' || TRY_CAST((
+        EPOCH_US(now_at) - EPOCH_US(held_since)
+      ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT)
       WHEN 'beyond the end'
       THEN TRY_CAST(committed_offset AS TEXT) || ' is committed, and the log ends at ' || TRY_CAST(end_offset AS TEXT)
       WHEN 'dead'
@@ -884,7 +902,8 @@ WITH steps AS (
     first_ms AS first_commit_at_ms,
     last_ms AS last_commit_at_ms,
     lag_before,
-    sampled_at
+    sampled_at,
+    NOT stale_reason IS NULL AS is_stale
   FROM decided
 ), ranked AS (
   SELECT

@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, partition_ends
+-- Reads: clock, committed_offsets, end_intervals, freshness, partition_ends
 WITH kept AS (
   /* What was cut off is no more: a sample counts where no later one is lower. */
   SELECT
@@ -51,8 +51,13 @@ WITH kept AS (
       AND NOT COALESCE(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, FALSE)
       THEN e.high_watermark
     END AS high_watermark,
-    COALESCE(c.topic_id <> e.topic_id, FALSE) AS is_other_topic
+    COALESCE(c.topic_id <> e.topic_id, FALSE) AS is_other_topic,
+    LEAST(now_at, COALESCE(f.as_of, now_at), COALESCE(e.sampled_at, now_at)) AS as_of,
+    NOT f.stale_reason IS NULL OR NOT e.stale_reason IS NULL AS is_stale
   FROM committed_offsets AS c
+  CROSS JOIN clock
+  LEFT JOIN freshness AS f
+    ON f.offsets_partition = c.offsets_partition
   LEFT JOIN partition_ends AS e
     ON e.topic = c.topic AND e.partition = c.partition
   WHERE
@@ -68,6 +73,8 @@ WITH kept AS (
     committed_offset,
     high_watermark,
     sampled_at,
+    as_of,
+    is_stale,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS rise_at
   FROM committed
   WHERE
@@ -82,6 +89,8 @@ WITH kept AS (
     NULL,
     NULL,
     sampled_at,
+    NULL,
+    NULL,
     sampled_at
   FROM rises
   WHERE
@@ -96,6 +105,8 @@ WITH kept AS (
     committed_offset,
     high_watermark,
     sampled_at,
+    as_of,
+    is_stale,
     MAX(rise_at) OVER (
       PARTITION BY topic, partition
       ORDER BY place NULLS FIRST, kind NULLS FIRST
@@ -110,6 +121,8 @@ WITH kept AS (
     f.committed_offset,
     f.high_watermark,
     f.sampled_at,
+    f.as_of,
+    f.is_stale,
     f.place,
     r.to_offset,
     r.to_at,
@@ -136,6 +149,8 @@ WITH kept AS (
     committed_offset,
     high_watermark,
     sampled_at,
+    as_of,
+    is_stale,
     next_to_read,
     NULL,
     NULL,
@@ -171,16 +186,17 @@ SELECT
     THEN GREATEST(
       TRY_CAST(0 AS DOUBLE),
       (
-        TRY_CAST(EPOCH_US(now_at) - EPOCH_US(to_at) AS DOUBLE) + TRY_CAST(to_offset - place AS DOUBLE) * TRY_CAST(EPOCH_US(to_at) - EPOCH_US(from_at) AS DOUBLE) / NULLIF(TRY_CAST(to_offset - from_offset AS DOUBLE), 0)
+        TRY_CAST(EPOCH_US(as_of) - EPOCH_US(to_at) AS DOUBLE) + TRY_CAST(to_offset - place AS DOUBLE) * TRY_CAST(EPOCH_US(to_at) - EPOCH_US(from_at) AS DOUBLE) / NULLIF(TRY_CAST(to_offset - from_offset AS DOUBLE), 0)
       ) / NULLIF(TRY_CAST(1000000 AS DOUBLE), 0)
     )
     WHEN 'at least'
     THEN GREATEST(
       TRY_CAST(0 AS DOUBLE),
-      TRY_CAST(EPOCH_US(now_at) - EPOCH_US(first_at) AS DOUBLE) / NULLIF(TRY_CAST(1000000 AS DOUBLE), 0)
+      TRY_CAST(EPOCH_US(as_of) - EPOCH_US(first_at) AS DOUBLE) / NULLIF(TRY_CAST(1000000 AS DOUBLE), 0)
     )
   END AS time_lag_seconds,
   method,
-  sampled_at
+  sampled_at,
+  as_of,
+  is_stale
 FROM told
-CROSS JOIN clock

@@ -9,6 +9,8 @@
 --   time_lag_seconds DOUBLE: Age of the next message to read; 0 where there is none, null where nothing tells
 --   method STRING: caught up, interpolated, at least (older than a sample that had it), topic recreated, no offset or no sample that tells
 --   sampled_at TIMESTAMP: Time at which the end was asked for
+--   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
+--   is_stale BOOLEAN: Whether that is too long ago to say anything of now
 WITH kept AS (
   -- What was cut off is no more: a sample counts where no later one is lower.
   SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.known_until, i.high_watermark
@@ -27,21 +29,25 @@ WITH kept AS (
          CASE WHEN c.committed_offset >= 0 THEN greatest(c.committed_offset, e.log_start_offset) END AS next_to_read, e.sampled_at,
          CASE WHEN e.error IS NULL AND NOT coalesce(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, false)
               THEN e.high_watermark END AS high_watermark,
-         coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic
-  FROM committed_offsets AS c LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
+         coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic,
+         least(now_at, coalesce(f.as_of, now_at), coalesce(e.sampled_at, now_at)) AS as_of,
+         f.stale_reason IS NOT NULL OR e.stale_reason IS NOT NULL AS is_stale
+  FROM committed_offsets AS c CROSS JOIN clock
+  LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
+  LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
   WHERE c.in_coordinator_partition
 ), ordered AS (
   -- Both in one order of offsets: the last rise that begins at an offset or before is the one that it lies in.
-  SELECT topic, partition, next_to_read AS place, 1 AS kind, group_id, committed_offset, high_watermark, sampled_at, CAST(NULL AS TIMESTAMP) AS rise_at
+  SELECT topic, partition, next_to_read AS place, 1 AS kind, group_id, committed_offset, high_watermark, sampled_at, as_of, is_stale, CAST(NULL AS TIMESTAMP) AS rise_at
   FROM committed WHERE next_to_read < high_watermark AND NOT is_other_topic
   UNION ALL
-  SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, sampled_at, sampled_at FROM rises WHERE to_offset > from_offset
+  SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, sampled_at, NULL, NULL, sampled_at FROM rises WHERE to_offset > from_offset
 ), found AS (
-  SELECT topic, partition, place, kind, group_id, committed_offset, high_watermark, sampled_at,
+  SELECT topic, partition, place, kind, group_id, committed_offset, high_watermark, sampled_at, as_of, is_stale,
          max(rise_at) OVER (PARTITION BY topic, partition ORDER BY place, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS rise_at
   FROM ordered
 ), told AS (
-  SELECT f.group_id, f.topic, f.partition, f.committed_offset, f.high_watermark, f.sampled_at, f.place,
+  SELECT f.group_id, f.topic, f.partition, f.committed_offset, f.high_watermark, f.sampled_at, f.as_of, f.is_stale, f.place,
          r.to_offset, r.to_at, r.from_offset, r.from_at, CASE WHEN r.to_offset > f.place THEN r.to_at ELSE b.first_at END AS first_at,
          CASE WHEN r.to_offset > f.place AND r.to_at <= r.known_until THEN 'interpolated' ELSE 'at least' END AS method
   FROM found AS f
@@ -49,7 +55,7 @@ WITH kept AS (
   LEFT JOIN first_looks AS b ON b.topic = f.topic AND b.partition = f.partition
   WHERE f.kind = 1
   UNION ALL
-  SELECT group_id, topic, partition, committed_offset, high_watermark, sampled_at, next_to_read, NULL, NULL, NULL, NULL, NULL,
+  SELECT group_id, topic, partition, committed_offset, high_watermark, sampled_at, as_of, is_stale, next_to_read, NULL, NULL, NULL, NULL, NULL,
          CASE WHEN committed_offset IS NULL THEN 'no offset' WHEN high_watermark IS NULL THEN 'no sample' WHEN is_other_topic THEN 'topic recreated' ELSE 'caught up' END
   FROM committed WHERE committed_offset IS NULL OR high_watermark IS NULL OR is_other_topic OR next_to_read >= high_watermark
 )
@@ -57,10 +63,10 @@ SELECT group_id, topic, partition, committed_offset, high_watermark AS log_end_o
        CASE method
          WHEN 'caught up' THEN CAST(0 AS DOUBLE)
          WHEN 'interpolated' THEN greatest(CAST(0 AS DOUBLE), (
-           CAST(unix_micros(now_at) - unix_micros(to_at) AS DOUBLE)
+           CAST(unix_micros(as_of) - unix_micros(to_at) AS DOUBLE)
            + CAST(to_offset - place AS DOUBLE) * CAST(unix_micros(to_at) - unix_micros(from_at) AS DOUBLE)
              / CAST(to_offset - from_offset AS DOUBLE)) / CAST(1000000 AS DOUBLE))
-         WHEN 'at least' THEN greatest(CAST(0 AS DOUBLE), CAST(unix_micros(now_at) - unix_micros(first_at) AS DOUBLE) / CAST(1000000 AS DOUBLE))
+         WHEN 'at least' THEN greatest(CAST(0 AS DOUBLE), CAST(unix_micros(as_of) - unix_micros(first_at) AS DOUBLE) / CAST(1000000 AS DOUBLE))
        END AS time_lag_seconds,
-       method, sampled_at
-FROM told CROSS JOIN clock
+       method, sampled_at, as_of, is_stale
+FROM told

@@ -1,4 +1,4 @@
--- Reads: committed_offsets, partition_ends
+-- Reads: clock, committed_offsets, freshness, partition_ends
 SELECT
   c.offsets_partition * 281474976710656 + c.record_offset AS cell,
   c.log_id,
@@ -8,8 +8,12 @@ SELECT
   c.partition,
   e.topic_id,
   GREATEST(c.committed_offset, e.log_start_offset) AS next_to_read,
-  e.sampled_at
+  e.sampled_at,
+  LEAST(now_at, e.sampled_at, COALESCE(f.as_of, now_at)) AS as_of
 FROM committed_offsets AS c
+CROSS JOIN clock
+LEFT JOIN freshness AS f
+  ON f.offsets_partition = c.offsets_partition
 JOIN partition_ends AS e
   ON e.topic = c.topic
   AND e.partition = c.partition

@@ -9,8 +9,10 @@
 --   topic_id STRING: Id of the topic that is there now; null where it is not known
 --   next_to_read BIGINT: First offset that waits and is in the log
 --   sampled_at TIMESTAMP: Time of the look
+--   as_of TIMESTAMP: As of when this is known
 SELECT c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, e.topic_id,
-       greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.sampled_at
-FROM committed_offsets AS c
+       greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.sampled_at, least(now_at, e.sampled_at, coalesce(f.as_of, now_at)) AS as_of
+FROM committed_offsets AS c CROSS JOIN clock
+LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
 JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition AND e.high_watermark > c.committed_offset
 WHERE c.in_coordinator_partition AND c.committed_offset >= 0

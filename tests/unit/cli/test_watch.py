@@ -76,7 +76,8 @@ def test_a_watched_page_is_written_again_whole_and_to_its_end(world: Path, tmp_p
         lines = shown.said().splitlines()
     assert all(line.startswith(f"Wrote {file}: ") for line in lines), lines
     assert [each.name for each in folder.iterdir()] == ["groups.html"]
-    assert Page(file).text.count("groups are not OK") == 1
+    assert Page(file).text.count("STALE: nothing is known of the last") == 1
+    assert Page(file).text.count("groups are unknown") == 1
 
 
 @pytest.mark.parametrize("asked", [("groups", "status"), ("report", "--file", "page.html")], ids=" ".join)

@@ -31,7 +31,8 @@ def test_each_view_comes_after_those_that_it_reads() -> None:
     for view in all_views().values():
         assert set(view.reads) <= seen | table_schemas().keys()
         seen.add(view.name)
-    assert [view.name for view in needed("time_lag")] == ["clock", "end_intervals", "partition_ends", "time_lag"]
+    expected = ["clock", "end_intervals", "max_age", "freshness", "partition_ends", "time_lag"]
+    assert [view.name for view in needed("time_lag")] == expected
 
 
 def test_views_have_the_columns_that_they_tell_of(tmp_path: Path) -> None:

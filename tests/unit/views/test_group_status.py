@@ -40,7 +40,7 @@ def judged(reader: ViewReader) -> Judged:
 
 
 def burrows(window: Window) -> tuple[str, str]:
-    return burrow_status(window.ring, window.ends, NOW_MS, window.limits)
+    return burrow_status(window.ring, window.ends, window.now_ms, window.limits)
 
 
 def test_status_is_burrows(reader: ViewReader, windows: list[Window]) -> None:
@@ -94,14 +94,15 @@ def verdict(window: Window) -> str:  # noqa: PLR0911 - a word each
     """The issue's words, over the samples themselves."""
     ring, status = window.ring, burrows(window)[0]
     now_lag = window.samples[-1][0] - ring[-1].offset
-    start_ms = NOW_MS - window.window_seconds * 1000
+    start_ms = window.now_ms - window.window_seconds * 1000
     if now_lag <= window.limits.allowed_lag:
         return "ok"
-    if window.members == 0 and NOW_MS // 1000 * 1000 - ring[-1].timestamp_ms > window.window_seconds * 1000:
+    if window.members == 0 and window.now_ms // 1000 * 1000 - ring[-1].timestamp_ms > window.window_seconds * 1000:
         return "dead"
-    silent_ms = NOW_MS // 1000 * 1000 - ring[-1].timestamp_ms
+    silent_ms = window.now_ms // 1000 * 1000 - ring[-1].timestamp_ms
     patience = window.window_seconds if len(ring) == 1 else min(window.window_seconds, 60)
-    if status == "STOP" and len(ring) < window.limits.intervals and silent_ms <= patience * 1000:
+    has_no_habit = status == "STOP" or (status == "STALL" and len(ring) == 1)
+    if has_no_habit and len(ring) < window.limits.intervals and silent_ms <= patience * 1000:
         return "unknown"
     if status in ("REWIND", "STOP", "STALL"):
         return {"REWIND": "rewound", "STOP": "stopped", "STALL": "stalled"}[status]
@@ -125,7 +126,7 @@ def is_late(window: Window) -> bool:
     """Whether the log had grown beyond the committed offset so long ago, on the line between two samples."""
     if window.max_time_lag_seconds is None:
         return False
-    at_ms, offset = NOW_MS - window.max_time_lag_seconds * 1000, window.commits[-1][0]
+    at_ms, offset = window.now_ms - window.max_time_lag_seconds * 1000, window.commits[-1][0]
     for (left, left_ms), (right, right_ms) in zip(window.samples, window.samples[1:], strict=False):
         if left_ms <= at_ms < right_ms:
             return offset < left + (right - left) * (at_ms - left_ms) / (right_ms - left_ms)
@@ -141,7 +142,7 @@ def test_verdict_is_as_the_words_say(reader: ViewReader, windows: list[Window]) 
     ]
     assert (len(others), others[:1]) == (0, [])
     counted = Counter(row["verdict"] for row in found.values())
-    assert set(counted) == {*WORDS} - {"beyond the end"}
+    assert set(counted) == {*WORDS} - {"beyond the end", "held-back"}
     assert min(counted.values()) >= WINDOWS // 200, counted
 
 
@@ -175,13 +176,14 @@ def test_a_group_has_the_worst_verdict_of_its_partitions(tmp_path: Path) -> None
     reader = reader_of(write_tables(tmp_path, {}), instant(NOW_MS))
     reader.rows("group_status")  # so that what it reads is there
     pairs = [(worse, better) for at, worse in enumerate(WORDS) for better in WORDS[:at]]
+    rest = "'why', 'why', 0, NULL, false"
     told = [
-        f"('{worse} and {better}', 't', {number}, 'OK', '{verdict}', 'OK', 1, 0, 1, {NOW_MS}, 'why', 'why')"
+        f"('{worse} and {better}', 't', {number}, 'OK', '{verdict}', 'OK', 1, 0, 1, {NOW_MS}, {rest})"
         for worse, better in pairs
         for number, verdict in enumerate((worse, better))
     ]
     columns = "group_id, topic, partition, status, verdict, level, current_lag, messages_lost, complete"
-    also = "last_commit_at_ms, status_reason, verdict_reason"
+    also = "last_commit_at_ms, status_reason, verdict_reason, offsets_partition, as_of, is_stale"
     values = f"SELECT * FROM (VALUES {', '.join(told)}) v ({columns}, {also})"  # noqa: S608 - our own
     reader.define("group_status_partitions", values)
     found = {row["group_id"]: (row["verdict"], row["verdict_partition"]) for row in reader.rows("group_status")}

@@ -31,6 +31,11 @@ class Window:
     def group_id(self) -> str:
         return f"group-{self.number}"
 
+    @property
+    def now_ms(self) -> int:
+        """The last look: of what came after nothing is known."""
+        return min(NOW_MS, self.samples[-1][1])
+
     def end_at(self, at_ms: int) -> int | None:
         """The end that was known then."""
         return next((end for end, sampled_ms in reversed(self.samples) if sampled_ms <= at_ms), None)

@@ -1,0 +1,108 @@
+"""How old an answer about now is: the line before it, and what its rows carry of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from offsetstream.cli.rows import Column
+from offsetstream.cli.tell import tell
+from offsetstream.cli.times import duration_text, instant_text
+from offsetstream.errors import NoTableError
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.placement import read_placement
+
+if TYPE_CHECKING:
+    from offsetstream.tables.store import Store
+    from offsetstream.views.reader import ViewReader
+
+STALE = 5  # the exit code where nothing known is wrong, and something is not known any more
+AGE = (Column("as_of"), Column("stale"))  # not in text: there the line before the answer has it
+_CLOCKS_DIFFER = timedelta(seconds=5)
+_READ = """
+SELECT offsets_partition, as_of, is_stale, now_at, (SELECT max(ended_at) FROM cluster)
+FROM clock LEFT JOIN freshness ON true"""
+
+
+@dataclass(frozen=True)
+class Age:
+    """As of when each offsets partition is known; `now` is the instant that is asked about."""
+
+    now: datetime
+    of_partition: Mapping[int, tuple[datetime | None, bool]]
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, reader: ViewReader) -> Age:
+        """Read it from the views; raises what they do."""
+        reader.relation("freshness")
+        rows = reader.fetch(_READ)
+        now, ended_at = rows[0][3:]
+        known = {number: (as_of, is_stale) for number, as_of, is_stale, *_ in rows if number is not None}
+        return cls(now, known, ended_at)
+
+    @classmethod
+    def of_tables(cls, tables: Store, max_age: float | None) -> Age:
+        """Read it for a command that asks no view; a table that somebody deleted makes the age unknown, and says so."""
+        from offsetstream.cli.answers import view_reader  # noqa: PLC0415 - of DuckDB, which --help does not need
+
+        try:
+            return cls.of(view_reader(tables, max_age))
+        except NoTableError as error:
+            tell(f"How old this is nobody can tell: {error}", fg="red")
+            return cls(datetime.now(UTC), {}, None)
+
+    def columns(self, part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """Return columns with those of AGE, by the offsets partition of each row."""
+        found = [self._of(number) for number in part["offsets_partition"]]
+        return {**part, "as_of": [each[0] for each in found], "stale": [each[1] for each in found]}
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row with the columns of AGE."""
+        as_of, is_stale = self._of(row["offsets_partition"])
+        return {**row, "as_of": as_of, "stale": is_stale}
+
+    def _of(self, number: int | None) -> tuple[str | None, bool]:
+        as_of, is_stale = self.of_partition.get(-1 if number is None else number, (None, False))
+        return None if as_of is None else instant_text(min(as_of, self.now)), is_stale
+
+    def tell(self, partitions: Collection[int] | None = None) -> None:
+        """Write to stderr, in red, what is not known of now, if anything; of these offsets partitions, None: of all."""
+        for line in self.lines(partitions):
+            tell(line, fg="red")
+
+    def lines(self, partitions: Collection[int] | None = None) -> list[str]:
+        """Return the same as lines."""
+        if self.ended_at is not None:
+            return [f"No job keeps these tables any more: their now is {instant_text(self.ended_at)}, when they end"]
+        asked = [each for number, each in self.of_partition.items() if partitions is None or number in partitions]
+        told = []
+        looked = [as_of for as_of, _ in self.of_partition.values() if as_of is not None]
+        ahead = max(looked, default=self.now) - datetime.now(UTC)
+        if ahead > _CLOCKS_DIFFER:
+            behind = duration_text(ahead.total_seconds() * 1000)
+            told.append(f"This machine's clock is {behind} behind that of the job: all ages are too low by that")
+        stale = [as_of for as_of, is_stale in asked if is_stale]
+        if stale:
+            told.append(self._stale_line(stale, len(asked)))
+        return told
+
+    def _stale_line(self, stale: list[datetime | None], asked: int) -> str:
+        known = [as_of for as_of in stale if as_of is not None]
+        what = "" if len(stale) == asked else f" of {len(stale)} of {asked} offsets partitions"
+        if len(known) < len(stale):
+            return f"STALE: nothing is known{what} yet"
+        oldest = min(known)
+        age = duration_text((self.now - oldest).total_seconds() * 1000)
+        is_running = "is the job running?" if len(stale) == asked else "'offsetstream partitions' shows which"
+        return f"STALE: nothing is known{what} of the last {age}, since {instant_text(oldest)}: {is_running}"
+
+
+def own_partitions(lookup: Lookup, groups: Collection[str]) -> set[int] | None:
+    """Return the offsets partitions of the groups, as far as they are known; None for all, where none is named."""
+    if not groups:
+        return None
+    placement = read_placement(lookup)
+    return {number for name in groups if (number := placement.of(name)) is not None}
