@@ -9,6 +9,7 @@ WITH looks AS (
     LEAST(changed_at, sampled_at - INTERVAL '70' SECOND) AS previous_sampled_at,
     high_watermark,
     log_start_offset,
+    last_stable_offset,
     1 AS source,
     TRY_CAST(NULL AS BIGINT) AS apart_seconds
   FROM topic_partitions
@@ -23,6 +24,7 @@ WITH looks AS (
     sampled_at,
     high_watermark,
     log_start_offset,
+    last_stable_offset,
     2,
     NULL
   FROM topic_partitions
@@ -37,6 +39,7 @@ WITH looks AS (
     previous_sampled_at,
     high_watermark,
     log_start_offset,
+    last_stable_offset,
     0,
     COALESCE((
       EPOCH_US(sampled_at) - EPOCH_US(previous_sampled_at)
@@ -52,6 +55,7 @@ WITH looks AS (
     sampled_at,
     high_watermark,
     log_start_offset,
+    last_stable_offset,
     MIN(apart_seconds) OVER (
       PARTITION BY topic, topic_id, partition
       ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
@@ -95,6 +99,7 @@ SELECT
   GREATEST(sampled_at, COALESCE(seen_until, sampled_at)) + GREATEST(120, 2 * COALESCE(apart_seconds, 0)) * INTERVAL '1' SECOND AS known_until,
   high_watermark,
   log_start_offset,
+  last_stable_offset,
   lowest_from,
   next_sampled_at,
   next_offset,

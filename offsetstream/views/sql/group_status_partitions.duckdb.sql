@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, freshness, groups, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
+-- Reads: clock, committed_offsets, end_intervals, freshness, groups, held_ends, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -40,6 +40,13 @@ WITH limits AS (
     k.now_at,
     COALESCE(f.stale_reason, e.stale_reason) AS stale_reason,
     CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.held_since END AS held_since,
+    CASE
+      WHEN e.error IS NULL
+      AND c.committed_offset >= e.last_stable_offset
+      AND e.last_stable_offset < e.high_watermark
+      THEN w.held_since
+    END AS waits_since,
+    e.last_stable_offset,
     c.offsets_partition * 281474976710656 + c.record_offset AS cell,
     c.commit_timestamp_ms,
     c.log_id,
@@ -77,6 +84,11 @@ WITH limits AS (
     ON f.offsets_partition = c.offsets_partition
   LEFT JOIN places AS e
     ON e.topic = c.topic AND e.partition = c.partition
+  LEFT JOIN held_ends AS w
+    ON w.topic = e.topic
+    AND w.topic_id IS NOT DISTINCT FROM e.topic_id
+    AND w.partition = e.partition
+    AND w.last_stable_offset = e.last_stable_offset
   LEFT JOIN groups AS g
     ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN limits AS own
@@ -394,6 +406,8 @@ WITH limits AS (
     c.not_known,
     c.stale_reason,
     c.held_since,
+    c.waits_since,
+    c.last_stable_offset,
     c.now_at,
     c.sampled_at,
     c.member_count,
@@ -505,6 +519,8 @@ WITH limits AS (
       THEN 'ok'
       WHEN NOT held_since IS NULL
       THEN 'held-back'
+      WHEN NOT waits_since IS NULL AND member_count > 0
+      THEN CASE WHEN waits_since <= instant - INTERVAL '1' MINUTE THEN 'waiting' ELSE 'ok' END
       WHEN commits = 0
       THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000
@@ -567,6 +583,10 @@ WITH limits AS (
       THEN 'an open transaction holds back what was committed in the last ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(held_since)
       ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT)
+      WHEN 'waiting'
+      THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where an open transaction has held the log for ' || TRY_CAST((
+        EPOCH_US(instant) - EPOCH_US(waits_since)
+      ) // 1000000 AS TEXT) || ' s'
       WHEN 'beyond the end'
       THEN TRY_CAST(committed_offset AS TEXT) || ' is committed, and the log ends at ' || TRY_CAST(end_offset AS TEXT)
       WHEN 'dead'
@@ -592,6 +612,8 @@ WITH limits AS (
           THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
           ELSE ''
         END
+        WHEN NOT waits_since IS NULL AND member_count > 0
+        THEN 'it has come to the last stable offset, where a transaction is open'
         WHEN lowest_since <= allowed_lag
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
         WHEN lag_before IS NULL

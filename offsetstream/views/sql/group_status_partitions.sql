@@ -35,7 +35,8 @@ WITH limits AS (
   SELECT least(k.now_at, coalesce(f.as_of, k.now_at), coalesce(e.sampled_at, k.now_at)) AS instant, k.now_at,
          coalesce(f.stale_reason, e.stale_reason) AS stale_reason,
          CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.held_since END AS held_since,
-         c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
+         CASE WHEN e.error IS NULL AND c.committed_offset >= e.last_stable_offset AND e.last_stable_offset < e.high_watermark THEN w.held_since END AS waits_since,
+         e.last_stable_offset, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
          c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
          CASE WHEN e.error IS NULL AND c.committed_offset >= 0 THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
          CASE WHEN f.stale_reason IS NOT NULL THEN f.stale_reason
@@ -53,6 +54,8 @@ WITH limits AS (
   FROM committed_offsets AS c CROSS JOIN clock AS k
   LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
   LEFT JOIN places AS e ON e.topic = c.topic AND e.partition = c.partition
+  LEFT JOIN held_ends AS w
+    ON w.topic = e.topic AND w.topic_id IS NOT DISTINCT FROM e.topic_id AND w.partition = e.partition AND w.last_stable_offset = e.last_stable_offset
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN limits AS own ON own.group_id = c.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL

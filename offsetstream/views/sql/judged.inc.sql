@@ -51,7 +51,7 @@ moments AS (
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
-  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.stale_reason, c.held_since, c.now_at, c.sampled_at, c.member_count, c.allowed_lag,
+  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.now_at, c.sampled_at, c.member_count, c.allowed_lag,
          c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
@@ -101,6 +101,8 @@ moments AS (
       WHEN is_beyond_end THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag THEN 'ok'
       WHEN held_since IS NOT NULL THEN 'held-back'
+      -- Who reads committed messages only must wait there, as long as it lives; a minute is nothing yet.
+      WHEN waits_since IS NOT NULL AND member_count > 0 THEN CASE WHEN waits_since <= instant - INTERVAL '1' MINUTE THEN 'waiting' ELSE 'ok' END
       WHEN commits = 0 THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000 THEN 'dead'
       WHEN status = 'REWIND' THEN 'rewound'
@@ -124,6 +126,8 @@ moments AS (
                          ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END
            WHEN 'held-back' THEN concat('an open transaction holds back what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(held_since)) div 1000000 AS STRING),
                                         ' s; before, it had come to ', CAST(committed_offset AS STRING))
+           WHEN 'waiting' THEN concat('it has come to the last stable offset ', CAST(last_stable_offset AS STRING), ', where an open transaction has held the log for ',
+                                      CAST((unix_micros(instant) - unix_micros(waits_since)) div 1000000 AS STRING), ' s')
            WHEN 'beyond the end' THEN concat(CAST(committed_offset AS STRING), ' is committed, and the log ends at ', CAST(end_offset AS STRING))
            WHEN 'dead' THEN concat('messages wait, the group has no member, and nothing was committed for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s')
            WHEN 'rewound' THEN status_reason
@@ -136,6 +140,7 @@ moments AS (
                                           CAST(window_seconds AS STRING), ' s')
            ELSE CASE WHEN readable_lag <= allowed_lag
                        THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages are gone unread') ELSE '' END)
+                     WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has come to the last stable offset, where a transaction is open'
                      WHEN lowest_since <= allowed_lag THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
                      WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
                      ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END

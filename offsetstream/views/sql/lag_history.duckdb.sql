@@ -38,6 +38,7 @@ WITH steps AS (
     i.known_until,
     i.high_watermark,
     i.log_start_offset,
+    i.last_stable_offset,
     i.topic_id,
     DATE_TRUNC('MINUTE', GREATEST(i.sampled_at, since_at)) AS minute
   FROM end_intervals AS i
@@ -166,6 +167,7 @@ WITH steps AS (
     c.committed_offset,
     c.is_tombstone,
     s.topic_id,
+    s.last_stable_offset,
     s.sampled_at,
     s.held_until,
     s.log_start_offset,

@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, freshness, group_history, offset_commits, offsets_partitions, thresholds, topics, verdicts
+-- Reads: clock, end_intervals, freshness, group_history, held_ends, offset_commits, offsets_partitions, thresholds, topics, verdicts
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -38,6 +38,7 @@ WITH steps AS (
     i.known_until,
     i.high_watermark,
     i.log_start_offset,
+    i.last_stable_offset,
     i.topic_id,
     DATE_TRUNC('MINUTE', GREATEST(i.sampled_at, since_at)) AS minute
   FROM end_intervals AS i
@@ -176,6 +177,7 @@ WITH steps AS (
     c.committed_offset,
     c.is_tombstone,
     s.topic_id,
+    s.last_stable_offset,
     s.sampled_at,
     s.held_until,
     s.log_start_offset,
@@ -302,6 +304,12 @@ WITH steps AS (
     END AS not_known,
     TRY_CAST(NULL AS TEXT) AS stale_reason,
     CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
+    CASE
+      WHEN s.committed_offset >= s.last_stable_offset
+      AND s.last_stable_offset < s.high_watermark
+      THEN w.held_since
+    END AS waits_since,
+    s.last_stable_offset,
     s.minute + INTERVAL '1' MINUTE AS now_at,
     COALESCE(z.member_count, 0) AS member_count,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
@@ -320,6 +328,11 @@ WITH steps AS (
     AND z.instant = s.minute + INTERVAL '1' MINUTE
   LEFT JOIN freshness AS f
     ON f.offsets_partition = s.offsets_partition
+  LEFT JOIN held_ends AS w
+    ON w.topic = s.topic
+    AND w.topic_id IS NOT DISTINCT FROM s.topic_id
+    AND w.partition = s.partition
+    AND w.last_stable_offset = s.last_stable_offset
   LEFT JOIN limits AS own
     ON own.group_id = s.group_id
   LEFT JOIN limits AS std
@@ -689,6 +702,8 @@ WITH steps AS (
     c.not_known,
     c.stale_reason,
     c.held_since,
+    c.waits_since,
+    c.last_stable_offset,
     c.now_at,
     c.sampled_at,
     c.member_count,
@@ -800,6 +815,8 @@ WITH steps AS (
       THEN 'ok'
       WHEN NOT held_since IS NULL
       THEN 'held-back'
+      WHEN NOT waits_since IS NULL AND member_count > 0
+      THEN CASE WHEN waits_since <= instant - INTERVAL '1' MINUTE THEN 'waiting' ELSE 'ok' END
       WHEN commits = 0
       THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000
@@ -862,6 +879,10 @@ WITH steps AS (
       THEN 'an open transaction holds back what was committed in the last ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(held_since)
       ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT)
+      WHEN 'waiting'
+      THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where an open transaction has held the log for ' || TRY_CAST((
+        EPOCH_US(instant) - EPOCH_US(waits_since)
+      ) // 1000000 AS TEXT) || ' s'
       WHEN 'beyond the end'
       THEN TRY_CAST(committed_offset AS TEXT) || ' is committed, and the log ends at ' || TRY_CAST(end_offset AS TEXT)
       WHEN 'dead'
@@ -887,6 +908,8 @@ WITH steps AS (
           THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
           ELSE ''
         END
+        WHEN NOT waits_since IS NULL AND member_count > 0
+        THEN 'it has come to the last stable offset, where a transaction is open'
         WHEN lowest_since <= allowed_lag
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
         WHEN lag_before IS NULL
