@@ -1,4 +1,4 @@
--- Reads: clock, freshness, group_status_partitions, groups, verdicts
+-- Reads: clock, cluster, decoded_logs, freshness, group_history, group_records, group_status_partitions, groups, member_assignments, member_history, offset_commits, partition_ends, topics, unstable_groups, verdicts
 WITH ranked AS (
   SELECT
     p.*,
@@ -64,25 +64,374 @@ WITH ranked AS (
   FROM groups
   WHERE
     in_coordinator_partition
+), bare AS (
+  SELECT
+    g.offsets_partition,
+    g.group_id
+  FROM groups AS g
+  LEFT JOIN folded AS f
+    ON f.group_id = g.group_id
+  WHERE
+    g.in_coordinator_partition AND f.group_id IS NULL
+), tombstones_of AS (
+  SELECT
+    h.log_id,
+    h.offsets_partition,
+    h.group_id,
+    h.topic,
+    h.partition,
+    h.record_offset,
+    h.record_timestamp,
+    ROW_NUMBER() OVER (
+      PARTITION BY h.offsets_partition, h.group_id
+      ORDER BY h.log_id DESC, h.record_offset DESC
+    ) AS nth
+  FROM bare AS b
+  JOIN offset_commits AS h
+    ON h.offsets_partition = b.offsets_partition
+    AND h.group_id = b.group_id
+    AND h.is_tombstone
+), wanted AS (
+  SELECT
+    log_id,
+    offsets_partition,
+    group_id,
+    topic,
+    partition,
+    record_offset,
+    record_timestamp
+  FROM tombstones_of
+  WHERE
+    nth = 1
+), before AS (
+  SELECT
+    w.log_id,
+    w.offsets_partition,
+    w.record_offset,
+    c.committed_offset,
+    c.commit_timestamp_ms,
+    c.expire_timestamp_ms,
+    c.topic_id,
+    c.is_tombstone,
+    ROW_NUMBER() OVER (
+      PARTITION BY w.log_id, w.offsets_partition, w.record_offset
+      ORDER BY c.record_offset DESC
+    ) AS nth
+  FROM wanted AS w
+  JOIN offset_commits AS c
+    ON c.log_id = w.log_id
+    AND c.offsets_partition = w.offsets_partition
+    AND c.group_id = w.group_id
+    AND c.topic = w.topic
+    AND c.partition = w.partition
+    AND c.record_offset < w.record_offset
+), dead AS (
+  SELECT
+    w.log_id,
+    w.offsets_partition,
+    w.group_id,
+    w.topic,
+    w.partition,
+    w.record_offset,
+    w.record_timestamp,
+    EPOCH_US(w.record_timestamp) // 1000 AS record_ms,
+    b.committed_offset,
+    b.commit_timestamp_ms,
+    b.expire_timestamp_ms,
+    b.topic_id
+  FROM wanted AS w
+  LEFT JOIN before AS b
+    ON b.log_id = w.log_id
+    AND b.offsets_partition = w.offsets_partition
+    AND b.record_offset = w.record_offset
+    AND b.nth = 1
+    AND NOT b.is_tombstone
+), removed AS (
+  /* The group's own tombstone stands in the same append. */
+  SELECT
+    d.log_id,
+    d.offsets_partition,
+    d.record_offset,
+    MIN(g.record_offset) AS group_offset
+  FROM dead AS d
+  JOIN group_records AS g
+    ON g.log_id = d.log_id
+    AND g.offsets_partition = d.offsets_partition
+    AND g.group_id = d.group_id
+    AND g.is_tombstone
+    AND g.key_type IN (2, 3, 17)
+    AND g.record_timestamp = d.record_timestamp
+    AND g.record_offset > d.record_offset
+  GROUP BY
+    d.log_id,
+    d.offsets_partition,
+    d.record_offset
+), states AS (
+  SELECT
+    d.log_id,
+    d.offsets_partition,
+    d.record_offset,
+    h.group_type,
+    h.state,
+    h.protocol_type,
+    h.state_timestamp,
+    h.is_removed,
+    ROW_NUMBER() OVER (
+      PARTITION BY d.log_id, d.offsets_partition, d.record_offset
+      ORDER BY h.record_offset DESC
+    ) AS nth
+  FROM dead AS d
+  JOIN group_history AS h
+    ON h.log_id = d.log_id
+    AND h.offsets_partition = d.offsets_partition
+    AND h.group_id = d.group_id
+    AND h.record_offset < d.record_offset
+), memberships AS (
+  SELECT
+    log_id,
+    offsets_partition,
+    group_id,
+    member_id,
+    record_offset,
+    change,
+    subscribed_topics,
+    LEAD(record_offset) OVER (
+      PARTITION BY log_id, offsets_partition, group_id, member_id
+      ORDER BY record_offset NULLS FIRST
+    ) AS next_offset
+  FROM member_history
+), subscribed AS (
+  SELECT
+    d.log_id,
+    d.offsets_partition,
+    d.record_offset,
+    COUNT(*) AS subscribers
+  FROM dead AS d
+  JOIN memberships AS m
+    ON m.log_id = d.log_id
+    AND m.offsets_partition = d.offsets_partition
+    AND m.group_id = d.group_id
+    AND m.record_offset < d.record_offset
+    AND (
+      m.next_offset IS NULL OR m.next_offset > d.record_offset
+    )
+    AND m.change <> 'left'
+    AND ',' || COALESCE(m.subscribed_topics, d.topic) || ',' LIKE '%,' || d.topic || ',%'
+  GROUP BY
+    d.log_id,
+    d.offsets_partition,
+    d.record_offset
+), lost AS (
+  SELECT
+    d.log_id,
+    d.offsets_partition,
+    d.record_offset,
+    MAX(t.deleted_at) AS deleted_at
+  FROM dead AS d
+  JOIN topics AS t
+    ON t.topic = d.topic
+    AND (
+      d.topic_id IS NULL OR d.topic_id = t.topic_id
+    )
+    AND NOT t.deleted_at IS NULL
+    AND d.record_timestamp >= t.last_seen_at - INTERVAL '1' MINUTE
+    AND d.record_timestamp <= t.deleted_at + INTERVAL '10' MINUTE
+  GROUP BY
+    d.log_id,
+    d.offsets_partition,
+    d.record_offset
+), settings AS (
+  SELECT
+    MAX(offsets_retention_ms) AS offsets_retention_ms
+  FROM cluster
+), due AS (
+  SELECT
+    d.*,
+    g.group_offset,
+    s.state,
+    s.group_type,
+    s.is_removed,
+    t.deleted_at,
+    k.offsets_retention_ms,
+    u.decoded_from_offset,
+    COALESCE(m.subscribers, 0) AS subscribers,
+    CASE
+      WHEN COALESCE(m.subscribers, 0) > 0
+      THEN NULL
+      WHEN NOT d.expire_timestamp_ms IS NULL
+      THEN d.expire_timestamp_ms
+      WHEN s.group_type = 'Classic'
+      AND COALESCE(s.protocol_type, '') <> ''
+      AND s.state = 'Empty'
+      AND NOT s.state_timestamp IS NULL
+      THEN EPOCH_US(s.state_timestamp) // 1000 + k.offsets_retention_ms
+      ELSE d.commit_timestamp_ms + k.offsets_retention_ms
+    END AS due_ms
+  FROM dead AS d
+  CROSS JOIN settings AS k
+  LEFT JOIN removed AS g
+    ON g.log_id = d.log_id
+    AND g.offsets_partition = d.offsets_partition
+    AND g.record_offset = d.record_offset
+  LEFT JOIN states AS s
+    ON s.log_id = d.log_id
+    AND s.offsets_partition = d.offsets_partition
+    AND s.record_offset = d.record_offset
+    AND s.nth = 1
+  LEFT JOIN subscribed AS m
+    ON m.log_id = d.log_id
+    AND m.offsets_partition = d.offsets_partition
+    AND m.record_offset = d.record_offset
+  LEFT JOIN lost AS t
+    ON t.log_id = d.log_id
+    AND t.offsets_partition = d.offsets_partition
+    AND t.record_offset = d.record_offset
+  LEFT JOIN decoded_logs AS u
+    ON u.log_id = d.log_id AND u.offsets_partition = d.offsets_partition
+), deletions AS (
+  SELECT
+    log_id,
+    offsets_partition,
+    group_id,
+    topic,
+    partition,
+    record_offset,
+    record_timestamp,
+    committed_offset,
+    CASE
+      WHEN commit_timestamp_ms IS NULL
+      THEN 'unknown: the history has no commit before it'
+      WHEN decoded_from_offset IS NULL OR decoded_from_offset > record_offset
+      THEN 'unknown: the history is not decoded'
+      WHEN record_ms >= due_ms
+      THEN 'expired'
+      WHEN NOT group_offset IS NULL
+      THEN 'group deleted'
+      WHEN NOT deleted_at IS NULL
+      THEN 'topic deleted'
+      WHEN offsets_retention_ms IS NULL AND subscribers = 0
+      THEN 'expired or deleted: unknown retention'
+      ELSE 'offsets deleted'
+    END AS reason,
+    record_ms - due_ms AS ms_past_due,
+    CASE WHEN is_removed THEN 'Gone' ELSE COALESCE(state, 'no members ever') END AS group_state,
+    group_type
+  FROM due
+), owned AS (
+  SELECT
+    b.offsets_partition,
+    b.group_id,
+    COUNT(*) AS partitions,
+    TRY_CAST(SUM(e.high_watermark - e.log_start_offset) AS BIGINT) AS messages
+  FROM bare AS b
+  JOIN member_assignments AS a
+    ON a.offsets_partition = b.offsets_partition
+    AND a.group_id = b.group_id
+    AND a.kind = 'assigned'
+  LEFT JOIN topics AS t
+    ON t.topic_id = a.topic_id
+  LEFT JOIN partition_ends AS e
+    ON e.topic = COALESCE(t.topic, a.topic)
+    AND e.partition = a.partition
+    AND e.error IS NULL
+  GROUP BY
+    b.offsets_partition,
+    b.group_id
+), own AS (
+  /* What is said of a group that is not said of one of its partitions. */
+  SELECT
+    b.offsets_partition,
+    b.group_id,
+    CASE
+      WHEN r.is_stale
+      THEN 'unknown'
+      WHEN g.group_type = 'Classic'
+      AND NOT g.protocol_type IN ('', 'consumer')
+      AND g.member_count > 0
+      THEN 'ok'
+      ELSE 'unknown'
+    END AS verdict,
+    CASE
+      WHEN r.is_stale
+      THEN r.stale_reason
+      WHEN g.group_type = 'Share'
+      THEN 'share group: its offsets are in __share_group_state'
+      WHEN g.group_type = 'Classic' AND NOT g.protocol_type IN ('', 'consumer')
+      THEN 'a group of the protocol ' || g.protocol_type || ', which commits no offsets here' || CASE WHEN g.member_count > 0 THEN '' ELSE '; it has no members' END
+      WHEN d.reason = 'topic deleted'
+      THEN 'its offsets were deleted with the topic ' || d.topic || ', ' || TRY_CAST((
+        EPOCH_US(LEAST(now_at, COALESCE(r.as_of, now_at))) - EPOCH_US(d.record_timestamp)
+      ) // 1000000 AS TEXT) || ' s ago'
+      WHEN NOT d.group_id IS NULL
+      THEN 'its last offset was deleted ' || TRY_CAST((
+        EPOCH_US(LEAST(now_at, COALESCE(r.as_of, now_at))) - EPOCH_US(d.record_timestamp)
+      ) // 1000000 AS TEXT) || ' s ago (' || d.reason || ')'
+      WHEN NOT o.group_id IS NULL
+      THEN 'it owns ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ', and has not committed yet' || CASE
+        WHEN o.messages IS NULL
+        THEN ''
+        ELSE '; ' || TRY_CAST(o.messages AS TEXT) || ' messages are there'
+      END
+      ELSE 'no committed offset'
+    END AS verdict_reason
+  FROM bare AS b
+  CROSS JOIN clock
+  JOIN groups AS g
+    ON g.offsets_partition = b.offsets_partition AND g.group_id = b.group_id
+  LEFT JOIN freshness AS r
+    ON r.offsets_partition = b.offsets_partition
+  LEFT JOIN deletions AS d
+    ON d.offsets_partition = b.offsets_partition AND d.group_id = b.group_id
+  LEFT JOIN owned AS o
+    ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
+  UNION ALL
+  SELECT
+    u.offsets_partition,
+    u.group_id,
+    'unstable',
+    TRY_CAST(u.rebalances AS TEXT) || ' rebalances in five minutes; the client ' || u.client_id || ' left ' || TRY_CAST(u.leaves AS TEXT) || ' times'
+  FROM unstable_groups AS u
+  JOIN groups AS g
+    ON g.offsets_partition = u.offsets_partition
+    AND g.group_id = u.group_id
+    AND g.in_coordinator_partition
+), candidates AS (
+  SELECT
+    group_id,
+    verdict,
+    verdict_reason,
+    verdict_topic,
+    verdict_partition,
+    0 AS is_own
+  FROM folded
+  UNION ALL
+  SELECT
+    group_id,
+    verdict,
+    verdict_reason,
+    NULL,
+    NULL,
+    1
+  FROM own
+), worst AS (
+  SELECT
+    c.*,
+    v.level,
+    ROW_NUMBER() OVER (PARTITION BY c.group_id ORDER BY v.rank DESC, c.is_own NULLS FIRST) AS nth
+  FROM candidates AS c
+  JOIN verdicts AS v
+    ON v.verdict = c.verdict
 )
 SELECT
   k.group_id,
   g.group_type,
   g.state AS group_state,
   COALESCE(g.member_count, 0) AS member_count,
-  v.level,
-  v.verdict,
-  f.verdict_topic,
-  f.verdict_partition,
-  CASE
-    WHEN NOT f.group_id IS NULL
-    THEN f.verdict_reason
-    WHEN r.is_stale
-    THEN r.stale_reason
-    WHEN g.group_type = 'Share'
-    THEN 'share group: its offsets are in __share_group_state'
-    ELSE 'no committed offset'
-  END AS verdict_reason,
+  w.level,
+  w.verdict,
+  w.verdict_topic,
+  w.verdict_partition,
+  w.verdict_reason,
   CASE
     WHEN f.group_id IS NULL
     OR f.last_commit_at_ms < EPOCH_US(now_at) // 1000000 * 1000 - 604800000
@@ -115,5 +464,5 @@ LEFT JOIN groups AS g
   ON g.group_id = k.group_id AND g.in_coordinator_partition
 LEFT JOIN freshness AS r
   ON r.offsets_partition = g.offsets_partition
-JOIN verdicts AS v
-  ON v.verdict = COALESCE(f.verdict, 'unknown')
+JOIN worst AS w
+  ON w.group_id = k.group_id AND w.nth = 1

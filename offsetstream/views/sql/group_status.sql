@@ -1,12 +1,12 @@
--- One row per group: the worst of its partitions' verdicts, and Burrow's word beside it. Groups without a committed offset are there, too.
+-- One row per group: the worst of its partitions' verdicts or of its own, and Burrow's word beside it. Groups without a committed offset are there, too.
 --
 --   group_id STRING: Group id
 --   group_type STRING: Classic, Consumer, Share or Streams; null where no record tells
 --   group_state STRING: State of the group
 --   member_count INT: Number of members
 --   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
---   verdict STRING: The worst of its partitions' verdicts; the view verdicts has all of them with their meaning
---   verdict_topic STRING: Topic of the partition that decided it
+--   verdict STRING: The worst of its partitions' verdicts, or of its own (unstable); the view verdicts has all of them with their meaning
+--   verdict_topic STRING: Topic of the partition that decided it; null where it is the group's own
 --   verdict_partition INT: The partition
 --   verdict_reason STRING: What decided it, in words
 --   status STRING: Burrow's word: OK, WARN, ERR or NOTFOUND (no commit for seven days). It decides nothing here
@@ -44,13 +44,61 @@ WITH ranked AS (
   FROM placed GROUP BY group_id
 ), known AS (
   SELECT group_id FROM folded UNION SELECT group_id FROM groups WHERE in_coordinator_partition
+), bare AS (
+  SELECT g.offsets_partition, g.group_id FROM groups AS g LEFT JOIN folded AS f ON f.group_id = g.group_id
+  WHERE g.in_coordinator_partition AND f.group_id IS NULL
+), tombstones_of AS (
+  SELECT h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition, h.record_offset, h.record_timestamp,
+         row_number() OVER (PARTITION BY h.offsets_partition, h.group_id ORDER BY h.log_id DESC, h.record_offset DESC) AS nth
+  FROM bare AS b JOIN offset_commits AS h ON h.offsets_partition = b.offsets_partition AND h.group_id = b.group_id AND h.is_tombstone
+), wanted AS (
+  SELECT log_id, offsets_partition, group_id, topic, partition, record_offset, record_timestamp FROM tombstones_of WHERE nth = 1
+),
+-- @include deletions
+, owned AS (
+  SELECT b.offsets_partition, b.group_id, count(*) AS partitions, CAST(sum(e.high_watermark - e.log_start_offset) AS BIGINT) AS messages
+  FROM bare AS b
+  JOIN member_assignments AS a ON a.offsets_partition = b.offsets_partition AND a.group_id = b.group_id AND a.kind = 'assigned'
+  LEFT JOIN topics AS t ON t.topic_id = a.topic_id
+  LEFT JOIN partition_ends AS e ON e.topic = coalesce(t.topic, a.topic) AND e.partition = a.partition AND e.error IS NULL
+  GROUP BY b.offsets_partition, b.group_id
+), own AS (
+  -- What is said of a group that is not said of one of its partitions.
+  SELECT b.offsets_partition, b.group_id,
+         CASE WHEN r.is_stale THEN 'unknown'
+              WHEN g.group_type = 'Classic' AND g.protocol_type NOT IN ('', 'consumer') AND g.member_count > 0 THEN 'ok'
+              ELSE 'unknown' END AS verdict,
+         CASE WHEN r.is_stale THEN r.stale_reason
+              WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
+              WHEN g.group_type = 'Classic' AND g.protocol_type NOT IN ('', 'consumer') THEN
+                concat('a group of the protocol ', g.protocol_type, ', which commits no offsets here', CASE WHEN g.member_count > 0 THEN '' ELSE '; it has no members' END)
+              WHEN d.reason = 'topic deleted' THEN concat('its offsets were deleted with the topic ', d.topic, ', ',
+                CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING), ' s ago')
+              WHEN d.group_id IS NOT NULL THEN concat('its last offset was deleted ',
+                CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING), ' s ago (', d.reason, ')')
+              WHEN o.group_id IS NOT NULL THEN concat('it owns ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
+                ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), ' messages are there') END)
+              ELSE 'no committed offset' END AS verdict_reason
+  FROM bare AS b CROSS JOIN clock
+  JOIN groups AS g ON g.offsets_partition = b.offsets_partition AND g.group_id = b.group_id
+  LEFT JOIN freshness AS r ON r.offsets_partition = b.offsets_partition
+  LEFT JOIN deletions AS d ON d.offsets_partition = b.offsets_partition AND d.group_id = b.group_id
+  LEFT JOIN owned AS o ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
+  UNION ALL
+  SELECT u.offsets_partition, u.group_id, 'unstable', concat(CAST(u.rebalances AS STRING), ' rebalances in five minutes; the client ', u.client_id, ' left ',
+           CAST(u.leaves AS STRING), ' times')
+  FROM unstable_groups AS u
+  JOIN groups AS g ON g.offsets_partition = u.offsets_partition AND g.group_id = u.group_id AND g.in_coordinator_partition
+), candidates AS (
+  SELECT group_id, verdict, verdict_reason, verdict_topic, verdict_partition, 0 AS is_own FROM folded
+  UNION ALL
+  SELECT group_id, verdict, verdict_reason, NULL, NULL, 1 FROM own
+), worst AS (
+  SELECT c.*, v.level, row_number() OVER (PARTITION BY c.group_id ORDER BY v.rank DESC, c.is_own) AS nth
+  FROM candidates AS c JOIN verdicts AS v ON v.verdict = c.verdict
 )
 SELECT k.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count,
-       v.level, v.verdict, f.verdict_topic, f.verdict_partition,
-       CASE WHEN f.group_id IS NOT NULL THEN f.verdict_reason
-            WHEN r.is_stale THEN r.stale_reason
-            WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
-            ELSE 'no committed offset' END AS verdict_reason,
+       w.level, w.verdict, w.verdict_topic, w.verdict_partition, w.verdict_reason,
        CASE WHEN f.group_id IS NULL OR f.last_commit_at_ms < unix_micros(now_at) div 1000000 * 1000 - 604800000 THEN 'NOTFOUND'
             WHEN f.status_level > 2 THEN 'ERR' WHEN f.status_level = 2 THEN 'WARN' ELSE 'OK' END AS status,
        f.worst_status, f.worst_topic, f.worst_partition, coalesce(f.status_reason, 'no committed offset') AS status_reason,
@@ -61,4 +109,4 @@ FROM known AS k CROSS JOIN clock
 LEFT JOIN folded AS f ON f.group_id = k.group_id
 LEFT JOIN groups AS g ON g.group_id = k.group_id AND g.in_coordinator_partition
 LEFT JOIN freshness AS r ON r.offsets_partition = g.offsets_partition
-JOIN verdicts AS v ON v.verdict = coalesce(f.verdict, 'unknown')
+JOIN worst AS w ON w.group_id = k.group_id AND w.nth = 1

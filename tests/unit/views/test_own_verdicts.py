@@ -1,0 +1,117 @@
+"""What is said of a group itself, and not of one of its partitions: who comes and goes, and why there is no offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.sampled_logs import SECOND, START_MS, instant
+from testkit.tables import reader_of, write_tables
+
+Row = dict[str, Any]
+NOW_MS = START_MS + 3_600_000
+PLACE = {"offsets_partition": 0, "group_id": "g"}
+HOME = PLACE | {"in_coordinator_partition": True}
+
+
+def status(tmp_path: Path, group: Row, **tables: list[Row]) -> Row:
+    rows: dict[str, list[Row]] = {"offsets_partitions": [{"offsets_partition": 0, "log_id": 0}]}
+    rows["groups"] = [HOME | {"group_type": "Consumer", "member_count": 0} | group]
+    (row,) = reader_of(write_tables(tmp_path, rows | tables), instant(NOW_MS)).rows("group_status")
+    return row
+
+
+def at(number: int, seconds_ago: float) -> Row:
+    return {"log_id": 0, "record_offset": number, "record_timestamp": instant(NOW_MS - round(seconds_ago * SECOND))}
+
+
+def rebalances(count: int, *, every: int, leaves: list[tuple[str, str]]) -> dict[str, list[Row]]:
+    """So many rebalances, each by a client that leaves and comes back; as many members are there as leave."""
+    history = [
+        PLACE | at(number, every * (count - number)) | {"group_epoch": number + 1, "is_removed": False}
+        for number in range(count)
+    ]
+    members = [
+        PLACE
+        | at(1000 + number, every * (count - number))
+        | {"member_id": f"m{number}", "change": "left"}
+        | {"client_id": client, "client_host": host}
+        for number, (client, host) in enumerate(leaves)
+    ]
+    return {"group_history": history, "member_history": members}
+
+
+def test_a_client_that_comes_and_goes_makes_it_unstable(tmp_path: Path) -> None:
+    row = status(tmp_path, {"member_count": 1}, **rebalances(18, every=10, leaves=[("a", "/1")] * 9))
+    assert (row["verdict"], row["level"]) == ("unstable", "WARN")
+    assert row["verdict_reason"] == "18 rebalances in five minutes; the client a left 9 times"
+
+
+@pytest.mark.parametrize(
+    ("count", "every", "leaves", "present"),
+    [
+        pytest.param(12, 10, [("a", f"/{host}") for host in range(6)], 1, id="a rolling restart"),
+        pytest.param(12, 10, [("a", "/1")] * 6, 6, id="a rolling restart on one host"),
+        pytest.param(5, 10, [("a", "/1")] * 5, 1, id="fewer than six"),
+        pytest.param(12, 60, [("a", "/1")] * 12, 1, id="in more than five minutes"),
+    ],
+)
+def test_a_rolling_restart_does_not(
+    tmp_path: Path, count: int, every: int, leaves: list[tuple[str, str]], present: int
+) -> None:
+    tables = rebalances(count, every=every, leaves=leaves)
+    tables["group_members"] = [
+        HOME | {"member_id": f"n{number}", "client_id": "a", "client_host": "/1"} for number in range(present)
+    ]
+    assert status(tmp_path, {"member_count": present}, **tables)["verdict"] != "unstable"
+
+
+def deleted(**topic: Any) -> Iterator[tuple[str, list[Row]]]:
+    cell = PLACE | {"topic": "inventory", "partition": 0}
+    commit = cell | at(1, 900) | {"committed_offset": 7, "commit_timestamp_ms": NOW_MS - 900 * SECOND, "topic_id": "A"}
+    yield "offset_commits", [commit | {"is_tombstone": False}, cell | at(2, 180) | {"is_tombstone": True}]
+    yield "topics", [{"topic": "inventory", "topic_id": "A", "last_seen_at": instant(NOW_MS - 185 * SECOND)} | topic]
+    yield "cluster", [{"cluster_id": "c", "offsets_retention_ms": 604_800_000}]
+    yield "decoded_logs", [{"offsets_partition": 0, "log_id": 0, "decoded_from_offset": 0}]
+    yield "group_history", [PLACE | at(0, 1000) | {"group_type": "Consumer", "group_epoch": 1, "is_removed": False}]
+
+
+def test_offsets_that_went_with_their_topic(tmp_path: Path) -> None:
+    row = status(tmp_path, {}, **dict(deleted(deleted_at=instant(NOW_MS - 175 * SECOND))))
+    assert (row["verdict"], row["verdict_reason"]) == (
+        "unknown",
+        "its offsets were deleted with the topic inventory, 180 s ago",
+    )
+
+
+def test_offsets_that_somebody_deleted(tmp_path: Path) -> None:
+    row = status(tmp_path, {}, **dict(deleted()))
+    assert row["verdict_reason"] == "its last offset was deleted 180 s ago (offsets deleted)"
+
+
+@pytest.mark.parametrize(("members", "verdict"), [(2, "ok"), (0, "unknown")])
+def test_workers_commit_nothing_by_design(tmp_path: Path, members: int, verdict: str) -> None:
+    group = {"group_type": "Classic", "protocol_type": "connect", "member_count": members}
+    row = status(tmp_path, group)
+    assert row["verdict"] == verdict
+    assert row["verdict_reason"].startswith("a group of the protocol connect, which commits no offsets here")
+
+
+def test_who_owns_partitions_may_not_have_committed_yet(tmp_path: Path) -> None:
+    own = HOME | {"member_id": "m", "kind": "assigned", "topic": "orders"}
+    ends = {"topic": "orders", "log_start_offset": 5, "last_stable_offset": 25, "high_watermark": 25}
+    ends |= {"sampled_at": instant(NOW_MS), "changed_at": instant(START_MS)}
+    row = status(
+        tmp_path,
+        {"member_count": 1},
+        member_assignments=[own | {"partition": 0}, own | {"partition": 1}],
+        topic_partitions=[ends | {"partition": 0}, ends | {"partition": 1}],
+    )
+    assert (row["verdict"], row["verdict_reason"]) == (
+        "unknown",
+        "it owns 2 partitions, and has not committed yet; 40 messages are there",
+    )
+    assert status(tmp_path, {})["verdict_reason"] == "no committed offset"
