@@ -74,6 +74,8 @@ def test_of_two_newer_types_the_later_group_record_wins() -> None:
     share = cell(11, 40, {"epoch": 2, "metadataHash": 0})
     assert rows_of(*consumer_group(), share).group["group_type"] == "Share"
     assert rows_of(*consumer_group(), cell(11, 3, share.value)).group["group_type"] == "Consumer"
+    assert rows_of(*consumer_group(), share, consumer_member(50, "m2")).group["group_type"] == "Share"
+    assert rows_of(share, consumer_member(50, "m2")).group["group_type"] == "Share"
 
 
 def test_a_lone_subsidiary_record_makes_a_group() -> None:
