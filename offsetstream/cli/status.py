@@ -50,6 +50,7 @@ _COLUMNS = (
     Column("time_lag_seconds"),
     Column("time_lag_at_least"),
     Column("reason", "REASON"),
+    Column("cause"),
     Column("burrow"),
     Column("burrow_partition_status"),
     Column("burrow_topic"),
@@ -65,6 +66,8 @@ _COLUMNS = (
 )
 _BURROW = Column("burrow", "BURROW", 6)
 _RANK = {each.word: rank for rank, each in enumerate(VERDICTS)}
+_NOT_LOOKED = "the job has not looked"  # which the line about the tables' age says
+_TRANSACTION, _HOW_TO_END = "an open transaction on ", "; 'offsetstream partitions --held-back' shows what ends it"
 _FAILS: Mapping[str, Collection[str]] = {"WARN": NOT_WELL, "ERR": ("ERR",), "never": ()}
 
 
@@ -123,7 +126,8 @@ def status(
         shown = [row for row in rows if not verdict or row["verdict"] in verdict]
         age = Age.of(reader)
         closing = _closing(rows, age.now) + unknown_text(reader)
-        return Answer(columns, shown, closing, _exit_code(shown, fail_on), missing, age.lines(_homes(rows)))
+        warnings = [*age.lines(_homes(rows)), *_causes(shown)]
+        return Answer(columns, shown, closing, _exit_code(shown, fail_on), missing, warnings)
 
     show(output, watch, ask)
 
@@ -132,6 +136,16 @@ def _exit_code(rows: list[Row], fail_on: str) -> int:
     if any(row["level"] in _FAILS[fail_on] for row in rows):
         return NOT_OK
     return STALE if fail_on != "never" and any(row["stale"] for row in rows) else 0
+
+
+def _causes(rows: list[Row]) -> list[str]:
+    """Return what several groups have in common, the most first: who mends that mends them all."""
+    counted_causes = Counter(row["cause"] for row in rows if row["cause"] not in (None, _NOT_LOOKED))
+    return [
+        f"{counted(number, 'group')}: {cause}{_HOW_TO_END if cause.startswith(_TRANSACTION) else ''}"
+        for cause, number in counted_causes.most_common()
+        if number > 1
+    ]
 
 
 def _homes(rows: list[Row]) -> set[int] | None:

@@ -21,7 +21,7 @@ _QUERIES = {
     "status": """
         SELECT group_id, group_type, group_state, member_count, group_status.level, verdict, total_lag,
                time_lag_seconds, is_at_least,
-               verdict_reason AS reason, verdict_topic AS topic, verdict_partition AS partition,
+               verdict_reason AS reason, cause, verdict_topic AS topic, verdict_partition AS partition,
                group_status.level IN ('WARN', 'ERR') AS is_bad
         FROM group_status LEFT JOIN (
           SELECT group_id, max(time_lag_seconds) AS time_lag_seconds, bool_or(method = 'at least') AS is_at_least

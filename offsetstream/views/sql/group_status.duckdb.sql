@@ -50,7 +50,8 @@ WITH ranked AS (
     MAX(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict,
     MAX(CASE WHEN verdict_nth = 1 THEN topic END) AS verdict_topic,
     MAX(CASE WHEN verdict_nth = 1 THEN partition END) AS verdict_partition,
-    MAX(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS verdict_reason
+    MAX(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS verdict_reason,
+    MAX(CASE WHEN verdict_nth = 1 THEN cause END) AS cause
   FROM placed
   GROUP BY
     group_id
@@ -373,7 +374,8 @@ WITH ranked AS (
         ELSE '; ' || TRY_CAST(o.messages AS TEXT) || ' messages are there'
       END
       ELSE 'no committed offset'
-    END AS verdict_reason
+    END AS verdict_reason,
+    CASE WHEN r.is_stale THEN 'the job has not looked' END AS cause
   FROM bare AS b
   CROSS JOIN clock
   JOIN groups AS g
@@ -389,7 +391,8 @@ WITH ranked AS (
     u.offsets_partition,
     u.group_id,
     'unstable',
-    TRY_CAST(u.rebalances AS TEXT) || ' rebalances in five minutes; the client ' || u.client_id || ' left ' || TRY_CAST(u.leaves AS TEXT) || ' times'
+    TRY_CAST(u.rebalances AS TEXT) || ' rebalances in five minutes; the client ' || u.client_id || ' left ' || TRY_CAST(u.leaves AS TEXT) || ' times',
+    NULL
   FROM unstable_groups AS u
   JOIN groups AS g
     ON g.offsets_partition = u.offsets_partition
@@ -400,6 +403,7 @@ WITH ranked AS (
     group_id,
     verdict,
     verdict_reason,
+    cause,
     verdict_topic,
     verdict_partition,
     0 AS is_own
@@ -409,6 +413,7 @@ WITH ranked AS (
     group_id,
     verdict,
     verdict_reason,
+    cause,
     NULL,
     NULL,
     1
@@ -432,6 +437,7 @@ SELECT
   w.verdict_topic,
   w.verdict_partition,
   w.verdict_reason,
+  w.cause,
   CASE
     WHEN f.group_id IS NULL
     OR f.last_commit_at_ms < EPOCH_US(now_at) // 1000000 * 1000 - 604800000

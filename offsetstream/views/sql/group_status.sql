@@ -9,6 +9,7 @@
 --   verdict_topic STRING: Topic of the partition that decided it; null where it is the group's own
 --   verdict_partition INT: The partition
 --   verdict_reason STRING: What decided it, in words
+--   cause STRING: What the verdict has in common with those of other groups; null where nothing is known
 --   status STRING: Burrow's word: OK, WARN, ERR or NOTFOUND (no commit for seven days). It decides nothing here
 --   worst_status STRING: Burrow's word of its worst partition: OK, WARN, STOP, STALL or REWIND
 --   worst_topic STRING: Topic of that partition
@@ -40,7 +41,8 @@ WITH ranked AS (
          max(CASE WHEN nth = 1 THEN partition END) AS worst_partition, max(CASE WHEN nth = 1 THEN status_reason END) AS status_reason,
          max(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict, max(CASE WHEN verdict_nth = 1 THEN topic END) AS verdict_topic,
          max(CASE WHEN verdict_nth = 1 THEN partition END) AS verdict_partition,
-         max(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS verdict_reason
+         max(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS verdict_reason,
+         max(CASE WHEN verdict_nth = 1 THEN cause END) AS cause
   FROM placed GROUP BY group_id
 ), known AS (
   SELECT group_id FROM folded UNION SELECT group_id FROM groups WHERE in_coordinator_partition
@@ -78,7 +80,8 @@ WITH ranked AS (
                 CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING), ' s ago (', d.reason, ')')
               WHEN o.group_id IS NOT NULL THEN concat('it owns ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
                 ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), ' messages are there') END)
-              ELSE 'no committed offset' END AS verdict_reason
+              ELSE 'no committed offset' END AS verdict_reason,
+         CASE WHEN r.is_stale THEN 'the job has not looked' END AS cause
   FROM bare AS b CROSS JOIN clock
   JOIN groups AS g ON g.offsets_partition = b.offsets_partition AND g.group_id = b.group_id
   LEFT JOIN freshness AS r ON r.offsets_partition = b.offsets_partition
@@ -86,19 +89,19 @@ WITH ranked AS (
   LEFT JOIN owned AS o ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
   UNION ALL
   SELECT u.offsets_partition, u.group_id, 'unstable', concat(CAST(u.rebalances AS STRING), ' rebalances in five minutes; the client ', u.client_id, ' left ',
-           CAST(u.leaves AS STRING), ' times')
+           CAST(u.leaves AS STRING), ' times'), NULL
   FROM unstable_groups AS u
   JOIN groups AS g ON g.offsets_partition = u.offsets_partition AND g.group_id = u.group_id AND g.in_coordinator_partition
 ), candidates AS (
-  SELECT group_id, verdict, verdict_reason, verdict_topic, verdict_partition, 0 AS is_own FROM folded
+  SELECT group_id, verdict, verdict_reason, cause, verdict_topic, verdict_partition, 0 AS is_own FROM folded
   UNION ALL
-  SELECT group_id, verdict, verdict_reason, NULL, NULL, 1 FROM own
+  SELECT group_id, verdict, verdict_reason, cause, NULL, NULL, 1 FROM own
 ), worst AS (
   SELECT c.*, v.level, row_number() OVER (PARTITION BY c.group_id ORDER BY v.rank DESC, c.is_own) AS nth
   FROM candidates AS c JOIN verdicts AS v ON v.verdict = c.verdict
 )
 SELECT k.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count,
-       w.level, w.verdict, w.verdict_topic, w.verdict_partition, w.verdict_reason,
+       w.level, w.verdict, w.verdict_topic, w.verdict_partition, w.verdict_reason, w.cause,
        CASE WHEN f.group_id IS NULL OR f.last_commit_at_ms < unix_micros(now_at) div 1000000 * 1000 - 604800000 THEN 'NOTFOUND'
             WHEN f.status_level > 2 THEN 'ERR' WHEN f.status_level = 2 THEN 'WARN' ELSE 'OK' END AS status,
        f.worst_status, f.worst_topic, f.worst_partition, coalesce(f.status_reason, 'no committed offset') AS status_reason,

@@ -72,6 +72,10 @@ WITH limits AS (
       THEN 'its end is not known: ' || e.error
       ELSE e.stale_reason
     END AS not_known,
+    CASE
+      WHEN NOT e.error IS NULL
+      THEN e.topic || '-' || TRY_CAST(e.partition AS TEXT) || ': ' || e.error
+    END AS not_known_cause,
     COALESCE(g.member_count, 0) AS member_count,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
     COALESCE(own.minimum_complete, std.minimum_complete, TRY_CAST(0 AS DOUBLE)) AS minimum_complete,
@@ -404,6 +408,7 @@ WITH limits AS (
     c.partition,
     c.committed_offset,
     c.not_known,
+    c.not_known_cause,
     c.stale_reason,
     c.held_since,
     c.waits_since,
@@ -621,6 +626,18 @@ WITH limits AS (
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,
+    CASE verdict
+      WHEN 'held-back'
+      THEN 'an open transaction on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)
+      WHEN 'waiting'
+      THEN 'an open transaction on ' || topic || '-' || TRY_CAST(partition AS TEXT)
+      WHEN 'unknown'
+      THEN CASE
+        WHEN NOT stale_reason IS NULL
+        THEN 'the job has not looked'
+        ELSE not_known_cause
+      END
+    END AS cause,
     readable_lag AS current_lag,
     messages_lost,
     committed_offset,
@@ -640,6 +657,7 @@ SELECT
   v.level,
   j.verdict,
   j.verdict_reason,
+  j.cause,
   j.status,
   j.status_reason,
   j.current_lag,

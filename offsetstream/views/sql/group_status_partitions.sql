@@ -7,6 +7,7 @@
 --   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
 --   verdict STRING: The verdict; the view verdicts has all of them with their meaning
 --   verdict_reason STRING: What decided it, in words
+--   cause STRING: What the verdict has in common with those of other groups: an open transaction and where it is, a job that has not looked, a partition that does not answer; null where nothing is known
 --   status STRING: Burrow's word: OK, WARN, STOP, STALL or REWIND. It decides nothing here
 --   status_reason STRING: What decided Burrow's word, in words
 --   current_lag BIGINT: Messages that wait: from the newest commit, or where the log begins, to the newest end; 0 where the end is not known
@@ -45,6 +46,7 @@ WITH limits AS (
               WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error)
               ELSE e.stale_reason
          END AS not_known,
+         CASE WHEN e.error IS NOT NULL THEN concat(e.topic, '-', CAST(e.partition AS STRING), ': ', e.error) END AS not_known_cause,
          coalesce(g.member_count, 0) AS member_count,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
@@ -102,7 +104,7 @@ WITH limits AS (
   JOIN places AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
 ),
 -- @include judged
-SELECT j.group_id, j.topic, j.partition, v.level, j.verdict, j.verdict_reason, j.status, j.status_reason, j.current_lag,
+SELECT j.group_id, j.topic, j.partition, v.level, j.verdict, j.verdict_reason, j.cause, j.status, j.status_reason, j.current_lag,
        j.messages_lost,
        CASE WHEN j.committed_offset >= 0 THEN j.committed_offset END AS committed_offset,
        j.commits, j.complete, j.first_commit_at_ms, j.last_commit_at_ms, j.lag_before, j.sampled_at, j.offsets_partition, j.instant AS as_of, j.is_stale

@@ -302,6 +302,7 @@ WITH steps AS (
       WHEN s.high_watermark IS NULL
       THEN 'its end was not sampled'
     END AS not_known,
+    TRY_CAST(NULL AS TEXT) AS not_known_cause,
     TRY_CAST(NULL AS TEXT) AS stale_reason,
     CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
     CASE
@@ -700,6 +701,7 @@ WITH steps AS (
     c.partition,
     c.committed_offset,
     c.not_known,
+    c.not_known_cause,
     c.stale_reason,
     c.held_since,
     c.waits_since,
@@ -917,6 +919,18 @@ WITH steps AS (
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,
+    CASE verdict
+      WHEN 'held-back'
+      THEN 'an open transaction on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)
+      WHEN 'waiting'
+      THEN 'an open transaction on ' || topic || '-' || TRY_CAST(partition AS TEXT)
+      WHEN 'unknown'
+      THEN CASE
+        WHEN NOT stale_reason IS NULL
+        THEN 'the job has not looked'
+        ELSE not_known_cause
+      END
+    END AS cause,
     readable_lag AS current_lag,
     messages_lost,
     committed_offset,

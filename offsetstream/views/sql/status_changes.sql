@@ -51,7 +51,7 @@ WITH
          CASE WHEN s.committed_offset >= 0 THEN s.high_watermark END AS end_offset, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
          CASE WHEN s.committed_offset < 0 THEN concat('no offset: ', CAST(s.committed_offset AS STRING), ' was committed')
               WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
-         CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
+         CAST(NULL AS STRING) AS not_known_cause, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
          CASE WHEN s.committed_offset >= s.last_stable_offset AND s.last_stable_offset < s.high_watermark THEN w.held_since END AS waits_since, s.last_stable_offset, s.minute + INTERVAL '1' MINUTE AS now_at,
          coalesce(z.member_count, 0) AS member_count,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,

@@ -176,14 +176,14 @@ def test_a_group_has_the_worst_verdict_of_its_partitions(tmp_path: Path) -> None
     reader = reader_of(write_tables(tmp_path, {}), instant(NOW_MS))
     reader.rows("group_status")  # so that what it reads is there
     pairs = [(worse, better) for at, worse in enumerate(WORDS) for better in WORDS[:at]]
-    rest = "'why', 'why', 0, NULL, false"
+    rest = "'why', 'why', 0, NULL, false, NULL"
     told = [
         f"('{worse} and {better}', 't', {number}, 'OK', '{verdict}', 'OK', 1, 0, 1, {NOW_MS}, {rest})"
         for worse, better in pairs
         for number, verdict in enumerate((worse, better))
     ]
     columns = "group_id, topic, partition, status, verdict, level, current_lag, messages_lost, complete"
-    also = "last_commit_at_ms, status_reason, verdict_reason, offsets_partition, as_of, is_stale"
+    also = "last_commit_at_ms, status_reason, verdict_reason, offsets_partition, as_of, is_stale, cause"
     values = f"SELECT * FROM (VALUES {', '.join(told)}) v ({columns}, {also})"  # noqa: S608 - our own
     reader.define("group_status_partitions", values)
     found = {row["group_id"]: (row["verdict"], row["verdict_partition"]) for row in reader.rows("group_status")}
