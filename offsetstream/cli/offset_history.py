@@ -52,6 +52,7 @@ _HISTORY = (
     Column("log_id"),
     Column("record_offset"),
 )
+_RECREATED = "the topic was recreated"  # as the view has it
 _AUDIT = (
     Column("group", "GROUP", 15),
     Column("topic", "TOPIC", 15),
@@ -159,7 +160,8 @@ Examples:
   offsetstream offsets audit --group my-group --topic orders
   offsetstream offsets audit --since 03:00 --output csv
 
-Text has a row for what was committed at once; JSON and CSV one for each partition. Exit code 1 where a group or topic
+Text has a row for what was committed at once, and one for all that the recreation of a topic explains; JSON and CSV
+have one for each partition. Exit code 1 where a group or topic
 is not there.""",
 )
 @config_option("offsets.audit")
@@ -191,7 +193,7 @@ def audit(
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}."
-        return Answer(_AUDIT, _together(rows) if output.is_text else rows, closing, missing=missing)
+        return Answer(_AUDIT, _by_event(_together(rows)) if output.is_text else rows, closing, missing=missing)
 
     show(output, watch, ask)
 
@@ -228,6 +230,24 @@ def _together(rows: Iterable[Row]) -> list[Row]:
         }
         found.append(of_one[0] | summed | {name: _span(row[name] for row in of_one) for name in ("from", "to")})
     return found
+
+
+def _by_event(rows: Iterable[Row]) -> list[Row]:
+    """Return one row for all that groups had to commit anew as a topic was recreated: it would bury what people did."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["topic"] if row["finding"] == _RECREATED else "", []).append(row)
+    others = found.pop("", [])
+    return sorted([*others, *map(_event, found.values())], key=lambda row: row["at"])
+
+
+def _event(rows: list[Row]) -> Row:
+    groups = {row["group"] for row in rows}
+    if len(rows) == 1:
+        return rows[0]
+    what = f"{_RECREATED}: {counted(len(rows), 'commit')} of {counted(len(groups), 'group')} began anew"
+    its = {"group": min(groups) if len(groups) == 1 else f"({len(groups)} groups)", "topic": rows[0]["topic"]}
+    return dict.fromkeys(rows[0]) | its | {"at": rows[0]["at"], "finding": _RECREATED, "what": what}
 
 
 def _span(values: Iterable[int | None]) -> str | None:
