@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -52,11 +54,14 @@ def tables(tmp_path: Path) -> PathStore:
             committed("search", "no-samples", 3),
         ],
     )
-    ends = {"partition": 0, "log_start_offset": 2, "last_stable_offset": 1, "sampled_at": NOW, "changed_at": NOW}
+    ends = {"partition": 0, "log_start_offset": 2, "sampled_at": NOW, "changed_at": NOW}
     append_rows(
         tmp_path,
         "topic_partitions",
-        [ends | {"topic": "orders", "high_watermark": 50}, ends | {"topic": "invoices", "high_watermark": 6}],
+        [
+            ends | {"topic": topic, "high_watermark": end, "last_stable_offset": end}
+            for topic, end in (("orders", 50), ("invoices", 6))
+        ],
     )
     return PathStore(str(tmp_path))
 
@@ -174,3 +179,32 @@ def test_tables_that_cannot_be_read_are_told_once_and_the_last_metrics_stay(tabl
     assert {family.name for family in metrics.collect()} == before
     metrics.try_to_read(tables)
     assert said[1:] == ["The metrics of groups are of now again"]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_groups_of_a_stale_partition_are_not_there(tables: PathStore, tmp_path: Path, names: str) -> None:
+    """A series that stands still would say that the group does."""
+    shown = scraped(tables, Shown(names))
+    assert any("billing" in labels for labels in shown)
+    ((age,),) = [list(of("offsetstream_tables_age_seconds", shown).values())]
+    assert 0 <= age < 3600
+    long_ago = {"caught_up_at": NOW - timedelta(hours=2)}
+    DeltaTable(tmp_path / "offsets_partitions").delete()
+    append_rows(tmp_path, "offsets_partitions", [{"offsets_partition": 1, "log_id": 0, "coordinator_id": 3} | long_ago])
+    shown = scraped(tables, Shown(names))
+    assert not any({"billing", "search"} & set(labels) for labels in shown)
+    ((age,),) = [list(of("offsetstream_tables_age_seconds", shown).values())]
+    assert 7200 <= age < 10_800
+
+
+def test_what_was_read_before_a_pause_is_not_shown(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody scraped for a while, so nobody read the tables: the next scrape has nothing, until they are read anew."""
+    metrics = GroupMetrics(Shown("kminion"), 15.0, print)
+    metrics.read(tables)
+    assert list(metrics.collect())
+    hour_later = time.monotonic() + 3600
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: hour_later)
+        assert list(metrics.collect()) == []
+        metrics.read(tables)
+        assert list(metrics.collect())
