@@ -64,8 +64,8 @@ class Age:
         as_of, is_stale = self._of(row["offsets_partition"])
         return {**row, "as_of": as_of, "stale": is_stale}
 
-    def _of(self, number: int | None) -> tuple[str | None, bool]:
-        as_of, is_stale = self.of_partition.get(-1 if number is None else number, (None, False))
+    def _of(self, number: int | None) -> tuple[str | None, bool | None]:
+        as_of, is_stale = self.of_partition.get(-1 if number is None else number, (None, None))
         return None if as_of is None else instant_text(min(as_of, self.now)), is_stale
 
     def tell(self, partitions: Collection[int] | None = None) -> None:
@@ -91,13 +91,14 @@ class Age:
 
     def _stale_line(self, stale: list[datetime | None], asked: int) -> str:
         known = [as_of for as_of in stale if as_of is not None]
-        what = "" if len(stale) == asked else f" of {len(stale)} of {asked} offsets partitions"
+        is_of_all = len(stale) == asked
+        of_some = "" if is_of_all else f"of {len(stale)} of {asked} offsets partitions "
         if len(known) < len(stale):
-            return f"STALE: nothing is known{what} yet"
+            return f"STALE: {of_some}nothing is known yet"
         oldest = min(known)
         age = duration_text((self.now - oldest).total_seconds() * 1000)
-        is_running = "is the job running?" if len(stale) == asked else "'offsetstream partitions' shows which"
-        return f"STALE: nothing is known{what} of the last {age}, since {instant_text(oldest)}: {is_running}"
+        do = "is the job running?" if is_of_all else "'offsetstream partitions' shows which"
+        return f"STALE: {of_some}nothing is known of the last {age}, since {instant_text(oldest)}: {do}"
 
 
 def own_partitions(lookup: Lookup, groups: Collection[str]) -> set[int] | None:

@@ -134,7 +134,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(cluster: Path) -> Run:
     """Run a command on the cluster's tables; its output is what a user sees."""
 
-    def invoke(*arguments: str, tables: Path = cluster) -> Result:
-        return CliRunner().invoke(main, arguments, env={"OFFSETSTREAM_TABLES": str(tables)})
+    def invoke(*arguments: str, tables: Path = cluster, color: bool = False) -> Result:
+        return CliRunner().invoke(main, arguments, env={"OFFSETSTREAM_TABLES": str(tables)}, color=color)
 
     return invoke
