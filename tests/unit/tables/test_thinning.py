@@ -90,6 +90,7 @@ def test_minutes_become_hours_after_thirty_days(tables: PathStore) -> None:
     rows = [sample(YESTERDAY, "a", 0, seconds) for seconds in (0, 20, 60, 3600)]
     append(tables, rows)
     assert thin(tables) == 1
+    assert thin(tables, YESTERDAY + timedelta(days=30)) == 0
     assert thin(tables, YESTERDAY + timedelta(days=31)) == 1
     assert [row["high_watermark"] for row in stored(tables)] == [3600, 60]
 
