@@ -19,6 +19,7 @@ from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
 from testkit.brokers import BrokerUnderTest
 from testkit.live_logs import joined
+from testkit.processes import within
 from testkit.tables import new_tables
 from testkit.waiting import SECONDS
 
@@ -58,3 +59,16 @@ def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: BrokerUnderTes
     assert fetch_offsets(server, "joined") == {(topic, 0): CommittedOffset(1)}
     assert fetch_offsets(server, "quick") == {(topic, 0): CommittedOffset(1), (topic, 1): CommittedOffset(2)}
     assert fetch_offsets(server, "quiet") == {(topic, number): CommittedOffset(RECORDS) for number in (0, 1)}
+
+
+def test_the_deletion_of_a_group_can_be_undone(kafka: BrokerUnderTest, tmp_path: Path) -> None:
+    server, topic = kafka.bootstrap_server, "left"
+    create_topic(kafka, topic)
+    before = {(topic, 0): CommittedOffset(3, metadata="kept"), (topic, 1): CommittedOffset(7)}
+    commit_offsets(server, "leaving", before)
+    new_tables(tmp_path / "tables", cluster_id=MetadataCache(server).cluster_id())
+    for command, committed in ((("groups", "delete", "--group", "leaving"), {}), (("offsets", "undo"), before)):
+        own = ("--bootstrap-server", server, "--tables", str(tmp_path / "tables"))
+        done = within(*command, "--execute", *own)
+        assert done.returncode == 0, done.stderr
+        assert fetch_offsets(server, "leaving") == committed
