@@ -111,10 +111,15 @@ class Attempt:
         seconds = self._settings.sample_interval
         if seconds and self._tables.is_dear:
             seconds = max(seconds, DEAR_SECONDS)
-        looks_every = max(length_of(self._settings.trigger), timedelta(seconds=seconds or REFRESH_SECONDS))
+        looks_every = max(length_of(self._settings.trigger), timedelta(seconds=seconds or self._refresh_seconds))
         its_own = None if self._settings.once else looks_every
         rounds = Rounds(self._tables, own, self._topic.coordinator, self._say, its_own)
         return Sampler(rounds, seconds, self._say, self._controls.metrics)
+
+    @property
+    def _refresh_seconds(self) -> float:
+        """How often an idle topic is noted as looked at: the samples tell it, and on an object store it is dear."""
+        return IDLE_REFRESH_SECONDS if self._settings.sample_interval or self._tables.is_dear else REFRESH_SECONDS
 
     def _coordinators(self, group_ids: Collection[str]) -> dict[str, int]:
         cluster = CoordinatorLookup(self._settings.bootstrap_server, self._settings.properties)
@@ -219,7 +224,7 @@ class Attempt:
             upkeep,
             self._placing,
             self._controls,
-            refresh_seconds=IDLE_REFRESH_SECONDS if self._settings.sample_interval else REFRESH_SECONDS,
+            refresh_seconds=self._refresh_seconds,
         )
 
     def _history(self, checkpoint: Checkpoint) -> History:
