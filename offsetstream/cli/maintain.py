@@ -54,8 +54,11 @@ def run_maintenance(
     horizon = None if keep is None else datetime.now(UTC).date() - keep
     if settings.end:
         with reached(settings.tables, partial(session, settings)) as store:
-            ended_at = end_tables(store, tell)
-        tell(f"These tables end at {instant_text(ended_at)}, which is their now until a job begins to keep them again.")
+            ended_at = end_tables(store, tell, dry_run=settings.dry_run)
+        end = "would end" if settings.dry_run else "end"
+        tell(
+            f"These tables {end} at {instant_text(ended_at)}, which is their now until a job begins to keep them again."
+        )
         return
     with _filled(settings, partial(session, settings)) as store:
         done = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)

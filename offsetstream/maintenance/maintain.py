@@ -140,7 +140,7 @@ class Maintenance:
         self._tables.open(schema.name).files.compact(crowd)
 
 
-def end_tables(tables: Store, say: Callable[[str], None]) -> datetime:
+def end_tables(tables: Store, say: Callable[[str], None], *, dry_run: bool = False) -> datetime:
     """Note that no job keeps the tables any more, and return the last instant that they know of, which is their now.
 
     TablesError where a job does keep them, or nothing was ever looked at.
@@ -158,9 +158,10 @@ def end_tables(tables: Store, say: Callable[[str], None]) -> datetime:
     if not looks:
         raise TablesError(f"{tables.name} knows of no instant: nothing was loaded into it yet")
     ended_at = as_utc(max(looks))
-    cluster = tables.open(CLUSTER)
-    found = read_rows(cluster) or [{"cluster_id": partitions.properties.get(CLUSTER_ID)}]
-    overwrite(cluster, [row | {"ended_at": ended_at} for row in found])
+    if not dry_run:
+        cluster = tables.open(CLUSTER)
+        found = read_rows(cluster) or [{"cluster_id": partitions.properties.get(CLUSTER_ID)}]
+        overwrite(cluster, [row | {"ended_at": ended_at} for row in found])
     return ended_at
 
 

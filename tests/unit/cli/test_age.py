@@ -70,3 +70,14 @@ def test_on_a_terminal_it_is_red(run: Run, tmp_path: Path) -> None:
     old = {"offsets_partition": 0, "caught_up_at": NOW}
     append_rows(tmp_path, "offsets_partitions", [old])
     assert "\x1b[31mSTALE: " in run("groups", "list", tables=tmp_path, color=True).stderr
+
+
+def test_the_end_of_a_case_may_be_tried(run: Run, tmp_path: Path) -> None:
+    new_tables(tmp_path, {"offsets_partitions": [{"offsets_partition": 0, "caught_up_at": NOW}]})
+    for flags, ends in ((["--dry-run"], "would end"), ([], "end")):
+        done = run("maintain", "--end", *flags, tables=tmp_path)
+        assert done.stderr.startswith(f"These tables {ends} at 2026-01-01T12:00:00.000Z, which is their now"), (
+            done.stderr
+        )
+        told = "No job keeps these tables any more" in run("groups", "list", tables=tmp_path).stderr
+        assert told == (ends == "end")
