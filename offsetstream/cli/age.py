@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -68,10 +68,21 @@ class Age:
         as_of, is_stale = self.of_partition.get(-1 if number is None else number, (None, None))
         return None if as_of is None else instant_text(min(as_of, self.now)), is_stale
 
+    def tell_of_groups(self, lookup: Lookup, groups: Collection[str]) -> None:
+        """Write the same of some groups, of all where none is named; where they lie is read if something is stale."""
+        is_asked = bool(groups) and any(is_stale for _, is_stale in self.of_partition.values())
+        placement = read_placement(lookup) if is_asked else None
+        homes = [] if placement is None else [placement.of(name) for name in groups]
+        self.tell(None if placement is None else {number for number in homes if number is not None})
+
     def tell(self, partitions: Collection[int] | None = None) -> None:
         """Write to stderr, in red, what is not known of now, if anything; of these offsets partitions, None: of all."""
         for line in self.lines(partitions):
             tell(line, fg="red")
+
+    def lines_of(self, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Return the lines of the rows' offsets partitions; of all where there are no rows."""
+        return self.lines({row["offsets_partition"] for row in rows} or None)
 
     def lines(self, partitions: Collection[int] | None = None) -> list[str]:
         """Return the same as lines."""
@@ -99,11 +110,3 @@ class Age:
         age = duration_text((self.now - oldest).total_seconds() * 1000)
         do = "is the job running?" if is_of_all else "'offsetstream partitions' shows which"
         return f"STALE: {of_some}nothing is known of the last {age}, since {instant_text(oldest)}: {do}"
-
-
-def own_partitions(lookup: Lookup, groups: Collection[str]) -> set[int] | None:
-    """Return the offsets partitions of the groups, as far as they are known; None for all, where none is named."""
-    if not groups:
-        return None
-    placement = read_placement(lookup)
-    return {number for name in groups if (number := placement.of(name)) is not None}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli import describe as views
-from offsetstream.cli.age import Age, own_partitions
+from offsetstream.cli.age import Age
 from offsetstream.cli.answers import at_option, reader_of
 from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
 from offsetstream.cli.group_state import Group, SomeGroups, read_some
@@ -125,7 +125,7 @@ def describe_groups(
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
-    age.tell(own_partitions(lookup, group))
+    age.tell_of_groups(lookup, group)
     found = read_some(lookup, wanted, members=True, offsets=view == "offsets")
     missing, is_silent = set(group), False
     shown = _noted(found, missing)

@@ -148,7 +148,7 @@ def lag(
         missing = missing_of(reader, rows, group, topic, at) + nothing_known(reader, rows, group, at)
         columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
         closing = _closing(rows, at, now) + _without_any(rows, group, missing) + unknown_text(reader)
-        warnings = age.lines({row["offsets_partition"] for row in rows} or None)
+        warnings = age.lines_of(rows)
         return Answer(columns, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import AGE, Age, own_partitions
+from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
 from offsetstream.cli.describe import STANDING, End, standing
 from offsetstream.cli.live_offsets import list_live
@@ -127,7 +127,7 @@ def list_offsets(
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
-    age.tell(own_partitions(lookup, group))
+    age.tell_of_groups(lookup, group)
     sampled = SampledEnds(lookup)
     missing = set(group)
 

@@ -106,7 +106,7 @@ def expiring(
         rows = soon + [row for row in every if kept and row["kept_because"] is not None]
         missing = missing_of(reader, every, group, topic, at)
         closing = _expiring_closing(every, soon, within, age.now) + unknown_text(reader)
-        return Answer(_EXPIRING, rows, closing, missing=missing, warnings=age.lines(_homes(rows)))
+        return Answer(_EXPIRING, rows, closing, missing=missing, warnings=age.lines_of(rows))
 
     show(output, watch, ask)
 
@@ -123,11 +123,6 @@ def _timed(row: Row) -> Row:
     row["commit_time"] = time_text(row["committed_ms"])
     row["as_of"] = time_text(row["as_of_ms"])
     return row
-
-
-def _homes(rows: list[Row]) -> set[int] | None:
-    """Return the offsets partitions of the rows; None, for all, where there are none."""
-    return {row["offsets_partition"] for row in rows} or None
 
 
 def _expiring_closing(every: list[Row], soon: list[Row], within: timedelta | None, now: datetime) -> str:
@@ -187,7 +182,7 @@ def orphans(
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'offset')} of {groups} of no use, as of {instant_text(age.now)}."
         closing += unknown_text(reader)
-        return Answer(_ORPHANS, rows, closing, missing=missing, warnings=age.lines(_homes(rows)))
+        return Answer(_ORPHANS, rows, closing, missing=missing, warnings=age.lines_of(rows))
 
     show(output, watch, ask)
 

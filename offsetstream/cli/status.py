@@ -126,7 +126,7 @@ def status(
         shown = [row for row in rows if not verdict or row["verdict"] in verdict]
         age = Age.of(reader)
         closing = _closing(rows, age.now) + unknown_text(reader)
-        warnings = [*age.lines(_homes(rows)), *_causes(shown)]
+        warnings = [*age.lines_of(rows), *_causes(shown)]
         return Answer(columns, shown, closing, _exit_code(shown, fail_on), missing, warnings)
 
     show(output, watch, ask)
@@ -146,11 +146,6 @@ def _causes(rows: list[Row]) -> list[str]:
         for cause, number in counted_causes.most_common()
         if number > 1
     ]
-
-
-def _homes(rows: list[Row]) -> set[int] | None:
-    """Return the offsets partitions of the groups that are shown; None, for all, where there are none."""
-    return {row["offsets_partition"] for row in rows} or None
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
