@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -67,7 +68,9 @@ _COLUMNS = (
 _BURROW = Column("burrow", "BURROW", 6)
 _RANK = {each.word: rank for rank, each in enumerate(VERDICTS)}
 _NOT_LOOKED = "the job has not looked"  # which the line about the tables' age says
-_TRANSACTION, _HOW_TO_END = "an open transaction on ", "; 'offsetstream partitions --held-back' shows what ends it"
+_TRANSACTION, _NAMED = "an open transaction on ", "the open transaction "
+_WHO = "; 'offsetstream partitions --held-back' shows what ends it"
+_END = "kafka-transactions.sh forceTerminateTransaction --transactionalId"
 _FAILS: Mapping[str, Collection[str]] = {"WARN": NOT_WELL, "ERR": ("ERR",), "never": ()}
 
 
@@ -142,10 +145,17 @@ def _causes(rows: list[Row]) -> list[str]:
     """Return what several groups have in common, the most first: who mends that mends them all."""
     counted_causes = Counter(row["cause"] for row in rows if row["cause"] not in (None, _NOT_LOOKED))
     return [
-        f"{counted(number, 'group')}: {cause}{_HOW_TO_END if cause.startswith(_TRANSACTION) else ''}"
+        f"{counted(number, 'group')}: {cause}{_how_to_end(cause)}"
         for cause, number in counted_causes.most_common()
         if number > 1
     ]
+
+
+def _how_to_end(cause: str) -> str:
+    """Return what ends a transaction: its coordinator ends one that is known by its id, on all of its partitions."""
+    if cause.startswith(_NAMED):
+        return f"; '{_END} {shlex.quote(cause.removeprefix(_NAMED))}' ends it"
+    return _WHO if cause.startswith(_TRANSACTION) else ""
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:

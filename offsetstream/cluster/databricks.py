@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from offsetstream.errors import EnvironmentNotReadyError
@@ -37,6 +38,15 @@ def _in_runtime(value: str) -> str:
 def java_names(name: str) -> tuple[str, ...]:
     """Return the names of a system property of Kafka's that its classes may ask for."""
     return (name, _in_runtime(name)) if is_databricks() else (name,)
+
+
+def plain_packages(jvm: Any) -> Any:
+    """Return the packages `java` and `org` of Spark's JVM, with Kafka's classes in `org` under their own names.
+
+    Raises what `kafka_classes` does.
+    """
+    kafka_classes(jvm)
+    return SimpleNamespace(java=jvm.java, org=jvm.kafkashaded.org if is_databricks() else jvm.org)
 
 
 def kafka_classes(jvm: Any) -> Any:

@@ -68,6 +68,15 @@ TRANSACTIONS = Right(
 TRANSACTION_COORDINATORS = Right(
     "DESCRIBE", "topic", TRANSACTION_STATE, without="whether a transaction is hanging is unknown"
 )
+MARKERS_SEEN = Right(
+    "READ",
+    "topic",
+    ANY,
+    without="whether one message waits, or only a transaction's marker, is unknown, and who holds a log back",
+)
+TRANSACTION_IDS = Right(
+    "DESCRIBE", "transactional_id", ANY, without="which open transaction holds a log back is unknown"
+)
 TOPICS_SEEN = Right("DESCRIBE", "topic", ANY, without="topics that it may not see are left out")
 READ_TOPIC = Right("READ", "topic", "<topic>")
 OF_GROUP = Right("DESCRIBE", "group", "<group>")
@@ -76,7 +85,7 @@ DELETE = Right("DELETE", "group", "<group>")
 READ_TOPIC_OF_GROUP = Right("READ", "topic", "<topic of the group>")
 # Names in angle brackets stand for what is asked for. Commands that are not here ask no cluster.
 COMMANDS: dict[str, tuple[Right, ...]] = {
-    "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES),
+    "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES, MARKERS_SEEN, TRANSACTION_IDS),
     "dump --bootstrap-server": (READ_OFFSETS, OWN_GROUPS),
     "verify": (ALL_TOPICS, ALL_GROUPS),
     "verify --history": (READ_OFFSETS, ALL_TOPICS, ALL_GROUPS),

@@ -36,12 +36,16 @@ _THEN = {
           WINDOW parts AS (PARTITION BY topic, topic_id, partition ORDER BY sampled_at)
         ), then_ AS (
           SELECT topic_id, topic, partition, leader_id, leader_epoch, log_start_offset, high_watermark,
-                 last_stable_offset, greatest(sampled_at, least(coalesce(held_until, sampled_at), {at})) AS sampled_at,
+                 last_stable_offset, readable_end, NULL::VARCHAR AS open_transaction,
+                 NULL::TIMESTAMPTZ AS open_transaction_since,
+                 greatest(sampled_at, least(coalesce(held_until, sampled_at), {at})) AS sampled_at,
                  sampled_at AS changed_at
           FROM looks WHERE sampled_at <= {at}
           UNION ALL
           SELECT topic_id, topic, partition, leader_id, leader_epoch, log_start_offset, high_watermark,
-                 last_stable_offset, least(sampled_at, {at}), changed_at
+                 last_stable_offset, readable_end, CASE WHEN open_transaction_since <= {at} THEN open_transaction END,
+                 CASE WHEN open_transaction_since <= {at} THEN open_transaction_since END,
+                 least(sampled_at, {at}), changed_at
           FROM ({topic_partitions}) WHERE changed_at <= {at} AND error IS NULL
         ), newest AS (
           SELECT * FROM then_

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream.sampling import rounds
+from offsetstream.stream.sampling import positions, rounds, sample_book
 from offsetstream.views.reader import ViewReader
 from testkit import garbage
 from testkit.waiting import SECONDS, await_
@@ -45,6 +45,8 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "START_SECONDS", 1.0)
+    monkeypatch.setattr(positions, "_SHARE", 1)
+    monkeypatch.setattr(sample_book, "_HELD", timedelta(seconds=1))
 
 
 def create(kafka: EmbeddedKafka, topic: str, assignment: list[list[int]]) -> None:
@@ -106,6 +108,40 @@ def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka
     # between two of the records that were written together.
     assert {row[1]: row[2] for row in ends if row[0] == 0}.items() >= {0: 0, 5: 5, 8: 5, 9: 9}.items()
     assert [number for number, row in enumerate(row for row in ends if row[0] == 0) if row[3] is None] == [0]
+
+
+def test_a_marker_does_not_wait(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """A group that commits what it has read, and one that commits where it stands: nothing waits for either."""
+    create(kafka, "marked", [[1], [1], [1]])
+    for number, ended in enumerate(("commit", "commit", "abort")):
+        producer = produce(kafka, "marked", number, 3, **{"transactional.id": f"marks-{number}"})
+        producer.commit_transaction(SECONDS) if ended == "commit" else producer.abort_transaction(SECONDS)
+    offsets = {"next": 3, "stands": 4, "early": 1}  # records 0 to 2, and a marker at 3
+    for group, offset in offsets.items():
+        places = [TopicPartition("marked", number, offset) for number in range(3)]
+        commit_plainly(kafka.bootstrap_server, {group: places})
+    with runner.running(sample_interval=0.5):
+        runner.await_(lambda: sampled(runner, "marked", "partition", "readable_end") == [(0, 3), (1, 3), (2, 1)])
+    found = ViewReader(runner.tables).rows("lag", {"topic": ["marked"]})
+    assert {row["log_end_offset"] for row in found} == {4}
+    lags = {(row["group_id"], row["partition"]): row["lag"] for row in found}
+    assert lags == {
+        (group, number): 2 if group == "early" and number < 2 else 0 for group in offsets for number in range(3)
+    }
+
+
+def test_who_holds_a_log_back_is_known(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    create(kafka, "held", [[1]])
+    commit(kafka, "held", 0)
+    began = datetime.now(UTC)
+    with runner.running(sample_interval=0.5):
+        producer = produce(kafka, "held", 0, 3, **{"transactional.id": "ledger-writer-7"})
+        columns = ("open_transaction", "open_transaction_since")
+        runner.await_(lambda: sampled(runner, "held", "open_transaction") == [("ledger-writer-7",)])
+        ((_, since),) = sampled(runner, "held", *columns)
+        assert began <= since <= datetime.now(UTC)
+        producer.commit_transaction(SECONDS)
+        runner.await_(lambda: sampled(runner, "held", *columns) == [(None, None)])
 
 
 def test_when_records_were_written_is_told_since_a_time(kafka: EmbeddedKafka) -> None:

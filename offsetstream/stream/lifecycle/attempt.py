@@ -44,6 +44,7 @@ from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.placing import Placing
 from offsetstream.stream.partitions.standing import standing_of
+from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.stream.sampling.sampler import Sampler
 from offsetstream.stream.settings import JobSettings
@@ -113,7 +114,8 @@ class Attempt:
             seconds = max(seconds, DEAR_SECONDS)
         looks_every = max(length_of(self._settings.trigger), timedelta(seconds=seconds or self._refresh_seconds))
         its_own = None if self._settings.once else looks_every
-        rounds = Rounds(self._tables, own, self._topic.coordinator, self._say, its_own)
+        tails = LogTails(self._writer.spark, self._settings.bootstrap_server, self._settings.properties, self._say)
+        rounds = Rounds(self._tables, own, self._topic.coordinator, self._say, its_own, tails)
         return Sampler(rounds, seconds, self._say, self._controls.metrics)
 
     @property

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offsetstream.cluster.log_ends import TopicPlace
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.stream.sampling.sample_book import Tail
 from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS
 from offsetstream.tables.store import Snapshot, Store
 
 Wanted = Mapping[str, set[int] | None]  # partitions of each topic; None: all
+_OFFSETS = "SELECT DISTINCT topic, partition, committed_offset FROM rows WHERE committed_offset >= 0"
+_NEAR = 1000  # records below an end: as many markers, or records of aborted transactions, may be all that is there
+_SHARE = 20  # of the time that a question takes, for which it is not asked again: it takes a twentieth of one core
 _READ = "SELECT DISTINCT topic, partition FROM rows WHERE topic IS NOT NULL AND partition IS NOT NULL"
 
 
@@ -18,6 +27,8 @@ class Positions:
 
     def __init__(self, tables: Store) -> None:
         self._tables = {name: _Read(tables.open(name)) for name in (COMMITTED_OFFSETS, ASSIGNMENTS)}
+        self._offsets = tables.open(COMMITTED_OFFSETS)
+        self._pauses_until = 0.0
 
     def wanted(self) -> Wanted:
         """Return the partitions that are to be sampled now."""
@@ -28,6 +39,27 @@ class Positions:
                 numbers[topic].add(partition)
         found.update(numbers)
         return found | {OFFSETS_TOPIC: None}
+
+    def within(self, tails: Mapping[TopicPlace, Tail]) -> dict[TopicPlace, int]:
+        """Return the greatest committed offset within each tail, near its end, where there is one.
+
+        None at all while the last question is so short ago that another would be dear.
+        """
+        began = time.monotonic()
+        if not tails or began < self._pauses_until:
+            return {}
+        self._offsets.refresh()
+        wanted = pa.Table.from_pylist([place._asdict() | tail._asdict() for place, tail in tails.items()])
+        rows = self._offsets.query(_OFFSETS).read_all()
+        columns = [rows[name].cast(kind) for name, kind in (("topic", pa.string()), ("partition", pa.int64()))]
+        offsets = pa.table([*columns, rows["committed_offset"]], names=rows.column_names)
+        both = offsets.join(wanted, ["topic", "partition"], join_type="inner")
+        committed, upper = both["committed_offset"], both["upper"]
+        is_within = pc.and_(pc.greater(committed, both["lower"]), pc.less(committed, upper))
+        near = both.filter(pc.and_(is_within, pc.less_equal(pc.subtract(upper, committed), _NEAR)))
+        found = near.group_by(["topic", "partition"]).aggregate([("committed_offset", "max")]).to_pylist()
+        self._pauses_until = began + _SHARE * (time.monotonic() - began)
+        return {TopicPlace(row["topic"], row["partition"]): row["committed_offset_max"] for row in found}
 
 
 class _Read:

@@ -9,6 +9,7 @@ from itertools import islice
 
 from offsetstream.cluster.log_ends import HIDDEN, Answers, LogEnds, RecordTimes, TopicPlace
 from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.observed_cluster import ObservedCluster
 from offsetstream.stream.sampling.positions import Positions
 from offsetstream.stream.sampling.sample_book import SampleBook
@@ -20,14 +21,16 @@ from offsetstream.tables.transaction import BatchId
 START_SECONDS = 60.0  # between two questions where logs begin
 CLUSTER_SECONDS = 600.0
 _WAITING_AT_MOST = 1_000_000  # rows; then all begins anew from the tables, as after a crash
+_TAILS_AT_MOST = 200  # a round of which a record is read, and as many whose open transactions are asked for
 _UNEVEN_AT_MOST = 2000  # partitions a round whose records' times are asked for: leaders read their logs for that
 
 
 class Rounds:
     """What is sampled goes to `end_offsets`, where it is new, and to `topic_partitions`.
 
-    Topics whose ends the user may not see are said once. Raises ClusterError, TablesError, and LeaseError
-    once a later job has written to the tables; rows that cannot be written wait in `book` for the next round.
+    Topics whose ends the user may not see are said once. Without `tails` nothing behind the ends is asked.
+    Raises ClusterError, TablesError, and LeaseError once a later job has written to the tables; rows that cannot be
+    written wait in `book` for the next round.
     """
 
     def __init__(
@@ -37,10 +40,12 @@ class Rounds:
         coordinator: Coordinator,
         say: Callable[[str], None],
         looks_every: timedelta | None = None,
+        tails: LogTails | None = None,
     ) -> None:
         self._tables = tables
         self._cluster = cluster
         self._say = say
+        self._tails = tails
         self._written = SampleTables(tables)
         self._observed = ObservedCluster(tables, cluster, coordinator, say, looks_every)
         self.book = SampleBook()
@@ -60,7 +65,16 @@ class Rounds:
         if asks_all:
             self._asked_starts_at = began
         self.book.take(answers, sampled_at, self._record_times(answers, sampled_at))
+        if self._tails is not None:
+            self._ask_behind(self._tails, positions, sampled_at)
         self._tell_of_hidden()
+
+    def _ask_behind(self, tails: LogTails, positions: Positions, sampled_at: datetime) -> None:
+        """Ask what ends do not tell, where it matters: below those that groups stand near, and who holds one back."""
+        starts = dict(islice(positions.within(dict(self.book.tails(sampled_at))).items(), _TAILS_AT_MOST))
+        self.book.take_records(starts, tails.first_readable(starts), sampled_at)
+        held = self.book.held(sampled_at)[:_TAILS_AT_MOST]
+        self.book.take_holders(held, tails.holders(held), sampled_at)
 
     def write(self, batch: BatchId) -> None:
         """Write what is new to `end_offsets`, then `topic_partitions`, and every ten minutes `cluster` if it changed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from offsetstream.cluster.log_ends import Answers, LogEnd, RecordTimes, TopicPlace
 from offsetstream.cluster.rights import OFFSETS_TOPIC
@@ -14,6 +14,22 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 AT_LEAST_EVERY = timedelta(minutes=10)
 _QUESTION_MS = 1000  # in which records may come between the look at the clock and the leaders' answers
 _UNEVEN = 0.25  # of the greater of two rates, by which the other is lower
+_HELD = timedelta(minutes=1)  # after which it is asked whose transaction a last stable offset stands at
+_ASK_AGAIN = timedelta(minutes=1)  # where there was no answer
+
+
+class Tail(NamedTuple):
+    """The offsets of a log between two, of which nobody knows whether a record is at or behind them."""
+
+    lower: int
+    upper: int
+
+
+class Holder(NamedTuple):
+    """The open transaction that a log's last stable offset stands at; None for what its coordinator does not tell."""
+
+    transactional_id: str | None
+    started_at: datetime | None
 
 
 class Values(NamedTuple):
@@ -25,6 +41,16 @@ class Values(NamedTuple):
     log_start_offset: int | None = None
     high_watermark: int | None = None
     last_stable_offset: int | None = None
+    readable_end: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an open transaction holds the last stable offset below the end."""
+        return (
+            self.high_watermark is not None
+            and self.last_stable_offset is not None
+            and self.last_stable_offset < self.high_watermark
+        )
 
 
 @dataclass
@@ -32,7 +58,9 @@ class Sampled:
     """A partition, as it is in `topic_partitions`; times are null until a look succeeded.
 
     `recorded_at` is the `sampled_at` of its last row in `end_offsets`, null for none; `rate` is how many records
-    came a second between the last two looks.
+    came a second between the last two looks. `stands`: the last look saw the end of the look before; `record_at` is the
+    greatest offset at which a record was read since, -1 for none. `held_since` is the first look of this job that saw
+    the last stable offset where it stands below the end, and `holder` whose transaction that is.
     """
 
     values: Values
@@ -41,6 +69,15 @@ class Sampled:
     error: str | None = None
     recorded_at: datetime | None = None
     rate: float = 0.0
+    stands: bool = False
+    record_at: int = -1
+    held_since: datetime | None = None
+    holder: Holder | None = None
+    asked_at: datetime | None = None
+
+    def is_to_ask(self, now: datetime) -> bool:
+        """Tell whether nobody was asked about this end, or so long ago that it is worth to ask again."""
+        return self.error is None and (self.asked_at is None or now - self.asked_at >= _ASK_AGAIN)
 
     def rate_until(self, end: LogEnd, sampled_at: datetime) -> float:
         """Return how many records came a second since the last look; 0 where that is not known."""
@@ -109,6 +146,53 @@ class SampleBook:
             else:
                 found.error = answer.error
 
+    def tails(self, now: datetime) -> Iterator[tuple[TopicPlace, Tail]]:
+        """Yield the partitions that stand still, and where in each nobody knows whether a record can be read."""
+        for place, found in self.partitions.items():
+            values = found.values
+            if not found.stands or values.is_held or place.topic == OFFSETS_TOPIC or not found.is_to_ask(now):
+                continue
+            upper = values.high_watermark if values.readable_end is None else values.readable_end
+            lower = max(found.record_at, values.log_start_offset or 0)
+            if upper is not None and lower < upper:
+                yield place, Tail(lower, upper)
+
+    def take_records(
+        self, asked: Mapping[TopicPlace, int], told: Mapping[TopicPlace, int | None], sampled_at: datetime
+    ) -> None:
+        """Take in at which offset the first record can be read from each of those that were asked; None: there is none.
+
+        A new `readable_end` is a new row of `end_offsets`: the end of the log where there is a record.
+        """
+        for place, offset in asked.items():
+            found = self.partitions[place]
+            if place not in told:
+                found.asked_at = sampled_at
+                continue
+            readable_end: int | None = offset
+            if (record_at := told[place]) is not None:
+                found.record_at = record_at
+                readable_end = found.values.readable_end or found.values.high_watermark
+            if readable_end != found.values.readable_end:
+                found.values = found.values._replace(readable_end=readable_end)
+                found.changed_at = sampled_at
+                self._record(place, found, sampled_at, sampled_at)
+
+    def held(self, now: datetime) -> list[TopicPlace]:
+        """Return the partitions whose last stable offset has stood below the end for a minute, by whom is not known."""
+        return [
+            place
+            for place, found in self.partitions.items()
+            if found.held_since and found.holder is None and now - found.held_since >= _HELD and found.is_to_ask(now)
+        ]
+
+    def take_holders(
+        self, asked: Iterable[TopicPlace], told: Mapping[TopicPlace, Holder], sampled_at: datetime
+    ) -> None:
+        """Take in whose transactions hold those back that were asked."""
+        for place in asked:
+            self.partitions[place].holder, self.partitions[place].asked_at = told.get(place), sampled_at
+
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of `topic_partitions`."""
         return [
@@ -118,6 +202,8 @@ class SampleBook:
                 "sampled_at": each.sampled_at,
                 "changed_at": each.changed_at,
                 "error": each.error,
+                "open_transaction": each.holder and each.holder.transactional_id,
+                "open_transaction_since": each.holder and each.holder.started_at,
             }
             for place, each in self.partitions.items()
         ]
@@ -129,6 +215,15 @@ class SampleBook:
         values = Values(
             end.topic_id, end.leader_id, end.leader_epoch, start, end.high_watermark, end.last_stable_offset
         )
+        found.stands = found.values.high_watermark == values.high_watermark
+        if not values.is_held or found.values.last_stable_offset != values.last_stable_offset:
+            found.held_since, found.holder, found.asked_at = None, None, None if values.is_held else found.asked_at
+        if values.is_held:
+            found.held_since = found.held_since or sampled_at
+        if not found.stands:
+            found.record_at, found.asked_at = -1, None
+        elif not values.is_held:
+            values = values._replace(readable_end=found.values.readable_end)
         held_until, since = _rise(found, times, sampled_at)
         is_new = found.changed_at is None or values != found.values
         found.rate = found.rate_until(end, sampled_at)
@@ -139,9 +234,19 @@ class SampleBook:
             self._record(place, found, since, held_until)
 
     def _record(self, place: TopicPlace, found: Sampled, sampled_at: datetime, held_until: datetime | None) -> None:
+        if found.recorded_at == sampled_at:  # what is known of the same look by now
+            held_until = self._forgotten(place, sampled_at, held_until)
         times = {"sampled_at": sampled_at, "previous_sampled_at": held_until}
         self.waiting.append({**place._asdict(), **found.values._asdict(), **times})
         found.recorded_at = sampled_at
+
+    def _forgotten(self, place: TopicPlace, sampled_at: datetime, held_until: datetime | None) -> datetime | None:
+        """Take back the row of a look, and return until when the row before it held."""
+        for number, row in enumerate(self.waiting):
+            if (row["topic"], row["partition"], row["sampled_at"]) == (*place, sampled_at):
+                del self.waiting[number]
+                return cast("datetime | None", row["previous_sampled_at"])
+        return held_until
 
 
 def _recalled(row: Mapping[str, Any], last: Mapping[str, Any] | None) -> Sampled:

@@ -10,6 +10,7 @@ WITH looks AS (
     high_watermark,
     log_start_offset,
     last_stable_offset,
+    readable_end,
     1 AS source,
     TRY_CAST(NULL AS BIGINT) AS apart_seconds
   FROM topic_partitions
@@ -25,6 +26,7 @@ WITH looks AS (
     high_watermark,
     log_start_offset,
     last_stable_offset,
+    readable_end,
     2,
     NULL
   FROM topic_partitions
@@ -40,6 +42,7 @@ WITH looks AS (
     high_watermark,
     log_start_offset,
     last_stable_offset,
+    readable_end,
     0,
     COALESCE((
       EPOCH_US(sampled_at) - EPOCH_US(previous_sampled_at)
@@ -56,6 +59,7 @@ WITH looks AS (
     high_watermark,
     log_start_offset,
     last_stable_offset,
+    readable_end,
     MIN(apart_seconds) OVER (
       PARTITION BY topic, topic_id, partition
       ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
@@ -100,6 +104,7 @@ SELECT
   high_watermark,
   log_start_offset,
   last_stable_offset,
+  readable_end,
   lowest_from,
   next_sampled_at,
   next_offset,

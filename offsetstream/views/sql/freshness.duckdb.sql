@@ -12,6 +12,16 @@ WITH looks AS (
     AND p.next_offset BETWEEN e.last_stable_offset AND e.high_watermark
   GROUP BY
     p.offsets_partition
+), holders AS (
+  SELECT
+    partition,
+    MAX(open_transaction) AS open_transaction,
+    MAX(open_transaction_since) AS open_transaction_since
+  FROM topic_partitions
+  WHERE
+    topic = '__consumer_offsets' AND NOT open_transaction IS NULL
+  GROUP BY
+    partition
 ), looked AS (
   SELECT
     p.offsets_partition,
@@ -23,12 +33,16 @@ WITH looks AS (
       THEN l.looked_at
       ELSE p.caught_up_at
     END AS looked_at,
-    CASE WHEN p.last_stable_offset_since < now_at THEN p.last_stable_offset_since END AS held_since
+    CASE WHEN p.last_stable_offset_since < now_at THEN p.last_stable_offset_since END AS held_since,
+    h.open_transaction,
+    h.open_transaction_since
   FROM offsets_partitions AS p
   CROSS JOIN clock
   CROSS JOIN max_age
   LEFT JOIN looks AS l
     ON l.offsets_partition = p.offsets_partition
+  LEFT JOIN holders AS h
+    ON h.partition = p.offsets_partition AND p.last_stable_offset_since < now_at
 ), aged AS (
   SELECT
     k.*,
@@ -45,6 +59,8 @@ SELECT
   load_state,
   CASE WHEN held_since < looked_at THEN held_since ELSE looked_at END AS as_of,
   held_since,
+  open_transaction,
+  open_transaction_since,
   is_stale,
   CASE
     WHEN is_stale

@@ -323,7 +323,7 @@ WITH ranked AS (
     b.offsets_partition,
     b.group_id,
     COUNT(*) AS partitions,
-    TRY_CAST(SUM(e.high_watermark - e.log_start_offset) AS BIGINT) AS messages
+    TRY_CAST(SUM(COALESCE(e.readable_end, e.high_watermark) - e.log_start_offset) AS BIGINT) AS messages
   FROM bare AS b
   JOIN member_assignments AS a
     ON a.offsets_partition = b.offsets_partition

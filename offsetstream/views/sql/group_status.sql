@@ -58,7 +58,7 @@ WITH ranked AS (
 ),
 -- @include deletions
 , owned AS (
-  SELECT b.offsets_partition, b.group_id, count(*) AS partitions, CAST(sum(e.high_watermark - e.log_start_offset) AS BIGINT) AS messages
+  SELECT b.offsets_partition, b.group_id, count(*) AS partitions, CAST(sum(coalesce(e.readable_end, e.high_watermark) - e.log_start_offset) AS BIGINT) AS messages
   FROM bare AS b
   JOIN member_assignments AS a ON a.offsets_partition = b.offsets_partition AND a.group_id = b.group_id AND a.kind = 'assigned'
   LEFT JOIN topics AS t ON t.topic_id = a.topic_id

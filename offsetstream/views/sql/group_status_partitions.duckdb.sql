@@ -56,7 +56,25 @@ WITH limits AS (
     c.partition,
     c.committed_offset,
     COALESCE(e.place, -1) AS place,
-    CASE WHEN e.error IS NULL AND c.committed_offset >= 0 THEN e.high_watermark END AS end_offset,
+    CASE
+      WHEN e.error IS NULL AND c.committed_offset >= e.readable_end
+      THEN LEAST(e.high_watermark, c.committed_offset)
+      WHEN e.error IS NULL AND c.committed_offset >= 0
+      THEN COALESCE(e.readable_end, e.high_watermark)
+    END AS end_offset, /* From the readable end on there is nothing to wait for, wherever the group stands there. */
+    e.readable_end IS NULL
+    AND e.last_stable_offset = e.high_watermark
+    AND c.committed_offset = e.high_watermark - 1 AS is_perhaps_marker,
+    CASE
+      WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE
+      THEN f.open_transaction
+      ELSE e.open_transaction
+    END AS open_transaction,
+    CASE
+      WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE
+      THEN f.open_transaction_since
+      ELSE e.open_transaction_since
+    END AS open_transaction_since,
     e.log_start_offset,
     e.sampled_at,
     CASE
@@ -413,6 +431,9 @@ WITH limits AS (
     c.held_since,
     c.waits_since,
     c.last_stable_offset,
+    c.is_perhaps_marker,
+    c.open_transaction,
+    c.open_transaction_since,
     c.now_at,
     c.sampled_at,
     c.member_count,
@@ -512,9 +533,21 @@ WITH limits AS (
       ELSE 'moves on, but its lag never fell in its last ' || TRY_CAST(commits AS TEXT) || ' commits'
     END AS status_reason
   FROM facts AS f
-), decided AS (
+), first_verdicts AS (
   SELECT
     b.*,
+    CASE
+      WHEN open_transaction IS NULL
+      THEN 'an open transaction'
+      ELSE 'the open transaction ' || open_transaction
+    END AS holder,
+    CASE
+      WHEN open_transaction_since IS NULL
+      THEN ''
+      ELSE '; it is open for ' || TRY_CAST((
+        EPOCH_US(now_at) - EPOCH_US(open_transaction_since)
+      ) // 1000000 AS TEXT) || ' s'
+    END AS open_since,
     CASE
       WHEN NOT not_known IS NULL
       THEN 'unknown'
@@ -557,8 +590,21 @@ WITH limits AS (
       )
       THEN 'catching up'
       ELSE 'ok'
-    END AS verdict
+    END AS found_verdict
   FROM burrow AS b
+), decided AS (
+  /* Nobody is accused by what may be no message. */
+  SELECT
+    t.*,
+    is_perhaps_marker
+    AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
+    CASE
+      WHEN is_perhaps_marker
+      AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind')
+      THEN 'unknown'
+      ELSE found_verdict
+    END AS verdict
+  FROM first_verdicts AS t
 ), judged AS (
   SELECT
     instant,
@@ -574,6 +620,8 @@ WITH limits AS (
       THEN CASE
         WHEN NOT not_known IS NULL
         THEN not_known
+        WHEN is_doubtful
+        THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
         WHEN commits = 0
         THEN 'the history has no commit of it'
         ELSE 'messages wait, and ' || CASE
@@ -585,13 +633,13 @@ WITH limits AS (
         ) // 1000) AS TEXT) || ' s ago: too few to tell whether it stopped'
       END
       WHEN 'held-back'
-      THEN 'an open transaction holds back what was committed in the last ' || TRY_CAST((
+      THEN holder || ' holds back what was committed in the last ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(held_since)
-      ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT)
+      ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT) || open_since
       WHEN 'waiting'
-      THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where an open transaction has held the log for ' || TRY_CAST((
+      THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where ' || holder || ' has held the log for ' || TRY_CAST((
         EPOCH_US(instant) - EPOCH_US(waits_since)
-      ) // 1000000 AS TEXT) || ' s'
+      ) // 1000000 AS TEXT) || ' s' || open_since
       WHEN 'beyond the end'
       THEN TRY_CAST(committed_offset AS TEXT) || ' is committed, and the log ends at ' || TRY_CAST(end_offset AS TEXT)
       WHEN 'dead'
@@ -628,9 +676,17 @@ WITH limits AS (
     END AS verdict_reason,
     CASE verdict
       WHEN 'held-back'
-      THEN 'an open transaction on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)
+      THEN CASE
+        WHEN open_transaction IS NULL
+        THEN holder || ' on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)
+        ELSE holder
+      END
       WHEN 'waiting'
-      THEN 'an open transaction on ' || topic || '-' || TRY_CAST(partition AS TEXT)
+      THEN CASE
+        WHEN open_transaction IS NULL
+        THEN holder || ' on ' || topic || '-' || TRY_CAST(partition AS TEXT)
+        ELSE holder
+      END
       WHEN 'unknown'
       THEN CASE
         WHEN NOT stale_reason IS NULL

@@ -39,7 +39,13 @@ WITH limits AS (
          CASE WHEN e.error IS NULL AND c.committed_offset >= e.last_stable_offset AND e.last_stable_offset < e.high_watermark THEN w.held_since END AS waits_since,
          e.last_stable_offset, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
          c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
-         CASE WHEN e.error IS NULL AND c.committed_offset >= 0 THEN e.high_watermark END AS end_offset, e.log_start_offset, e.sampled_at,
+         -- From the readable end on there is nothing to wait for, wherever the group stands there.
+         CASE WHEN e.error IS NULL AND c.committed_offset >= e.readable_end THEN least(e.high_watermark, c.committed_offset)
+              WHEN e.error IS NULL AND c.committed_offset >= 0 THEN coalesce(e.readable_end, e.high_watermark) END AS end_offset,
+         e.readable_end IS NULL AND e.last_stable_offset = e.high_watermark AND c.committed_offset = e.high_watermark - 1 AS is_perhaps_marker,
+         CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.open_transaction ELSE e.open_transaction END AS open_transaction,
+         CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.open_transaction_since ELSE e.open_transaction_since END AS open_transaction_since,
+         e.log_start_offset, e.sampled_at,
          CASE WHEN f.stale_reason IS NOT NULL THEN f.stale_reason
               WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
               WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'

@@ -51,7 +51,7 @@ moments AS (
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
-  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.not_known_cause, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.now_at, c.sampled_at, c.member_count, c.allowed_lag,
+  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.not_known_cause, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.allowed_lag,
          c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
@@ -95,8 +95,10 @@ moments AS (
       WHEN lag_fell = 1 THEN 'its lag fell within its last commits'
       ELSE concat('moves on, but its lag never fell in its last ', CAST(commits AS STRING), ' commits') END AS status_reason
   FROM facts AS f
-), decided AS (
-  SELECT b.*, CASE
+), first_verdicts AS (
+  SELECT b.*, CASE WHEN open_transaction IS NULL THEN 'an open transaction' ELSE concat('the open transaction ', open_transaction) END AS holder,
+    CASE WHEN open_transaction_since IS NULL THEN '' ELSE concat('; it is open for ', CAST((unix_micros(now_at) - unix_micros(open_transaction_since)) div 1000000 AS STRING), ' s') END AS open_since,
+    CASE
       WHEN not_known IS NOT NULL THEN 'unknown'
       WHEN is_beyond_end THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag THEN 'ok'
@@ -114,20 +116,26 @@ moments AS (
       WHEN is_late THEN 'late'
       WHEN current_lag > lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'falling behind'
       WHEN current_lag < lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'catching up'
-      ELSE 'ok' END AS verdict
+      ELSE 'ok' END AS found_verdict
   FROM burrow AS b
+), decided AS (
+  -- Nobody is accused by what may be no message.
+  SELECT t.*, is_perhaps_marker AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
+         CASE WHEN is_perhaps_marker AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') THEN 'unknown' ELSE found_verdict END AS verdict
+  FROM first_verdicts AS t
 ), judged AS (
   SELECT instant, offsets_partition, group_id, topic, partition, status, status_reason, verdict,
          CASE verdict
            WHEN 'unknown' THEN CASE
              WHEN not_known IS NOT NULL THEN not_known
+             WHEN is_doubtful THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
              WHEN commits = 0 THEN 'the history has no commit of it'
              ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
                          ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END
-           WHEN 'held-back' THEN concat('an open transaction holds back what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(held_since)) div 1000000 AS STRING),
-                                        ' s; before, it had come to ', CAST(committed_offset AS STRING))
-           WHEN 'waiting' THEN concat('it has come to the last stable offset ', CAST(last_stable_offset AS STRING), ', where an open transaction has held the log for ',
-                                      CAST((unix_micros(instant) - unix_micros(waits_since)) div 1000000 AS STRING), ' s')
+           WHEN 'held-back' THEN concat(holder, ' holds back what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(held_since)) div 1000000 AS STRING),
+                                        ' s; before, it had come to ', CAST(committed_offset AS STRING), open_since)
+           WHEN 'waiting' THEN concat('it has come to the last stable offset ', CAST(last_stable_offset AS STRING), ', where ', holder, ' has held the log for ',
+                                      CAST((unix_micros(instant) - unix_micros(waits_since)) div 1000000 AS STRING), ' s', open_since)
            WHEN 'beyond the end' THEN concat(CAST(committed_offset AS STRING), ' is committed, and the log ends at ', CAST(end_offset AS STRING))
            WHEN 'dead' THEN concat('messages wait, the group has no member, and nothing was committed for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s')
            WHEN 'rewound' THEN status_reason
@@ -146,8 +154,8 @@ moments AS (
                      ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
          END AS verdict_reason,
          CASE verdict
-           WHEN 'held-back' THEN concat('an open transaction on __consumer_offsets-', CAST(offsets_partition AS STRING))
-           WHEN 'waiting' THEN concat('an open transaction on ', topic, '-', CAST(partition AS STRING))
+           WHEN 'held-back' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on __consumer_offsets-', CAST(offsets_partition AS STRING)) ELSE holder END
+           WHEN 'waiting' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on ', topic, '-', CAST(partition AS STRING)) ELSE holder END
            WHEN 'unknown' THEN CASE WHEN stale_reason IS NOT NULL THEN 'the job has not looked' ELSE not_known_cause END
          END AS cause,
          readable_lag AS current_lag, messages_lost, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at, stale_reason IS NOT NULL AS is_stale

@@ -61,6 +61,7 @@ WITH assigned AS (
     LEAST(now_at, COALESCE(y.as_of, now_at), COALESCE(e.sampled_at, now_at)) AS as_of,
     NOT y.stale_reason IS NULL OR NOT e.stale_reason IS NULL AS is_stale,
     CASE WHEN e.error IS NULL THEN e.high_watermark END AS log_end_offset,
+    CASE WHEN e.error IS NULL THEN COALESCE(e.readable_end, e.high_watermark) END AS readable_end,
     CASE WHEN e.error IS NULL THEN e.last_stable_offset END AS last_stable_offset,
     CASE WHEN e.error IS NULL THEN e.log_start_offset END AS log_start_offset,
     CASE
@@ -128,11 +129,14 @@ SELECT
   log_end_offset,
   CASE
     WHEN reason IS NULL
-    THEN GREATEST(0, log_end_offset - GREATEST(committed_offset, log_start_offset))
+    THEN GREATEST(0, readable_end - GREATEST(committed_offset, log_start_offset))
   END AS lag,
   CASE
     WHEN reason IS NULL AND NOT last_stable_offset IS NULL
-    THEN GREATEST(0, last_stable_offset - GREATEST(committed_offset, log_start_offset))
+    THEN GREATEST(
+      0,
+      LEAST(last_stable_offset, readable_end) - GREATEST(committed_offset, log_start_offset)
+    )
   END AS lag_read_committed,
   CASE
     WHEN reason IS NULL AND NOT log_start_offset IS NULL
@@ -140,7 +144,7 @@ SELECT
   END AS messages_lost,
   CASE
     WHEN reason IS NULL
-    THEN TRY_CAST(GREATEST(0, log_end_offset - committed_offset) AS DOUBLE) / NULLIF(TRY_CAST(NULLIF(log_end_offset - log_start_offset, 0) AS DOUBLE), 0)
+    THEN TRY_CAST(GREATEST(0, readable_end - committed_offset) AS DOUBLE) / NULLIF(TRY_CAST(NULLIF(log_end_offset - log_start_offset, 0) AS DOUBLE), 0)
   END AS retention_used,
   COALESCE(reason IS NULL AND committed_offset < log_start_offset, FALSE) AS is_truncated,
   COALESCE(

@@ -7,7 +7,7 @@
 --   partition INT: Partition of the topic
 --   committed_offset BIGINT: Committed offset; null for none, as one below zero is
 --   log_end_offset BIGINT: End of the log for read_uncommitted, as last sampled
---   lag BIGINT: Messages from the committed offset, or from the start of the log if that is later, to the end
+--   lag BIGINT: Messages from the committed offset, or from the start of the log if that is later, to the end; no markers of transactions, where it is known that only such are left
 --   lag_read_committed BIGINT: The same to the last stable offset
 --   messages_lost BIGINT: Messages that were gone before the group read them
 --   retention_used DOUBLE: Share of the log that waits: at 1 the group loses messages
@@ -41,6 +41,7 @@ WITH assigned AS (
          least(now_at, coalesce(y.as_of, now_at), coalesce(e.sampled_at, now_at)) AS as_of,
          y.stale_reason IS NOT NULL OR e.stale_reason IS NOT NULL AS is_stale,
          CASE WHEN e.error IS NULL THEN e.high_watermark END AS log_end_offset,
+         CASE WHEN e.error IS NULL THEN coalesce(e.readable_end, e.high_watermark) END AS readable_end,
          CASE WHEN e.error IS NULL THEN e.last_stable_offset END AS last_stable_offset,
          CASE WHEN e.error IS NULL THEN e.log_start_offset END AS log_start_offset,
          CASE
@@ -71,12 +72,12 @@ WITH assigned AS (
     ON r.offsets_partition = p.offsets_partition AND r.group_id = p.group_id AND r.topic = p.topic AND r.partition = p.partition
 )
 SELECT group_id, topic, partition, committed_offset, log_end_offset,
-       CASE WHEN reason IS NULL THEN greatest(0, log_end_offset - greatest(committed_offset, log_start_offset)) END AS lag,
+       CASE WHEN reason IS NULL THEN greatest(0, readable_end - greatest(committed_offset, log_start_offset)) END AS lag,
        CASE WHEN reason IS NULL AND last_stable_offset IS NOT NULL
-            THEN greatest(0, last_stable_offset - greatest(committed_offset, log_start_offset)) END AS lag_read_committed,
+            THEN greatest(0, least(last_stable_offset, readable_end) - greatest(committed_offset, log_start_offset)) END AS lag_read_committed,
        CASE WHEN reason IS NULL AND log_start_offset IS NOT NULL THEN greatest(0, log_start_offset - committed_offset) END AS messages_lost,
        CASE WHEN reason IS NULL
-            THEN CAST(greatest(0, log_end_offset - committed_offset) AS DOUBLE)
+            THEN CAST(greatest(0, readable_end - committed_offset) AS DOUBLE)
                  / CAST(nullif(log_end_offset - log_start_offset, 0) AS DOUBLE) END AS retention_used,
        coalesce(reason IS NULL AND committed_offset < log_start_offset, false) AS is_truncated,
        coalesce(topic_id <> present_id AND NOT coalesce(record_timestamp > sampled_at, false), false) AS is_recreated,

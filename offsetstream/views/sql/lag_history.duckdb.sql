@@ -39,6 +39,7 @@ WITH steps AS (
     i.high_watermark,
     i.log_start_offset,
     i.last_stable_offset,
+    i.readable_end,
     i.topic_id,
     DATE_TRUNC('MINUTE', GREATEST(i.sampled_at, since_at)) AS minute
   FROM end_intervals AS i
@@ -168,6 +169,7 @@ WITH steps AS (
     c.is_tombstone,
     s.topic_id,
     s.last_stable_offset,
+    s.readable_end,
     s.sampled_at,
     s.held_until,
     s.log_start_offset,
@@ -202,7 +204,10 @@ SELECT
   minute,
   committed_offset,
   high_watermark AS log_end_offset,
-  GREATEST(0, high_watermark - GREATEST(committed_offset, log_start_offset)) AS lag,
+  GREATEST(
+    0,
+    COALESCE(readable_end, high_watermark) - GREATEST(committed_offset, log_start_offset)
+  ) AS lag,
   CASE
     WHEN NOT log_start_offset IS NULL
     THEN GREATEST(0, log_start_offset - committed_offset)

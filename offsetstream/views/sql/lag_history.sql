@@ -7,7 +7,7 @@
 --   minute TIMESTAMP: Begin of the minute
 --   committed_offset BIGINT: Committed offset at its end
 --   log_end_offset BIGINT: End of the log, as last sampled then
---   lag BIGINT: Messages between them that the log still had; never negative
+--   lag BIGINT: Messages between them that the log still had; no markers of transactions, as in lag; never negative
 --   messages_lost BIGINT: Messages that were gone before the group read them
 --   is_committed BOOLEAN: Whether the group committed in that minute
 WITH
@@ -17,6 +17,6 @@ WITH
 ),
 -- @include standing
 SELECT group_id, topic, partition, minute, committed_offset, high_watermark AS log_end_offset,
-       greatest(0, high_watermark - greatest(committed_offset, log_start_offset)) AS lag,
+       greatest(0, coalesce(readable_end, high_watermark) - greatest(committed_offset, log_start_offset)) AS lag,
        CASE WHEN log_start_offset IS NOT NULL THEN greatest(0, log_start_offset - committed_offset) END AS messages_lost, is_committed
 FROM standing WHERE NOT is_tombstone AND committed_offset >= 0 AND high_watermark IS NOT NULL

@@ -10,7 +10,7 @@ steps AS (
 ), committed AS (
   SELECT * FROM last_steps WHERE nth = 1
 ), looks AS (
-  SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.known_until, i.high_watermark, i.log_start_offset, i.last_stable_offset, i.topic_id,
+  SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.known_until, i.high_watermark, i.log_start_offset, i.last_stable_offset, i.readable_end, i.topic_id,
          date_trunc('MINUTE', greatest(i.sampled_at, since_at)) AS minute
   FROM end_intervals AS i CROSS JOIN clock WHERE i.sampled_at <= now_at
 ), last_looks AS (

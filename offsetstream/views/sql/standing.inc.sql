@@ -17,7 +17,7 @@ marked AS (
   FROM both_kinds
 ), standing AS (
   SELECT o.offsets_partition, o.group_id, o.topic, o.partition, o.minute, o.commit_minute = o.minute AS is_committed, c.log_id, c.record_offset,
-         c.committed_offset, c.is_tombstone, s.topic_id, s.last_stable_offset, s.sampled_at, s.held_until, s.log_start_offset,
+         c.committed_offset, c.is_tombstone, s.topic_id, s.last_stable_offset, s.readable_end, s.sampled_at, s.held_until, s.log_start_offset,
          CASE WHEN (t.deleted_at IS NULL OR t.deleted_at > o.minute + INTERVAL '1' MINUTE) AND s.known_until >= o.minute + INTERVAL '1' MINUTE
               THEN s.high_watermark END AS high_watermark
   FROM in_order AS o

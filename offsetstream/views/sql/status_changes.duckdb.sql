@@ -39,6 +39,7 @@ WITH steps AS (
     i.high_watermark,
     i.log_start_offset,
     i.last_stable_offset,
+    i.readable_end,
     i.topic_id,
     DATE_TRUNC('MINUTE', GREATEST(i.sampled_at, since_at)) AS minute
   FROM end_intervals AS i
@@ -178,6 +179,7 @@ WITH steps AS (
     c.is_tombstone,
     s.topic_id,
     s.last_stable_offset,
+    s.readable_end,
     s.sampled_at,
     s.held_until,
     s.log_start_offset,
@@ -292,7 +294,17 @@ WITH steps AS (
     s.topic,
     s.partition,
     s.committed_offset,
-    CASE WHEN s.committed_offset >= 0 THEN s.high_watermark END AS end_offset,
+    CASE
+      WHEN s.committed_offset >= s.readable_end
+      THEN LEAST(s.high_watermark, s.committed_offset)
+      WHEN s.committed_offset >= 0
+      THEN COALESCE(s.readable_end, s.high_watermark)
+    END AS end_offset,
+    s.readable_end IS NULL
+    AND s.last_stable_offset = s.high_watermark
+    AND s.committed_offset = s.high_watermark - 1 AS is_perhaps_marker,
+    TRY_CAST(NULL AS TEXT) AS open_transaction,
+    TRY_CAST(NULL AS TIMESTAMPTZ) AS open_transaction_since,
     s.log_start_offset,
     LEAST(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at,
     s.record_offset,
@@ -706,6 +718,9 @@ WITH steps AS (
     c.held_since,
     c.waits_since,
     c.last_stable_offset,
+    c.is_perhaps_marker,
+    c.open_transaction,
+    c.open_transaction_since,
     c.now_at,
     c.sampled_at,
     c.member_count,
@@ -805,9 +820,21 @@ WITH steps AS (
       ELSE 'moves on, but its lag never fell in its last ' || TRY_CAST(commits AS TEXT) || ' commits'
     END AS status_reason
   FROM facts AS f
-), decided AS (
+), first_verdicts AS (
   SELECT
     b.*,
+    CASE
+      WHEN open_transaction IS NULL
+      THEN 'an open transaction'
+      ELSE 'the open transaction ' || open_transaction
+    END AS holder,
+    CASE
+      WHEN open_transaction_since IS NULL
+      THEN ''
+      ELSE '; it is open for ' || TRY_CAST((
+        EPOCH_US(now_at) - EPOCH_US(open_transaction_since)
+      ) // 1000000 AS TEXT) || ' s'
+    END AS open_since,
     CASE
       WHEN NOT not_known IS NULL
       THEN 'unknown'
@@ -850,8 +877,21 @@ WITH steps AS (
       )
       THEN 'catching up'
       ELSE 'ok'
-    END AS verdict
+    END AS found_verdict
   FROM burrow AS b
+), decided AS (
+  /* Nobody is accused by what may be no message. */
+  SELECT
+    t.*,
+    is_perhaps_marker
+    AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
+    CASE
+      WHEN is_perhaps_marker
+      AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind')
+      THEN 'unknown'
+      ELSE found_verdict
+    END AS verdict
+  FROM first_verdicts AS t
 ), judged AS (
   SELECT
     instant,
@@ -867,6 +907,8 @@ WITH steps AS (
       THEN CASE
         WHEN NOT not_known IS NULL
         THEN not_known
+        WHEN is_doubtful
+        THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
         WHEN commits = 0
         THEN 'the history has no commit of it'
         ELSE 'messages wait, and ' || CASE
@@ -878,13 +920,13 @@ WITH steps AS (
         ) // 1000) AS TEXT) || ' s ago: too few to tell whether it stopped'
       END
       WHEN 'held-back'
-      THEN 'an open transaction holds back what was committed in the last ' || TRY_CAST((
+      THEN holder || ' holds back what was committed in the last ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(held_since)
-      ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT)
+      ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT) || open_since
       WHEN 'waiting'
-      THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where an open transaction has held the log for ' || TRY_CAST((
+      THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where ' || holder || ' has held the log for ' || TRY_CAST((
         EPOCH_US(instant) - EPOCH_US(waits_since)
-      ) // 1000000 AS TEXT) || ' s'
+      ) // 1000000 AS TEXT) || ' s' || open_since
       WHEN 'beyond the end'
       THEN TRY_CAST(committed_offset AS TEXT) || ' is committed, and the log ends at ' || TRY_CAST(end_offset AS TEXT)
       WHEN 'dead'
@@ -921,9 +963,17 @@ WITH steps AS (
     END AS verdict_reason,
     CASE verdict
       WHEN 'held-back'
-      THEN 'an open transaction on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)
+      THEN CASE
+        WHEN open_transaction IS NULL
+        THEN holder || ' on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)
+        ELSE holder
+      END
       WHEN 'waiting'
-      THEN 'an open transaction on ' || topic || '-' || TRY_CAST(partition AS TEXT)
+      THEN CASE
+        WHEN open_transaction IS NULL
+        THEN holder || ' on ' || topic || '-' || TRY_CAST(partition AS TEXT)
+        ELSE holder
+      END
       WHEN 'unknown'
       THEN CASE
         WHEN NOT stale_reason IS NULL

@@ -48,7 +48,10 @@ WITH
 ), limited AS (
   SELECT row_number() OVER (ORDER BY s.offsets_partition, s.group_id, s.topic, s.partition, s.minute) AS cell, coalesce(e.place, -1) AS place,
          s.minute + INTERVAL '1' MINUTE AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
-         CASE WHEN s.committed_offset >= 0 THEN s.high_watermark END AS end_offset, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
+         CASE WHEN s.committed_offset >= s.readable_end THEN least(s.high_watermark, s.committed_offset)
+              WHEN s.committed_offset >= 0 THEN coalesce(s.readable_end, s.high_watermark) END AS end_offset,
+         s.readable_end IS NULL AND s.last_stable_offset = s.high_watermark AND s.committed_offset = s.high_watermark - 1 AS is_perhaps_marker,
+         CAST(NULL AS STRING) AS open_transaction, CAST(NULL AS TIMESTAMP) AS open_transaction_since, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
          CASE WHEN s.committed_offset < 0 THEN concat('no offset: ', CAST(s.committed_offset AS STRING), ' was committed')
               WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
          CAST(NULL AS STRING) AS not_known_cause, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,

@@ -51,6 +51,7 @@ WITH kept AS (
       AND NOT COALESCE(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, FALSE)
       THEN e.high_watermark
     END AS high_watermark,
+    e.readable_end,
     COALESCE(c.topic_id <> e.topic_id, FALSE) AS is_other_topic,
     LEAST(now_at, COALESCE(f.as_of, now_at), COALESCE(e.sampled_at, now_at)) AS as_of,
     NOT f.stale_reason IS NULL OR NOT e.stale_reason IS NULL AS is_stale
@@ -78,7 +79,7 @@ WITH kept AS (
     TRY_CAST(NULL AS TIMESTAMPTZ) AS rise_at
   FROM committed
   WHERE
-    next_to_read < high_watermark AND NOT is_other_topic
+    next_to_read < COALESCE(readable_end, high_watermark) AND NOT is_other_topic
   UNION ALL
   SELECT
     topic,
@@ -171,7 +172,7 @@ WITH kept AS (
     committed_offset IS NULL
     OR high_watermark IS NULL
     OR is_other_topic
-    OR next_to_read >= high_watermark
+    OR next_to_read >= COALESCE(readable_end, high_watermark)
 )
 SELECT
   group_id,

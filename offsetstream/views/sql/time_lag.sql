@@ -28,7 +28,7 @@ WITH kept AS (
   SELECT c.group_id, c.topic, c.partition, CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset,
          CASE WHEN c.committed_offset >= 0 THEN greatest(c.committed_offset, e.log_start_offset) END AS next_to_read, e.sampled_at,
          CASE WHEN e.error IS NULL AND NOT coalesce(c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at, false)
-              THEN e.high_watermark END AS high_watermark,
+              THEN e.high_watermark END AS high_watermark, e.readable_end,
          coalesce(c.topic_id <> e.topic_id, false) AS is_other_topic,
          least(now_at, coalesce(f.as_of, now_at), coalesce(e.sampled_at, now_at)) AS as_of,
          f.stale_reason IS NOT NULL OR e.stale_reason IS NOT NULL AS is_stale
@@ -39,7 +39,7 @@ WITH kept AS (
 ), ordered AS (
   -- Both in one order of offsets: the last rise that begins at an offset or before is the one that it lies in.
   SELECT topic, partition, next_to_read AS place, 1 AS kind, group_id, committed_offset, high_watermark, sampled_at, as_of, is_stale, CAST(NULL AS TIMESTAMP) AS rise_at
-  FROM committed WHERE next_to_read < high_watermark AND NOT is_other_topic
+  FROM committed WHERE next_to_read < coalesce(readable_end, high_watermark) AND NOT is_other_topic
   UNION ALL
   SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, sampled_at, NULL, NULL, sampled_at FROM rises WHERE to_offset > from_offset
 ), found AS (
@@ -57,7 +57,7 @@ WITH kept AS (
   UNION ALL
   SELECT group_id, topic, partition, committed_offset, high_watermark, sampled_at, as_of, is_stale, next_to_read, NULL, NULL, NULL, NULL, NULL,
          CASE WHEN committed_offset IS NULL THEN 'no offset' WHEN high_watermark IS NULL THEN 'no sample' WHEN is_other_topic THEN 'topic recreated' ELSE 'caught up' END
-  FROM committed WHERE committed_offset IS NULL OR high_watermark IS NULL OR is_other_topic OR next_to_read >= high_watermark
+  FROM committed WHERE committed_offset IS NULL OR high_watermark IS NULL OR is_other_topic OR next_to_read >= coalesce(readable_end, high_watermark)
 )
 SELECT group_id, topic, partition, committed_offset, high_watermark AS log_end_offset,
        CASE method

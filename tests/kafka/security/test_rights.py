@@ -5,13 +5,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from offsetstream import CommittedOffset
+from offsetstream.cluster.log_ends import TopicPlace
 from offsetstream.cluster.properties import read_properties
-from offsetstream.cluster.rights import ALL_GROUPS, ALL_TOPICS, COMMANDS, OFFSETS_TOPIC, Right
+from offsetstream.cluster.rights import (
+    ALL_GROUPS,
+    ALL_TOPICS,
+    COMMANDS,
+    MARKERS_SEEN,
+    OFFSETS_TOPIC,
+    TRANSACTION_IDS,
+    Right,
+)
+from offsetstream.embedded.clients import QUIET
 from offsetstream.operations.plan import Change
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
+from offsetstream.stream.sampling.log_tails import LogTails
+from offsetstream.stream.sampling.sample_book import Holder
 from offsetstream.tables.lease import request_reload
 from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
@@ -115,13 +129,39 @@ def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
     rows = runner.rows("committed_offsets", "group_id", "topic", "committed_offset")
     assert {row[1:] for row in rows if row[0] == "billing"} == {("orders", 5), ("payments", 5)}
     said = " ".join(runner.said.getvalue().split())
-    for right in COMMANDS["run"]:
+    for right in set(COMMANDS["run"]) - {MARKERS_SEEN, TRANSACTION_IDS}:  # of which it says when it needs them
         assert (str(right) in said) == (right.without is not None), said
     assert said.count("The ends of the topic orders and 1 more are not sampled") == 1
     sampled = runner.rows("topic_partitions", "topic", "high_watermark", "error")
     hidden = {(topic, None, "TOPIC_AUTHORIZATION_FAILED") for topic in ("orders", "payments")}
     assert {row for row in sampled if row[0] != OFFSETS_TOPIC} == hidden
     assert runner.rows("cluster", "group_coordinator", "offsets_retention_ms") == [("new", None)]
+
+
+def test_what_is_behind_the_ends_is_unknown_without_more_rights(secured: Secured, spark: SparkSession) -> None:
+    place, said = TopicPlace("ledger", 0), list[str]()
+    login = secured.kafka.librdkafka_properties("admin")
+    secured.admin.create_topics([NewTopic("ledger", 1)])["ledger"].result(SECONDS)
+    producer = Producer(
+        {"bootstrap.servers": secured.kafka.bootstrap_server, "transactional.id": "ledger-writer", **login},
+        logger=QUIET,
+    )
+    producer.init_transactions(SECONDS)
+    producer.begin_transaction()
+    producer.produce("ledger", b"value")
+    producer.flush(SECONDS)
+    tails = LogTails(spark, secured.kafka.bootstrap_server, read_properties(str(secured.file_of("bob"))), said.append)
+    told = [f"Without {right}, {right.without}" for right in (MARKERS_SEEN, TRANSACTION_IDS)]
+    with secured.granted("bob", [Right("DESCRIBE", "topic", "ledger")]):
+        assert (tails.holders([place]), said) == ({}, told[:1])
+    with secured.granted("bob", [Right("READ", "topic", "ledger")]):
+        assert (tails.holders([place]), said) == ({place: Holder(None, None)}, told)
+    producer.commit_transaction(SECONDS)  # a record, and a marker at 1
+    with secured.granted("bob", [Right("DESCRIBE", "topic", "ledger")]):
+        assert tails.first_readable({place: 1}) == {}
+    with secured.granted("bob", [Right("READ", "topic", "ledger")]):
+        assert [tails.first_readable({place: offset}) for offset in (0, 1)] == [{place: 0}, {place: None}]
+    assert said == told
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.unit.views.windows import NOW_MS, Window, tables_of
 HELD = 1000
 
 
-def reader(tmp_path: Path, *, open_for: int, committed: int, members: int) -> ViewReader:
+def reader(tmp_path: Path, *, open_for: int, committed: int, members: int, **known: Any) -> ViewReader:
     """A log that grows, and a group that has read it until a transaction was opened, so many seconds ago."""
     ago = range(600, -1, -10)
     looks = tuple((HELD + 10 * (open_for - each), NOW_MS - each * SECOND) for each in ago)
@@ -24,6 +24,8 @@ def reader(tmp_path: Path, *, open_for: int, committed: int, members: int) -> Vi
     rows = tables_of((Window(0, looks, commits, Limits(), window_seconds=300, members=members),))
     for each in (*rows["end_offsets"], *rows["topic_partitions"]):
         each["last_stable_offset"] = min(each["high_watermark"], HELD)
+    for each in rows["topic_partitions"]:
+        each.update(known)
     began = {"log_id": 0, "record_offset": 0, "record_timestamp": looks_at(600), "is_removed": False}
     rows["group_history"] = [rows["groups"][0] | began]
     del rows["group_history"][0]["in_coordinator_partition"]
@@ -62,4 +64,14 @@ def test_the_reason_says_for_how_long(tmp_path: Path) -> None:
     assert row["level"] == "WARN"
     assert row["verdict_reason"] == (
         "it has come to the last stable offset 1000, where an open transaction has held the log for 290 s"
+    )
+
+
+def test_the_reason_names_the_transaction_where_it_is_known(tmp_path: Path) -> None:
+    known = {"open_transaction": "ledger-writer-7", "open_transaction_since": looks_at(295)}
+    (row,) = reader(tmp_path, open_for=300, committed=HELD, members=1, **known).rows("group_status")
+    assert row["cause"] == "the open transaction ledger-writer-7"
+    assert row["verdict_reason"] == (
+        "it has come to the last stable offset 1000, where the open transaction ledger-writer-7 has held the log for "
+        "290 s; it is open for 295 s"
     )

@@ -28,6 +28,11 @@ class Window:
     log_start: int = 0
 
     @property
+    def is_read(self) -> bool:
+        """Whether the job has read below the end: a message is there, and no marker of a transaction."""
+        return self.number % 2 == 0
+
+    @property
     def group_id(self) -> str:
         return f"group-{self.number}"
 
@@ -126,6 +131,7 @@ def tables_of(windows: Sequence[Window]) -> dict[str, list[dict[str, Any]]]:
                 "log_start_offset": window.log_start,
                 "high_watermark": end,
                 "last_stable_offset": end,
+                "readable_end": end if window.is_read else None,
                 "sampled_at": instant(at_ms),
             }
             for end, at_ms in window.samples

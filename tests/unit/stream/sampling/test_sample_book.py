@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, RecordTimes, TopicPlace
-from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, SampleBook
+from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, Holder, SampleBook, Tail
 
 START = datetime(2026, 3, 4, 5, tzinfo=UTC)
 PLACES = [TopicPlace("orders", 0), TopicPlace("orders", 1)]
@@ -183,3 +183,60 @@ def values(answer: LogEnd) -> tuple[Any, ...]:
 def values_of(row: dict[str, Any]) -> tuple[Any, ...]:
     names = "topic_id", "leader_id", "leader_epoch", "log_start_offset", "high_watermark", "last_stable_offset"
     return tuple(row[name] for name in names)
+
+
+def stands_at(book: SampleBook, seconds: float, high: int, stable: int | None = None) -> None:
+    book.take({PLACES[0]: LogEnd("a", 1, 3, 0, high, high if stable is None else stable)}, at(seconds))
+
+
+def readable(book: SampleBook, seconds: float, offset: int, told: dict[TopicPlace, int | None]) -> None:
+    book.take_records({PLACES[0]: offset}, told, at(seconds))
+
+
+def test_what_can_be_read_is_asked_of_an_end_that_stands_and_no_more_than_needed() -> None:
+    book = SampleBook()
+    stands_at(book, 0, 10)
+    assert dict(book.tails(at(0))) == {}  # it may have moved just now
+    stands_at(book, 10, 10)
+    assert dict(book.tails(at(10))) == {PLACES[0]: Tail(0, 10)}
+    readable(book, 10, 9, {PLACES[0]: None})
+    assert dict(book.tails(at(10))) == {PLACES[0]: Tail(0, 9)}
+    readable(book, 10, 4, {PLACES[0]: 6})
+    assert dict(book.tails(at(10))) == {PLACES[0]: Tail(6, 9)}
+    assert [(row["readable_end"], row["sampled_at"]) for row in book.waiting] == [(None, at(0)), (9, at(10))]
+    assert book.rows()[0]["readable_end"] == 9
+    stands_at(book, 20, 11)
+    assert (book.rows()[0]["readable_end"], dict(book.tails(at(20)))) == (None, {})
+
+
+def test_a_record_below_the_end_says_that_the_end_is_one() -> None:
+    book = SampleBook()
+    for seconds in (0, 600):  # the second look is a row of its own, with which it is one then
+        stands_at(book, seconds, 10)
+    readable(book, 600, 9, {PLACES[0]: 9})
+    assert [(row["readable_end"], row["sampled_at"]) for row in book.waiting] == [(None, at(0)), (10, at(600))]
+    assert [row["previous_sampled_at"] for row in book.waiting] == [None, at(0)]
+
+
+def test_who_does_not_answer_is_asked_again_after_a_minute() -> None:
+    book = SampleBook()
+    for seconds in (0, 10):
+        stands_at(book, seconds, 10)
+    readable(book, 10, 9, {})
+    assert dict(book.tails(at(60))) == {}
+    assert dict(book.tails(at(70))) == {PLACES[0]: Tail(0, 10)}
+
+
+def test_the_holder_is_asked_of_a_last_stable_offset_that_has_stood_for_a_minute() -> None:
+    book, holder = SampleBook(), Holder("ledger-writer", at(-1))
+    for seconds in (0, 59):
+        stands_at(book, seconds, 10 + seconds, stable=5)
+        assert (book.held(at(seconds)), dict(book.tails(at(seconds)))) == ([], {})
+    stands_at(book, 60, 70, stable=5)
+    assert book.held(at(60)) == [PLACES[0]]
+    book.take_holders([PLACES[0]], {}, at(60))
+    assert (book.held(at(100)), book.held(at(120))) == ([], [PLACES[0]])
+    book.take_holders([PLACES[0]], {PLACES[0]: holder}, at(120))
+    assert (book.held(at(240)), book.rows()[0]["open_transaction"]) == ([], "ledger-writer")
+    stands_at(book, 250, 80, stable=7)  # another one
+    assert (book.held(at(250)), book.rows()[0]["open_transaction"]) == ([], None)
