@@ -55,9 +55,20 @@ class GroupWorld:
     """Groups of all types and habits, over logs that are sampled."""
 
     def __init__(
-        self, seed: int, groups: int = 12, minutes: int = 40, until_minute: float | None = None, changing: int = 0
+        self,
+        seed: int,
+        groups: int = 12,
+        minutes: int = 40,
+        until_minute: float | None = None,
+        changing: int = 0,
+        *,
+        abandons: bool = False,
     ) -> None:
-        """`changing`: so many groups more, each of which goes from the classic protocol to KIP-848 and back."""
+        """`changing`: so many groups more, each of which goes from the classic protocol to KIP-848 and back.
+
+        `abandons`: the members of slow groups give up one of their topics.
+        """
+        self._abandons = abandons
         self._rng = Random(seed)
         self._duration_ms = minutes * MINUTE
         self._logs_made: dict[int, _Log] = {}
@@ -108,6 +119,8 @@ class GroupWorld:
                 )
             if group.habit == "deleted":
                 yield start + self._duration_ms // 2, self._deleting(group)
+            if self._abandons and group.habit == "slow" and group.kind in ("Classic", "Consumer"):
+                yield start + self._duration_ms * 3 // 5, self._abandoning(group)
         for topic in self.logs.topics:
             if topic.deleted_ms is not None:
                 yield topic.deleted_ms + 40, self._losing(topic)
@@ -138,6 +151,13 @@ class GroupWorld:
             self._write_group(group, at_ms, None, {}, {})
 
         return delete
+
+    def _abandoning(self, group: _Group) -> Callable[[int], None]:
+        def abandon(at_ms: int) -> None:
+            group.topics = group.topics[:-1] or group.topics
+            self._rebalance(group, at_ms)
+
+        return abandon
 
     def _losing(self, topic: Topic) -> Callable[[int], None]:
         def lose(at_ms: int) -> None:

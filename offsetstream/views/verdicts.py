@@ -27,6 +27,7 @@ VERDICTS = (
     Verdict("ok", "OK", "Nothing waits, or the group keeps up with what is written"),
     Verdict("catching up", "OK", "The lag falls"),
     Verdict("unknown", "UNKNOWN", "The tables cannot tell: the reason says what they lack"),
+    Verdict("abandoned", "WARN", "Messages wait in a topic that no member of the live group subscribes to any more"),
     Verdict("waiting", "WARN", "All is read but what lies behind a transaction that is open for a minute or longer"),
     Verdict(
         "held-back",

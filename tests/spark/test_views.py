@@ -19,7 +19,7 @@ _MAY_LACK = {"last_deletions", "orphan_offsets", "coordinator_moves"}
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_both_engines_give_equal_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    world = GroupWorld(seed, groups=8, minutes=16, changing=2)
+    world = GroupWorld(seed, groups=8, minutes=16, changing=2, abandons=True)
     now = instant(world.now_ms)
     _add_a_restless_group(world.rows, now)
     write_tables(tmp_path, world.rows)

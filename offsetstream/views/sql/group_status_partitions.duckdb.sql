@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, freshness, groups, held_ends, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
+-- Reads: clock, committed_offsets, end_intervals, freshness, group_members, groups, held_ends, member_subscriptions, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -32,6 +32,43 @@ WITH limits AS (
     group_id,
     topic,
     partition
+), subscribers AS (
+  SELECT DISTINCT
+    offsets_partition,
+    group_id,
+    member_id
+  FROM member_subscriptions
+), decoded AS (
+  /* Live groups of which is known all that they subscribe to: each member names topics, and none has a pattern. The patterns that a topology */
+  /* of a Streams group may have are not in the tables. */
+  SELECT
+    m.offsets_partition,
+    m.group_id
+  FROM group_members AS m
+  JOIN groups AS g
+    ON g.offsets_partition = m.offsets_partition
+    AND g.group_id = m.group_id
+    AND g.group_type <> 'Streams'
+  LEFT JOIN subscribers AS s
+    ON s.offsets_partition = m.offsets_partition
+    AND s.group_id = m.group_id
+    AND s.member_id = m.member_id
+  GROUP BY
+    m.offsets_partition,
+    m.group_id
+  HAVING
+    COUNT(
+      CASE
+        WHEN NOT s.member_id IS NULL AND COALESCE(m.subscribed_topic_regex, '') = ''
+        THEN 1
+      END
+    ) = COUNT(*)
+), subscribed AS (
+  SELECT DISTINCT
+    offsets_partition,
+    group_id,
+    topic
+  FROM member_subscriptions
 ), limited AS (
   /* A cell is named by its newest record. */
   /* It is judged as of the last look: since then nothing is known, whatever the clock says. */
@@ -95,6 +132,7 @@ WITH limits AS (
       THEN e.topic || '-' || TRY_CAST(e.partition AS TEXT) || ': ' || e.error
     END AS not_known_cause,
     COALESCE(g.member_count, 0) AS member_count,
+    NOT d.group_id IS NULL AND u.group_id IS NULL AS is_abandoned,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
     COALESCE(own.minimum_complete, std.minimum_complete, TRY_CAST(0 AS DOUBLE)) AS minimum_complete,
     COALESCE(own.intervals, std.intervals, 10) AS intervals,
@@ -113,6 +151,12 @@ WITH limits AS (
     AND w.last_stable_offset = e.last_stable_offset
   LEFT JOIN groups AS g
     ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
+  LEFT JOIN decoded AS d
+    ON d.offsets_partition = c.offsets_partition AND d.group_id = c.group_id
+  LEFT JOIN subscribed AS u
+    ON u.offsets_partition = c.offsets_partition
+    AND u.group_id = c.group_id
+    AND u.topic = c.topic
   LEFT JOIN limits AS own
     ON own.group_id = c.group_id
   LEFT JOIN limits AS std
@@ -437,6 +481,7 @@ WITH limits AS (
     c.now_at,
     c.sampled_at,
     c.member_count,
+    c.is_abandoned,
     c.allowed_lag,
     c.minimum_complete,
     c.intervals,
@@ -551,12 +596,14 @@ WITH limits AS (
     CASE
       WHEN NOT not_known IS NULL
       THEN 'unknown'
-      WHEN is_beyond_end
+      WHEN is_beyond_end AND NOT is_abandoned
       THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag
       THEN 'ok'
       WHEN NOT held_since IS NULL
       THEN 'held-back'
+      WHEN is_abandoned
+      THEN 'abandoned'
       WHEN NOT waits_since IS NULL AND member_count > 0
       THEN CASE WHEN waits_since <= instant - INTERVAL '1' MINUTE THEN 'waiting' ELSE 'ok' END
       WHEN commits = 0
@@ -597,10 +644,10 @@ WITH limits AS (
   SELECT
     t.*,
     is_perhaps_marker
-    AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
+    AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
     CASE
       WHEN is_perhaps_marker
-      AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind')
+      AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind')
       THEN 'unknown'
       ELSE found_verdict
     END AS verdict
@@ -636,6 +683,8 @@ WITH limits AS (
       THEN holder || ' holds back what was committed in the last ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(held_since)
       ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT) || open_since
+      WHEN 'abandoned'
+      THEN TRY_CAST(readable_lag AS TEXT) || CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END || ', and no member subscribes to the topic any more'
       WHEN 'waiting'
       THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where ' || holder || ' has held the log for ' || TRY_CAST((
         EPOCH_US(instant) - EPOCH_US(waits_since)
@@ -663,6 +712,10 @@ WITH limits AS (
         THEN 'nothing waits' || CASE
           WHEN messages_lost > 0
           THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
+          ELSE ''
+        END || CASE
+          WHEN is_abandoned
+          THEN ', and no member subscribes to the topic any more'
           ELSE ''
         END
         WHEN NOT waits_since IS NULL AND member_count > 0

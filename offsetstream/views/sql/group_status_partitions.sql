@@ -30,7 +30,20 @@ WITH limits AS (
   SELECT p.*, row_number() OVER (ORDER BY topic, partition) AS place FROM partition_ends AS p
 ),
 -- @include tombstones
-, limited AS (
+, subscribers AS (
+  SELECT DISTINCT offsets_partition, group_id, member_id FROM member_subscriptions
+), decoded AS (
+  -- Live groups of which is known all that they subscribe to: each member names topics, and none has a pattern. The patterns that a topology
+  -- of a Streams group may have are not in the tables.
+  SELECT m.offsets_partition, m.group_id
+  FROM group_members AS m
+  JOIN groups AS g ON g.offsets_partition = m.offsets_partition AND g.group_id = m.group_id AND g.group_type <> 'Streams'
+  LEFT JOIN subscribers AS s ON s.offsets_partition = m.offsets_partition AND s.group_id = m.group_id AND s.member_id = m.member_id
+  GROUP BY m.offsets_partition, m.group_id
+  HAVING count(CASE WHEN s.member_id IS NOT NULL AND coalesce(m.subscribed_topic_regex, '') = '' THEN 1 END) = count(*)
+), subscribed AS (
+  SELECT DISTINCT offsets_partition, group_id, topic FROM member_subscriptions
+), limited AS (
   -- A cell is named by its newest record.
   -- It is judged as of the last look: since then nothing is known, whatever the clock says.
   SELECT least(k.now_at, coalesce(f.as_of, k.now_at), coalesce(e.sampled_at, k.now_at)) AS instant, k.now_at,
@@ -53,7 +66,7 @@ WITH limits AS (
               ELSE e.stale_reason
          END AS not_known,
          CASE WHEN e.error IS NOT NULL THEN concat(e.topic, '-', CAST(e.partition AS STRING), ': ', e.error) END AS not_known_cause,
-         coalesce(g.member_count, 0) AS member_count,
+         coalesce(g.member_count, 0) AS member_count, d.group_id IS NOT NULL AND u.group_id IS NULL AS is_abandoned,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
          coalesce(own.intervals, std.intervals, 10) AS intervals,
@@ -65,6 +78,8 @@ WITH limits AS (
   LEFT JOIN held_ends AS w
     ON w.topic = e.topic AND w.topic_id IS NOT DISTINCT FROM e.topic_id AND w.partition = e.partition AND w.last_stable_offset = e.last_stable_offset
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
+  LEFT JOIN decoded AS d ON d.offsets_partition = c.offsets_partition AND d.group_id = c.group_id
+  LEFT JOIN subscribed AS u ON u.offsets_partition = c.offsets_partition AND u.group_id = c.group_id AND u.topic = c.topic
   LEFT JOIN limits AS own ON own.group_id = c.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL
   WHERE c.in_coordinator_partition

@@ -51,7 +51,7 @@ moments AS (
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
-  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.not_known_cause, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.allowed_lag,
+  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.not_known_cause, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.is_abandoned, c.allowed_lag,
          c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
@@ -100,9 +100,10 @@ moments AS (
     CASE WHEN open_transaction_since IS NULL THEN '' ELSE concat('; it is open for ', CAST((unix_micros(now_at) - unix_micros(open_transaction_since)) div 1000000 AS STRING), ' s') END AS open_since,
     CASE
       WHEN not_known IS NOT NULL THEN 'unknown'
-      WHEN is_beyond_end THEN 'beyond the end'
+      WHEN is_beyond_end AND NOT is_abandoned THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag THEN 'ok'
       WHEN held_since IS NOT NULL THEN 'held-back'
+      WHEN is_abandoned THEN 'abandoned'
       -- Who reads committed messages only must wait there, as long as it lives; a minute is nothing yet.
       WHEN waits_since IS NOT NULL AND member_count > 0 THEN CASE WHEN waits_since <= instant - INTERVAL '1' MINUTE THEN 'waiting' ELSE 'ok' END
       WHEN commits = 0 THEN 'unknown'
@@ -120,8 +121,8 @@ moments AS (
   FROM burrow AS b
 ), decided AS (
   -- Nobody is accused by what may be no message.
-  SELECT t.*, is_perhaps_marker AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
-         CASE WHEN is_perhaps_marker AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') THEN 'unknown' ELSE found_verdict END AS verdict
+  SELECT t.*, is_perhaps_marker AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
+         CASE WHEN is_perhaps_marker AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') THEN 'unknown' ELSE found_verdict END AS verdict
   FROM first_verdicts AS t
 ), judged AS (
   SELECT instant, offsets_partition, group_id, topic, partition, status, status_reason, verdict,
@@ -134,6 +135,8 @@ moments AS (
                          ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END
            WHEN 'held-back' THEN concat(holder, ' holds back what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(held_since)) div 1000000 AS STRING),
                                         ' s; before, it had come to ', CAST(committed_offset AS STRING), open_since)
+           WHEN 'abandoned' THEN concat(CAST(readable_lag AS STRING), CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END,
+                                        ', and no member subscribes to the topic any more')
            WHEN 'waiting' THEN concat('it has come to the last stable offset ', CAST(last_stable_offset AS STRING), ', where ', holder, ' has held the log for ',
                                       CAST((unix_micros(instant) - unix_micros(waits_since)) div 1000000 AS STRING), ' s', open_since)
            WHEN 'beyond the end' THEN concat(CAST(committed_offset AS STRING), ' is committed, and the log ends at ', CAST(end_offset AS STRING))
@@ -147,7 +150,8 @@ moments AS (
            WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' to ', CAST(current_lag AS STRING), ' in ',
                                           CAST(window_seconds AS STRING), ' s')
            ELSE CASE WHEN readable_lag <= allowed_lag
-                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages are gone unread') ELSE '' END)
+                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages are gone unread') ELSE '' END,
+                                   CASE WHEN is_abandoned THEN ', and no member subscribes to the topic any more' ELSE '' END)
                      WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has come to the last stable offset, where a transaction is open'
                      WHEN lowest_since <= allowed_lag THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
                      WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')

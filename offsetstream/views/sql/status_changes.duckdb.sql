@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, freshness, group_history, held_ends, offset_commits, offsets_partitions, thresholds, topics, verdicts
+-- Reads: clock, end_intervals, freshness, group_history, held_ends, member_history, offset_commits, offsets_partitions, thresholds, topics, verdicts
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -257,7 +257,8 @@ WITH steps AS (
     c.offsets_partition,
     c.group_id,
     c.moment AS instant,
-    CASE WHEN h.is_removed THEN 0 ELSE COALESCE(h.member_count, 0) END AS member_count
+    CASE WHEN h.is_removed THEN 0 ELSE COALESCE(h.member_count, 0) END AS member_count,
+    h.group_type
   FROM counted AS c
   LEFT JOIN group_history AS h
     ON h.offsets_partition = c.offsets_partition
@@ -266,6 +267,96 @@ WITH steps AS (
     AND h.record_offset = c.record_offset
   WHERE
     c.kind = 1
+), memberships AS (
+  /* The topics that a member subscribed to after each change and before: ? where they are not known, nothing where it was not there. */
+  SELECT
+    m.*,
+    COALESCE(
+      LAG(topics) OVER (
+        PARTITION BY log_id, offsets_partition, group_id, member_id
+        ORDER BY record_offset NULLS FIRST
+      ),
+      ''
+    ) AS had_topics
+  FROM (
+    SELECT
+      log_id,
+      offsets_partition,
+      group_id,
+      member_id,
+      record_offset,
+      record_timestamp,
+      CASE
+        WHEN change = 'left'
+        THEN ''
+        WHEN COALESCE(subscribed_topics, '') = ''
+        OR COALESCE(subscribed_topic_regex, '') <> ''
+        THEN '?'
+        ELSE ',' || subscribed_topics || ','
+      END AS topics
+    FROM member_history
+  ) AS m
+), subscriptions AS (
+  SELECT
+    m.log_id,
+    m.offsets_partition,
+    m.group_id,
+    t.topic,
+    m.record_timestamp AS moment,
+    0 AS kind,
+    m.record_offset,
+    CASE WHEN m.topics = '' THEN 0 ELSE 1 END - CASE WHEN m.had_topics = '' THEN 0 ELSE 1 END AS members,
+    CASE
+      WHEN m.topics = '?' OR CONTAINS(m.topics, ',' || t.topic || ',')
+      THEN 1
+      ELSE 0
+    END - CASE
+      WHEN m.had_topics = '?' OR CONTAINS(m.had_topics, ',' || t.topic || ',')
+      THEN 1
+      ELSE 0
+    END AS may_read
+  FROM memberships AS m
+  JOIN (
+    SELECT DISTINCT
+      offsets_partition,
+      group_id,
+      topic
+    FROM first_commits
+  ) AS t
+    ON t.offsets_partition = m.offsets_partition AND t.group_id = m.group_id
+  WHERE
+    m.topics <> m.had_topics
+  UNION ALL
+  SELECT DISTINCT
+    log_id,
+    offsets_partition,
+    group_id,
+    topic,
+    minute + INTERVAL '1' MINUTE,
+    1,
+    NULL,
+    0,
+    0
+  FROM standing
+), subscribed AS (
+  SELECT
+    log_id,
+    offsets_partition,
+    group_id,
+    topic,
+    moment AS instant,
+    kind,
+    SUM(members) OVER (
+      PARTITION BY log_id, offsets_partition, group_id, topic
+      ORDER BY moment NULLS FIRST, kind DESC, COALESCE(record_offset, -1) NULLS FIRST
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS members,
+    SUM(may_read) OVER (
+      PARTITION BY log_id, offsets_partition, group_id, topic
+      ORDER BY moment NULLS FIRST, kind DESC, COALESCE(record_offset, -1) NULLS FIRST
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS may_read
+  FROM subscriptions
 ), places AS (
   SELECT
     topic,
@@ -325,6 +416,13 @@ WITH steps AS (
     s.last_stable_offset,
     s.minute + INTERVAL '1' MINUTE AS now_at,
     COALESCE(z.member_count, 0) AS member_count,
+    COALESCE(
+      z.group_type <> 'Streams'
+      AND z.member_count > 0
+      AND u.members = z.member_count
+      AND u.may_read = 0,
+      FALSE
+    ) AS is_abandoned,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
     COALESCE(own.minimum_complete, std.minimum_complete, TRY_CAST(0 AS DOUBLE)) AS minimum_complete,
     COALESCE(own.intervals, std.intervals, 10) AS intervals,
@@ -346,6 +444,13 @@ WITH steps AS (
     AND w.topic_id IS NOT DISTINCT FROM s.topic_id
     AND w.partition = s.partition
     AND w.last_stable_offset = s.last_stable_offset
+  LEFT JOIN subscribed AS u
+    ON u.kind = 1
+    AND u.log_id = s.log_id
+    AND u.offsets_partition = s.offsets_partition
+    AND u.group_id = s.group_id
+    AND u.topic = s.topic
+    AND u.instant = s.minute + INTERVAL '1' MINUTE
   LEFT JOIN limits AS own
     ON own.group_id = s.group_id
   LEFT JOIN limits AS std
@@ -724,6 +829,7 @@ WITH steps AS (
     c.now_at,
     c.sampled_at,
     c.member_count,
+    c.is_abandoned,
     c.allowed_lag,
     c.minimum_complete,
     c.intervals,
@@ -838,12 +944,14 @@ WITH steps AS (
     CASE
       WHEN NOT not_known IS NULL
       THEN 'unknown'
-      WHEN is_beyond_end
+      WHEN is_beyond_end AND NOT is_abandoned
       THEN 'beyond the end'
       WHEN readable_lag <= allowed_lag
       THEN 'ok'
       WHEN NOT held_since IS NULL
       THEN 'held-back'
+      WHEN is_abandoned
+      THEN 'abandoned'
       WHEN NOT waits_since IS NULL AND member_count > 0
       THEN CASE WHEN waits_since <= instant - INTERVAL '1' MINUTE THEN 'waiting' ELSE 'ok' END
       WHEN commits = 0
@@ -884,10 +992,10 @@ WITH steps AS (
   SELECT
     t.*,
     is_perhaps_marker
-    AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
+    AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
     CASE
       WHEN is_perhaps_marker
-      AND found_verdict IN ('dead', 'stopped', 'stalled', 'late', 'falling behind')
+      AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind')
       THEN 'unknown'
       ELSE found_verdict
     END AS verdict
@@ -923,6 +1031,8 @@ WITH steps AS (
       THEN holder || ' holds back what was committed in the last ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(held_since)
       ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT) || open_since
+      WHEN 'abandoned'
+      THEN TRY_CAST(readable_lag AS TEXT) || CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END || ', and no member subscribes to the topic any more'
       WHEN 'waiting'
       THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where ' || holder || ' has held the log for ' || TRY_CAST((
         EPOCH_US(instant) - EPOCH_US(waits_since)
@@ -950,6 +1060,10 @@ WITH steps AS (
         THEN 'nothing waits' || CASE
           WHEN messages_lost > 0
           THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
+          ELSE ''
+        END || CASE
+          WHEN is_abandoned
+          THEN ', and no member subscribes to the topic any more'
           ELSE ''
         END
         WHEN NOT waits_since IS NULL AND member_count > 0

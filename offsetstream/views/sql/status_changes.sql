@@ -1,5 +1,6 @@
 -- One row per change of a group's verdict in the last day, so that an alert is raised once: it is taken when each minute ended that
--- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of an hour at most.
+-- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of an hour at most. A partition is
+-- abandoned where the history has each member of then, and what it subscribed to.
 --
 --   changed_at TIMESTAMP: End of the minute
 --   group_id STRING: Group id
@@ -37,11 +38,38 @@ WITH
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS record_offset
   FROM member_counts
 ), sizes AS (
-  SELECT c.offsets_partition, c.group_id, c.moment AS instant, CASE WHEN h.is_removed THEN 0 ELSE coalesce(h.member_count, 0) END AS member_count
+  SELECT c.offsets_partition, c.group_id, c.moment AS instant, CASE WHEN h.is_removed THEN 0 ELSE coalesce(h.member_count, 0) END AS member_count, h.group_type
   FROM counted AS c
   LEFT JOIN group_history AS h
     ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.log_id = c.log_id AND h.record_offset = c.record_offset
   WHERE c.kind = 1
+), memberships AS (
+  -- The topics that a member subscribed to after each change and before: ? where they are not known, nothing where it was not there.
+  SELECT m.*, coalesce(lag(topics) OVER (PARTITION BY log_id, offsets_partition, group_id, member_id ORDER BY record_offset), '') AS had_topics
+  FROM (
+    SELECT log_id, offsets_partition, group_id, member_id, record_offset, record_timestamp,
+           CASE WHEN change = 'left' THEN ''
+                WHEN coalesce(subscribed_topics, '') = '' OR coalesce(subscribed_topic_regex, '') <> '' THEN '?'
+                ELSE concat(',', subscribed_topics, ',') END AS topics
+    FROM member_history
+  ) AS m
+), subscriptions AS (
+  SELECT m.log_id, m.offsets_partition, m.group_id, t.topic, m.record_timestamp AS moment, 0 AS kind, m.record_offset,
+         CASE WHEN m.topics = '' THEN 0 ELSE 1 END - CASE WHEN m.had_topics = '' THEN 0 ELSE 1 END AS members,
+         CASE WHEN m.topics = '?' OR contains(m.topics, concat(',', t.topic, ',')) THEN 1 ELSE 0 END
+         - CASE WHEN m.had_topics = '?' OR contains(m.had_topics, concat(',', t.topic, ',')) THEN 1 ELSE 0 END AS may_read
+  FROM memberships AS m
+  JOIN (SELECT DISTINCT offsets_partition, group_id, topic FROM first_commits) AS t ON t.offsets_partition = m.offsets_partition AND t.group_id = m.group_id
+  WHERE m.topics <> m.had_topics
+  UNION ALL
+  SELECT DISTINCT log_id, offsets_partition, group_id, topic, minute + INTERVAL '1' MINUTE, 1, NULL, 0, 0 FROM standing
+), subscribed AS (
+  SELECT log_id, offsets_partition, group_id, topic, moment AS instant, kind,
+         sum(members) OVER (PARTITION BY log_id, offsets_partition, group_id, topic ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS members,
+         sum(may_read) OVER (PARTITION BY log_id, offsets_partition, group_id, topic ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS may_read
+  FROM subscriptions
 ), places AS (
   SELECT topic, topic_id, partition, row_number() OVER (ORDER BY topic, coalesce(topic_id, ''), partition) AS place
   FROM (SELECT DISTINCT topic, topic_id, partition FROM end_intervals) AS p
@@ -57,6 +85,7 @@ WITH
          CAST(NULL AS STRING) AS not_known_cause, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
          CASE WHEN s.committed_offset >= s.last_stable_offset AND s.last_stable_offset < s.high_watermark THEN w.held_since END AS waits_since, s.last_stable_offset, s.minute + INTERVAL '1' MINUTE AS now_at,
          coalesce(z.member_count, 0) AS member_count,
+         coalesce(z.group_type <> 'Streams' AND z.member_count > 0 AND u.members = z.member_count AND u.may_read = 0, false) AS is_abandoned,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
          coalesce(own.intervals, std.intervals, 10) AS intervals,
@@ -68,6 +97,9 @@ WITH
   LEFT JOIN freshness AS f ON f.offsets_partition = s.offsets_partition
   LEFT JOIN held_ends AS w
     ON w.topic = s.topic AND w.topic_id IS NOT DISTINCT FROM s.topic_id AND w.partition = s.partition AND w.last_stable_offset = s.last_stable_offset
+  LEFT JOIN subscribed AS u
+    ON u.kind = 1 AND u.log_id = s.log_id AND u.offsets_partition = s.offsets_partition AND u.group_id = s.group_id AND u.topic = s.topic
+   AND u.instant = s.minute + INTERVAL '1' MINUTE
   LEFT JOIN limits AS own ON own.group_id = s.group_id
   LEFT JOIN limits AS std ON std.group_id IS NULL
   WHERE NOT s.is_tombstone

@@ -16,66 +16,73 @@ FROM (VALUES
     'The tables cannot tell: the reason says what they lack'
   ),
   (
-    'waiting',
+    'abandoned',
     'WARN',
     3,
+    2,
+    'Messages wait in a topic that no member of the live group subscribes to any more'
+  ),
+  (
+    'waiting',
+    'WARN',
+    4,
     2,
     'All is read but what lies behind a transaction that is open for a minute or longer'
   ),
   (
     'held-back',
     'WARN',
-    4,
+    5,
     2,
     'An open transaction has held commits back for a minute: what the group did since then nobody can read'
   ),
   (
     'unstable',
     'WARN',
-    5,
+    6,
     2,
     'Six rebalances and more in five minutes, with a client that comes and goes'
   ),
   (
     'beyond the end',
     'WARN',
-    6,
+    7,
     2,
     'The committed offset is beyond the end of the log: the client will start anew'
   ),
   (
     'falling behind',
     'WARN',
-    7,
+    8,
     2,
     'The lag is higher than window_seconds ago, and was never caught up in between'
   ),
-  ('late', 'WARN', 8, 2, 'Messages wait for longer than max_time_lag_seconds'),
+  ('late', 'WARN', 9, 2, 'Messages wait for longer than max_time_lag_seconds'),
   (
     'stalled',
     'ERR',
-    9,
+    10,
     3,
     'The group commits, but always the same offset, and messages wait'
   ),
   (
     'stopped',
     'ERR',
-    10,
+    11,
     3,
     'Messages wait, and the last commit is older than all the last commits took together'
   ),
   (
     'rewound',
     'ERR',
-    11,
+    12,
     3,
     'The group committed a lower offset, and has not come back to where it was'
   ),
   (
     'dead',
     'ERR',
-    12,
+    13,
     3,
     'Messages wait, and a group without members committed nothing for window_seconds'
   )) AS v(verdict, level, rank, metric_value, meaning)
