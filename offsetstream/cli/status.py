@@ -30,7 +30,7 @@ from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text, time_text, waited_text
-from offsetstream.views.verdicts import NOT_WELL, VERDICTS, WORDS
+from offsetstream.views.verdicts import NOT_LOOKED, NOT_WELL, VERDICTS, WORDS
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
@@ -67,7 +67,6 @@ _COLUMNS = (
 )
 _BURROW = Column("burrow", "BURROW", 6)
 _RANK = {each.word: rank for rank, each in enumerate(VERDICTS)}
-_NOT_LOOKED = "the job has not looked"  # which the line about the tables' age says
 _TRANSACTION, _NAMED = "an open transaction on ", "the open transaction "
 _WHO = "; 'offsetstream partitions --held-back' shows what ends it"
 _END = "kafka-transactions.sh forceTerminateTransaction --transactionalId"
@@ -130,6 +129,8 @@ def status(
         age = Age.of(reader)
         closing = _closing(rows, age.now) + unknown_text(reader)
         warnings = [*age.lines_of(rows), *_causes(shown)]
+        if output.is_text:
+            _say_once(shown)
         return Answer(columns, shown, closing, _exit_code(shown, fail_on), missing, warnings)
 
     show(output, watch, ask)
@@ -143,7 +144,7 @@ def _exit_code(rows: list[Row], fail_on: str) -> int:
 
 def _causes(rows: list[Row]) -> list[str]:
     """Return what several groups have in common, the most first: who mends that mends them all."""
-    counted_causes = Counter(row["cause"] for row in rows if row["cause"] not in (None, _NOT_LOOKED))
+    counted_causes = Counter(row["cause"] for row in rows if row["cause"] is not None)
     return [
         f"{counted(number, 'group')}: {cause}{_how_to_end(cause)}"
         for cause, number in counted_causes.most_common()
@@ -156,6 +157,13 @@ def _how_to_end(cause: str) -> str:
     if cause.startswith(_NAMED):
         return f"; '{_END} {shlex.quote(cause.removeprefix(_NAMED))}' ends it"
     return _WHO if cause.startswith(_TRANSACTION) else ""
+
+
+def _say_once(rows: list[Row]) -> None:
+    """Leave out the reasons of groups of which one line has said that nobody looked at them."""
+    unseen = [row for row in rows if row["cause"] == NOT_LOOKED]
+    for row in unseen if len(unseen) > 1 else ():
+        row["reason"] = None
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:

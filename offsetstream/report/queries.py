@@ -14,14 +14,18 @@ from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.store import Store
 from offsetstream.views.instant import InstantReader
 from offsetstream.views.reader import ViewReader
+from offsetstream.views.verdicts import NOT_LOOKED
 
 Row = dict[str, Any]
-# Each reads views and tables by name; $from and $to are the period, $step a bucket's seconds, $pixel a pixel's.
+# Each reads views and tables by name; $from and $to are the period, $step a bucket's seconds, $pixel a pixel's;
+# $not_looked is a cause that is told once.
 _QUERIES = {
     "status": """
         SELECT group_id, group_type, group_state, member_count, group_status.level, verdict, total_lag,
                time_lag_seconds, is_at_least,
-               verdict_reason AS reason, cause, verdict_topic AS topic, verdict_partition AS partition,
+               CASE WHEN cause <> $not_looked OR count(*) OVER (PARTITION BY cause) = 1 OR cause IS NULL
+                    THEN verdict_reason ELSE '' END AS reason,
+               cause, verdict_topic AS topic, verdict_partition AS partition,
                group_status.level IN ('WARN', 'ERR') AS is_bad
         FROM group_status LEFT JOIN (
           SELECT group_id, max(time_lag_seconds) AS time_lag_seconds, bool_or(method = 'at least') AS is_at_least
@@ -190,6 +194,7 @@ def _rows(reader: ViewReader, name: str, period: Period) -> list[Row]:
         "$to": _literal(period.until),
         "$step": str(period.step),
         "$pixel": str(max(period.seconds / _PIXELS, 0.1)),
+        "$not_looked": f"'{NOT_LOOKED}'",
         "$buckets": str(max(1, int(-(-period.seconds // period.step)))),
     }
     query = _QUERIES[name]

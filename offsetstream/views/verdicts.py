@@ -11,6 +11,7 @@ Level = Literal["OK", "UNKNOWN", "WARN", "ERR"]
 # What metrics have for a level: an alert asks for 2 and more. Unknown is no trouble that is known.
 METRIC_OF: dict[Level, int] = {"OK": 0, "UNKNOWN": 1, "WARN": 2, "ERR": 3}
 NOT_WELL = ("WARN", "ERR")
+NOT_LOOKED = "the job has not looked"  # a cause of the views, which says all that the reasons of its groups say
 
 
 class Verdict(NamedTuple):

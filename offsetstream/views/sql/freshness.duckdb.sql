@@ -26,6 +26,8 @@ WITH looks AS (
   SELECT
     p.offsets_partition,
     p.load_state,
+    p.coordinator_id,
+    p.coordinator_available,
     now_at,
     max_age_seconds,
     CASE
@@ -75,5 +77,17 @@ SELECT
       THEN 'nothing is known yet'
       ELSE 'nothing is known of the last ' || TRY_CAST(TRY_CAST(FLOOR(age_seconds) AS BIGINT) AS TEXT) || ' s'
     END
-  END AS stale_reason
+  END AS stale_reason,
+  CASE
+    WHEN is_stale AND load_state = 'FAILED'
+    THEN 'their offsets partitions could not be loaded'
+    WHEN is_stale AND load_state = 'LOADING'
+    THEN 'their offsets partitions are being loaded'
+    WHEN is_stale AND COUNT(CASE WHEN NOT is_stale THEN 1 END) OVER () = 0
+    THEN 'the job has not looked'
+    WHEN NOT coordinator_available AND looked_at <= now_at
+    THEN 'partitions that broker ' || TRY_CAST(coordinator_id AS TEXT) || ' led have no leader'
+    WHEN is_stale
+    THEN 'the job has not looked'
+  END AS cause /* A job that has not looked at any partition does not know their leaders either; nor are they those of an instant that is past. */
 FROM judged

@@ -8,6 +8,7 @@
 --   open_transaction_since TIMESTAMP: Time at which it began
 --   is_stale BOOLEAN: Whether the job's last look is longer ago than it may be; while a transaction holds the partition back, the look counts, and not as_of
 --   stale_reason STRING: What is stale, and for how long; null where nothing is
+--   cause STRING: What that has in common with other offsets partitions, or that the broker that led them has gone; null where nothing is wrong
 WITH looks AS (
   SELECT p.offsets_partition, max(e.sampled_at) AS looked_at
   FROM offsets_partitions AS p
@@ -20,7 +21,7 @@ WITH looks AS (
   FROM topic_partitions WHERE topic = '__consumer_offsets' AND open_transaction IS NOT NULL
   GROUP BY partition
 ), looked AS (
-  SELECT p.offsets_partition, p.load_state, now_at, max_age_seconds,
+  SELECT p.offsets_partition, p.load_state, p.coordinator_id, p.coordinator_available, now_at, max_age_seconds,
          CASE WHEN l.looked_at > p.caught_up_at OR p.caught_up_at IS NULL THEN l.looked_at ELSE p.caught_up_at END AS looked_at,
          CASE WHEN p.last_stable_offset_since < now_at THEN p.last_stable_offset_since END AS held_since,
          h.open_transaction, h.open_transaction_since
@@ -36,5 +37,11 @@ SELECT offsets_partition, load_state, CASE WHEN held_since < looked_at THEN held
        CASE WHEN is_stale THEN concat(
          CASE load_state WHEN 'FAILED' THEN 'its offsets partition could not be loaded: ' WHEN 'LOADING' THEN 'its offsets partition is being loaded: ' ELSE '' END,
          CASE WHEN looked_at IS NULL THEN 'nothing is known yet'
-              ELSE concat('nothing is known of the last ', CAST(CAST(floor(age_seconds) AS BIGINT) AS STRING), ' s') END) END AS stale_reason
+              ELSE concat('nothing is known of the last ', CAST(CAST(floor(age_seconds) AS BIGINT) AS STRING), ' s') END) END AS stale_reason,
+       -- A job that has not looked at any partition does not know their leaders either; nor are they those of an instant that is past.
+       CASE WHEN is_stale AND load_state = 'FAILED' THEN 'their offsets partitions could not be loaded'
+            WHEN is_stale AND load_state = 'LOADING' THEN 'their offsets partitions are being loaded'
+            WHEN is_stale AND count(CASE WHEN NOT is_stale THEN 1 END) OVER () = 0 THEN 'the job has not looked'
+            WHEN NOT coordinator_available AND looked_at <= now_at THEN concat('partitions that broker ', CAST(coordinator_id AS STRING), ' led have no leader')
+            WHEN is_stale THEN 'the job has not looked' END AS cause
 FROM judged

@@ -318,6 +318,21 @@ WITH ranked AS (
     CASE WHEN is_removed THEN 'Gone' ELSE COALESCE(state, 'no members ever') END AS group_state,
     group_type
   FROM due
+), named AS (
+  SELECT
+    topic,
+    MAX(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id,
+    MAX(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
+    MAX(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at,
+    MAX(deleted_at) AS deleted_at,
+    CASE
+      WHEN COUNT(deleted_at) > 0
+      THEN MAX(CASE WHEN deleted_at IS NULL THEN first_seen_at END)
+    END AS recreated_at,
+    COUNT(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
+  FROM topics
+  GROUP BY
+    topic
 ), owned AS (
   SELECT
     b.offsets_partition,
@@ -375,7 +390,12 @@ WITH ranked AS (
       END
       ELSE 'no committed offset'
     END AS verdict_reason,
-    CASE WHEN r.is_stale THEN 'the job has not looked' END AS cause
+    CASE
+      WHEN r.is_stale
+      THEN r.cause
+      WHEN COALESCE(g.group_type, '') <> 'Share' AND d.reason = 'topic deleted'
+      THEN 'the topic ' || d.topic || CASE WHEN n.there > 0 THEN ' was recreated' ELSE ' was deleted' END
+    END AS cause
   FROM bare AS b
   CROSS JOIN clock
   JOIN groups AS g
@@ -384,6 +404,8 @@ WITH ranked AS (
     ON r.offsets_partition = b.offsets_partition
   LEFT JOIN deletions AS d
     ON d.offsets_partition = b.offsets_partition AND d.group_id = b.group_id
+  LEFT JOIN named AS n
+    ON n.topic = d.topic
   LEFT JOIN owned AS o
     ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
   UNION ALL

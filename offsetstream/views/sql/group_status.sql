@@ -57,6 +57,8 @@ WITH ranked AS (
   SELECT log_id, offsets_partition, group_id, topic, partition, record_offset, record_timestamp FROM tombstones_of WHERE nth = 1
 ),
 -- @include deletions
+,
+-- @include named
 , owned AS (
   SELECT b.offsets_partition, b.group_id, count(*) AS partitions, CAST(sum(coalesce(e.readable_end, e.high_watermark) - e.log_start_offset) AS BIGINT) AS messages
   FROM bare AS b
@@ -81,11 +83,14 @@ WITH ranked AS (
               WHEN o.group_id IS NOT NULL THEN concat('it owns ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
                 ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), ' messages are there') END)
               ELSE 'no committed offset' END AS verdict_reason,
-         CASE WHEN r.is_stale THEN 'the job has not looked' END AS cause
+         CASE WHEN r.is_stale THEN r.cause
+              WHEN coalesce(g.group_type, '') <> 'Share' AND d.reason = 'topic deleted' THEN concat('the topic ', d.topic, CASE WHEN n.there > 0 THEN ' was recreated' ELSE ' was deleted' END)
+         END AS cause
   FROM bare AS b CROSS JOIN clock
   JOIN groups AS g ON g.offsets_partition = b.offsets_partition AND g.group_id = b.group_id
   LEFT JOIN freshness AS r ON r.offsets_partition = b.offsets_partition
   LEFT JOIN deletions AS d ON d.offsets_partition = b.offsets_partition AND d.group_id = b.group_id
+  LEFT JOIN named AS n ON n.topic = d.topic
   LEFT JOIN owned AS o ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
   UNION ALL
   SELECT u.offsets_partition, u.group_id, 'unstable', concat(CAST(u.rebalances AS STRING), ' rebalances in five minutes; the client ', u.client_id, ' left ',

@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, freshness, group_members, groups, held_ends, member_subscriptions, offset_commits, partition_ends, thresholds, verdicts, waiting_commits
+-- Reads: clock, committed_offsets, end_intervals, freshness, group_members, groups, held_ends, member_subscriptions, offset_commits, partition_ends, thresholds, topics, verdicts, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -32,6 +32,21 @@ WITH limits AS (
     group_id,
     topic,
     partition
+), named AS (
+  SELECT
+    topic,
+    MAX(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id,
+    MAX(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
+    MAX(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at,
+    MAX(deleted_at) AS deleted_at,
+    CASE
+      WHEN COUNT(deleted_at) > 0
+      THEN MAX(CASE WHEN deleted_at IS NULL THEN first_seen_at END)
+    END AS recreated_at,
+    COUNT(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
+  FROM topics
+  GROUP BY
+    topic
 ), subscribers AS (
   SELECT DISTINCT
     offsets_partition,
@@ -119,6 +134,10 @@ WITH limits AS (
       THEN f.stale_reason
       WHEN c.committed_offset < 0
       THEN 'no offset: ' || TRY_CAST(c.committed_offset AS TEXT) || ' was committed'
+      WHEN n.there = 0 AND (
+        e.topic IS NULL OR NOT e.error IS NULL
+      )
+      THEN 'its topic was deleted'
       WHEN e.topic IS NULL OR (
         e.error IS NULL AND e.high_watermark IS NULL
       )
@@ -128,9 +147,31 @@ WITH limits AS (
       ELSE e.stale_reason
     END AS not_known,
     CASE
+      WHEN NOT f.cause IS NULL
+      THEN f.cause
+      WHEN c.committed_offset < 0
+      THEN NULL
+      WHEN n.there = 0 AND (
+        e.topic IS NULL OR NOT e.error IS NULL
+      )
+      THEN 'the topic ' || c.topic || ' was deleted'
+      WHEN e.error = 'LEADER_NOT_AVAILABLE' AND NOT e.leader_id IS NULL
+      THEN 'partitions that broker ' || TRY_CAST(e.leader_id AS TEXT) || ' led have no leader'
+      WHEN e.error = 'REQUEST_TIMED_OUT' AND NOT e.leader_id IS NULL
+      THEN 'partitions that broker ' || TRY_CAST(e.leader_id AS TEXT) || ' led do not answer in time'
+      WHEN e.error = 'TOPIC_AUTHORIZATION_FAILED'
+      THEN e.topic || ': ' || e.error
       WHEN NOT e.error IS NULL
       THEN e.topic || '-' || TRY_CAST(e.partition AS TEXT) || ': ' || e.error
-    END AS not_known_cause,
+      WHEN NOT e.stale_reason IS NULL
+      THEN 'the job has not looked'
+      WHEN c.record_timestamp < n.recreated_at
+      OR (
+        c.topic_id <> e.topic_id AND c.record_timestamp <= e.sampled_at
+      )
+      THEN 'the topic ' || c.topic || ' was recreated'
+    END AS known_cause,
+    n.recreated_at,
     COALESCE(g.member_count, 0) AS member_count,
     NOT d.group_id IS NULL AND u.group_id IS NULL AS is_abandoned,
     GREATEST(COALESCE(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
@@ -149,6 +190,8 @@ WITH limits AS (
     AND w.topic_id IS NOT DISTINCT FROM e.topic_id
     AND w.partition = e.partition
     AND w.last_stable_offset = e.last_stable_offset
+  LEFT JOIN named AS n
+    ON n.topic = c.topic
   LEFT JOIN groups AS g
     ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN decoded AS d
@@ -470,7 +513,8 @@ WITH limits AS (
     c.partition,
     c.committed_offset,
     c.not_known,
-    c.not_known_cause,
+    c.known_cause,
+    c.recreated_at,
     c.stale_reason,
     c.held_since,
     c.waits_since,
@@ -740,11 +784,19 @@ WITH limits AS (
         THEN holder || ' on ' || topic || '-' || TRY_CAST(partition AS TEXT)
         ELSE holder
       END
-      WHEN 'unknown'
-      THEN CASE
-        WHEN NOT stale_reason IS NULL
-        THEN 'the job has not looked'
-        ELSE not_known_cause
+      WHEN 'ok'
+      THEN NULL
+      WHEN 'catching up'
+      THEN NULL
+      WHEN 'abandoned'
+      THEN NULL
+      ELSE CASE
+        WHEN verdict = 'rewound'
+        AND known_cause IS NULL
+        AND first_ms < EPOCH_US(recreated_at) // 1000
+        AND before_rewind > end_offset
+        THEN 'the topic ' || topic || ' was recreated'
+        ELSE known_cause
       END
     END AS cause,
     readable_lag AS current_lag,

@@ -7,7 +7,7 @@
 --   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
 --   verdict STRING: The verdict; the view verdicts has all of them with their meaning
 --   verdict_reason STRING: What decided it, in words
---   cause STRING: What the verdict has in common with those of other groups: an open transaction and where it is, a job that has not looked, a partition that does not answer; null where nothing is known
+--   cause STRING: What the verdict has in common with those of other groups: an open transaction and where it is, a topic that was deleted or recreated, a broker whose partitions have no leader, a job that has not looked; null where nothing is known
 --   status STRING: Burrow's word: OK, WARN, STOP, STALL or REWIND. It decides nothing here
 --   status_reason STRING: What decided Burrow's word, in words
 --   current_lag BIGINT: Messages that wait: from the newest commit, or where the log begins, to the newest end; 0 where the end is not known
@@ -30,6 +30,8 @@ WITH limits AS (
   SELECT p.*, row_number() OVER (ORDER BY topic, partition) AS place FROM partition_ends AS p
 ),
 -- @include tombstones
+,
+-- @include named
 , subscribers AS (
   SELECT DISTINCT offsets_partition, group_id, member_id FROM member_subscriptions
 ), decoded AS (
@@ -61,11 +63,21 @@ WITH limits AS (
          e.log_start_offset, e.sampled_at,
          CASE WHEN f.stale_reason IS NOT NULL THEN f.stale_reason
               WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
+              WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'its topic was deleted'
               WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
               WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error)
               ELSE e.stale_reason
          END AS not_known,
-         CASE WHEN e.error IS NOT NULL THEN concat(e.topic, '-', CAST(e.partition AS STRING), ': ', e.error) END AS not_known_cause,
+         CASE WHEN f.cause IS NOT NULL THEN f.cause
+              WHEN c.committed_offset < 0 THEN NULL
+              WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN concat('the topic ', c.topic, ' was deleted')
+              WHEN e.error = 'LEADER_NOT_AVAILABLE' AND e.leader_id IS NOT NULL THEN concat('partitions that broker ', CAST(e.leader_id AS STRING), ' led have no leader')
+              WHEN e.error = 'REQUEST_TIMED_OUT' AND e.leader_id IS NOT NULL THEN concat('partitions that broker ', CAST(e.leader_id AS STRING), ' led do not answer in time')
+              WHEN e.error = 'TOPIC_AUTHORIZATION_FAILED' THEN concat(e.topic, ': ', e.error)
+              WHEN e.error IS NOT NULL THEN concat(e.topic, '-', CAST(e.partition AS STRING), ': ', e.error)
+              WHEN e.stale_reason IS NOT NULL THEN 'the job has not looked'
+              WHEN c.record_timestamp < n.recreated_at OR (c.topic_id <> e.topic_id AND c.record_timestamp <= e.sampled_at) THEN concat('the topic ', c.topic, ' was recreated')
+         END AS known_cause, n.recreated_at,
          coalesce(g.member_count, 0) AS member_count, d.group_id IS NOT NULL AND u.group_id IS NULL AS is_abandoned,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
          coalesce(own.minimum_complete, std.minimum_complete, CAST(0 AS DOUBLE)) AS minimum_complete,
@@ -77,6 +89,7 @@ WITH limits AS (
   LEFT JOIN places AS e ON e.topic = c.topic AND e.partition = c.partition
   LEFT JOIN held_ends AS w
     ON w.topic = e.topic AND w.topic_id IS NOT DISTINCT FROM e.topic_id AND w.partition = e.partition AND w.last_stable_offset = e.last_stable_offset
+  LEFT JOIN named AS n ON n.topic = c.topic
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id
   LEFT JOIN decoded AS d ON d.offsets_partition = c.offsets_partition AND d.group_id = c.group_id
   LEFT JOIN subscribed AS u ON u.offsets_partition = c.offsets_partition AND u.group_id = c.group_id AND u.topic = c.topic

@@ -51,7 +51,7 @@ moments AS (
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
-  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.not_known_cause, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.is_abandoned, c.allowed_lag,
+  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.known_cause, c.recreated_at, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.is_abandoned, c.allowed_lag,
          c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
@@ -160,7 +160,12 @@ moments AS (
          CASE verdict
            WHEN 'held-back' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on __consumer_offsets-', CAST(offsets_partition AS STRING)) ELSE holder END
            WHEN 'waiting' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on ', topic, '-', CAST(partition AS STRING)) ELSE holder END
-           WHEN 'unknown' THEN CASE WHEN stale_reason IS NOT NULL THEN 'the job has not looked' ELSE not_known_cause END
+           WHEN 'ok' THEN NULL
+           WHEN 'catching up' THEN NULL
+           WHEN 'abandoned' THEN NULL
+           -- No group can come again to where a log that was made anew does not reach.
+           ELSE CASE WHEN verdict = 'rewound' AND known_cause IS NULL AND first_ms < unix_micros(recreated_at) div 1000 AND before_rewind > end_offset
+                     THEN concat('the topic ', topic, ' was recreated') ELSE known_cause END
          END AS cause,
          readable_lag AS current_lag, messages_lost, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at, stale_reason IS NOT NULL AS is_stale
   FROM decided

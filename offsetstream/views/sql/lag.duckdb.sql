@@ -37,7 +37,15 @@ WITH assigned AS (
 ), named AS (
   SELECT
     topic,
-    CASE WHEN COUNT(*) = COUNT(deleted_at) THEN 1 ELSE 0 END AS is_deleted
+    MAX(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id,
+    MAX(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
+    MAX(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at,
+    MAX(deleted_at) AS deleted_at,
+    CASE
+      WHEN COUNT(deleted_at) > 0
+      THEN MAX(CASE WHEN deleted_at IS NULL THEN first_seen_at END)
+    END AS recreated_at,
+    COUNT(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
   FROM topics
   GROUP BY
     topic
@@ -78,7 +86,7 @@ WITH assigned AS (
       )
       WHEN c.committed_offset < 0
       THEN 'no offset: ' || TRY_CAST(c.committed_offset AS TEXT) || ' was committed'
-      WHEN n.is_deleted = 1
+      WHEN n.there = 0
       THEN 'no end: the topic was deleted'
       WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at
       THEN 'no end: the topic was made anew after it was sampled'

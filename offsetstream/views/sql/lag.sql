@@ -33,9 +33,9 @@ WITH assigned AS (
   SELECT offsets_partition, group_id, topic, partition FROM committed_offsets WHERE in_coordinator_partition
   UNION
   SELECT offsets_partition, group_id, topic, partition FROM assigned
-), named AS (
-  SELECT topic, CASE WHEN count(*) = count(deleted_at) THEN 1 ELSE 0 END AS is_deleted FROM topics GROUP BY topic
-), told AS (
+),
+-- @include named
+, told AS (
   SELECT p.offsets_partition, p.group_id, p.topic, p.partition, CASE WHEN c.committed_offset >= 0 THEN c.committed_offset END AS committed_offset, c.commit_timestamp, c.record_timestamp, c.topic_id, g.group_type, g.state,
          o.member_id, m.client_id, m.client_host, e.topic_id AS present_id, e.sampled_at,
          least(now_at, coalesce(y.as_of, now_at), coalesce(e.sampled_at, now_at)) AS as_of,
@@ -51,7 +51,7 @@ WITH assigned AS (
              coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or left out by the filters' END)
            )
            WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
-           WHEN n.is_deleted = 1 THEN 'no end: the topic was deleted'
+           WHEN n.there = 0 THEN 'no end: the topic was deleted'
            WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at THEN 'no end: the topic was made anew after it was sampled'
            WHEN e.topic IS NULL THEN 'no end: not sampled'
            WHEN e.error IS NOT NULL THEN concat('no end: ', e.error)

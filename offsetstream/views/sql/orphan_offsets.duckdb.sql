@@ -6,6 +6,10 @@ WITH named AS (
     MAX(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
     MAX(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at,
     MAX(deleted_at) AS deleted_at,
+    CASE
+      WHEN COUNT(deleted_at) > 0
+      THEN MAX(CASE WHEN deleted_at IS NULL THEN first_seen_at END)
+    END AS recreated_at,
     COUNT(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
   FROM topics
   GROUP BY

@@ -13,12 +13,9 @@
 --   present_topic_id STRING: Topic id of the topic that has the name now
 --   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
 --   is_stale BOOLEAN: Whether that is too long ago to say anything of now
-WITH named AS (
-  SELECT topic, max(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id, max(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
-         max(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at, max(deleted_at) AS deleted_at,
-         count(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
-  FROM topics GROUP BY topic
-), told AS (
+WITH
+-- @include named
+, told AS (
   SELECT c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.commit_timestamp, c.topic_id, n.deleted_at,
          coalesce(n.topic_id, e.topic_id) AS present_topic_id,
          CASE

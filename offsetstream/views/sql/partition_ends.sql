@@ -4,6 +4,7 @@
 --   topic STRING: Topic
 --   topic_id STRING: Topic id; null where it is not known
 --   partition INT: Partition of the topic
+--   leader_id INT: Broker that led the partition at the last look that did not fail
 --   log_start_offset BIGINT: First offset of the log
 --   high_watermark BIGINT: End for read_uncommitted
 --   last_stable_offset BIGINT: End for read_committed
@@ -15,7 +16,7 @@
 --   error STRING: Why the last look failed
 --   stale_reason STRING: That the look is too long ago to say anything of now, and how long; null where it is not
 WITH ranked AS (
-  SELECT p.topic, p.topic_id, p.partition, p.log_start_offset, p.high_watermark, p.last_stable_offset, p.readable_end, p.open_transaction, p.open_transaction_since, p.sampled_at, p.changed_at, p.error,
+  SELECT p.topic, p.topic_id, p.partition, p.leader_id, p.log_start_offset, p.high_watermark, p.last_stable_offset, p.readable_end, p.open_transaction, p.open_transaction_since, p.sampled_at, p.changed_at, p.error,
          t.deleted_at,
          row_number() OVER (
            PARTITION BY p.topic, p.partition
@@ -23,7 +24,7 @@ WITH ranked AS (
                     coalesce(unix_micros(p.sampled_at), 0) DESC, coalesce(p.topic_id, '')) AS nth
   FROM topic_partitions AS p LEFT JOIN topics AS t ON t.topic_id = p.topic_id
 )
-SELECT topic, topic_id, partition, log_start_offset, high_watermark, last_stable_offset, readable_end, open_transaction, open_transaction_since, sampled_at, changed_at, error,
+SELECT topic, topic_id, partition, leader_id, log_start_offset, high_watermark, last_stable_offset, readable_end, open_transaction, open_transaction_since, sampled_at, changed_at, error,
        CASE WHEN CAST(unix_micros(now_at) - unix_micros(sampled_at) AS DOUBLE) > max_age_seconds * CAST(1000000 AS DOUBLE)
             THEN concat('its end is not known of the last ', CAST((unix_micros(now_at) - unix_micros(sampled_at)) div 1000000 AS STRING), ' s') END AS stale_reason
 FROM ranked CROSS JOIN clock CROSS JOIN max_age WHERE nth = 1 AND deleted_at IS NULL

@@ -405,7 +405,8 @@ WITH steps AS (
       WHEN s.high_watermark IS NULL
       THEN 'its end was not sampled'
     END AS not_known,
-    TRY_CAST(NULL AS TEXT) AS not_known_cause,
+    TRY_CAST(NULL AS TEXT) AS known_cause,
+    TRY_CAST(NULL AS TIMESTAMPTZ) AS recreated_at,
     TRY_CAST(NULL AS TEXT) AS stale_reason,
     CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
     CASE
@@ -818,7 +819,8 @@ WITH steps AS (
     c.partition,
     c.committed_offset,
     c.not_known,
-    c.not_known_cause,
+    c.known_cause,
+    c.recreated_at,
     c.stale_reason,
     c.held_since,
     c.waits_since,
@@ -1088,11 +1090,19 @@ WITH steps AS (
         THEN holder || ' on ' || topic || '-' || TRY_CAST(partition AS TEXT)
         ELSE holder
       END
-      WHEN 'unknown'
-      THEN CASE
-        WHEN NOT stale_reason IS NULL
-        THEN 'the job has not looked'
-        ELSE not_known_cause
+      WHEN 'ok'
+      THEN NULL
+      WHEN 'catching up'
+      THEN NULL
+      WHEN 'abandoned'
+      THEN NULL
+      ELSE CASE
+        WHEN verdict = 'rewound'
+        AND known_cause IS NULL
+        AND first_ms < EPOCH_US(recreated_at) // 1000
+        AND before_rewind > end_offset
+        THEN 'the topic ' || topic || ' was recreated'
+        ELSE known_cause
       END
     END AS cause,
     readable_lag AS current_lag,

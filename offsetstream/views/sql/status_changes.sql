@@ -82,7 +82,7 @@ WITH
          CAST(NULL AS STRING) AS open_transaction, CAST(NULL AS TIMESTAMP) AS open_transaction_since, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
          CASE WHEN s.committed_offset < 0 THEN concat('no offset: ', CAST(s.committed_offset AS STRING), ' was committed')
               WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
-         CAST(NULL AS STRING) AS not_known_cause, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
+         CAST(NULL AS STRING) AS known_cause, CAST(NULL AS TIMESTAMP) AS recreated_at, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
          CASE WHEN s.committed_offset >= s.last_stable_offset AND s.last_stable_offset < s.high_watermark THEN w.held_since END AS waits_since, s.last_stable_offset, s.minute + INTERVAL '1' MINUTE AS now_at,
          coalesce(z.member_count, 0) AS member_count,
          coalesce(z.group_type <> 'Streams' AND z.member_count > 0 AND u.members = z.member_count AND u.may_read = 0, false) AS is_abandoned,

@@ -1,0 +1,9 @@
+-- The topics by name: whether one is there, and what is known of it; when the last one of the name was first missed; and, where the one that is
+-- there was made after that, since when the job knows it.
+named AS (
+  SELECT topic, max(CASE WHEN deleted_at IS NULL THEN topic_id END) AS topic_id, max(CASE WHEN deleted_at IS NULL THEN partitions END) AS partitions,
+         max(CASE WHEN deleted_at IS NULL THEN last_seen_at END) AS last_seen_at, max(deleted_at) AS deleted_at,
+         CASE WHEN count(deleted_at) > 0 THEN max(CASE WHEN deleted_at IS NULL THEN first_seen_at END) END AS recreated_at,
+         count(CASE WHEN deleted_at IS NULL THEN 1 END) AS there
+  FROM topics GROUP BY topic
+)
