@@ -1,0 +1,236 @@
+"""Designed troubles among groups that are well: at each look a verdict is what the script did, or less."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from offsetstream.cli.main import main
+from offsetstream.cluster.consumers import close
+from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.demo.commits import commit_plainly
+from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.views.reader import ViewReader
+from testkit.tables import append_rows
+from testkit.waiting import SECONDS, await_
+from tests.kafka.jobs import JobRunner
+
+pytestmark = pytest.mark.long
+
+PARTITIONS, HELD_PARTITION = 50, 20  # of none of the others
+TOPICS = ("busy", "ledger", "marked", "inventory", "kept", "left", "small", "renewed")
+NAMES = (f"behind-{number}" for number in range(2000))
+HELD = [name for name in NAMES if partition_for(name, PARTITIONS) == HELD_PARTITION][:10]
+WAITING = [f"reads-committed-{number}" for number in range(6)]
+WELL = [f"well-{number}" for number in range(10)]
+RENEWED = [f"renewed-{number}" for number in range(4)]
+GUEST_SECONDS = 4  # for which it stays
+CAUSES = {"the open transaction offsets-writer-3": 10, "the open transaction ledger-writer-7": 6}
+# What the script does to each group, in the words of `groups status`.
+EXPECTED = {
+    **dict.fromkeys(HELD, "held-back"),
+    **dict.fromkeys(WAITING, "waiting"),
+    **dict.fromkeys((*WELL, *RENEWED), "ok"),
+    "flapping": "unstable",
+    "of-inventory": "unknown",
+    "left-alone": "dead",
+    "beyond": "beyond the end",
+    "marker": "ok",
+    "moved-on": "abandoned",
+}
+# What each may be called on the way there: of what has just begun nothing is known yet, or nothing is wrong.
+ON_THE_WAY = {"ok", "unknown", "catching up"}
+
+
+class Crowd:
+    """Consumers that read and commit what they have read, all in one thread."""
+
+    def __init__(self, bootstrap_server: str) -> None:
+        self._bootstrap_server = bootstrap_server
+        self._members: list[Consumer] = []
+        self._lock, self._ended = threading.Lock(), threading.Event()
+
+    def join(self, group: str, *topics: str, **properties: Any) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap_server,
+                "group.id": group,
+                "client.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **properties,
+            },
+            logger=QUIET,
+        )
+        consumer.subscribe(list(topics))
+        with self._lock:
+            self._members.append(consumer)
+        return consumer
+
+    def leave(self, consumer: Consumer) -> None:
+        with self._lock:
+            self._members.remove(consumer)
+        close(consumer)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._work)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(SECONDS)
+            for each in self._members:
+                close(each)
+
+    def _work(self) -> None:
+        while not self._ended.wait(0.2):
+            with self._lock:
+                for each in self._members:
+                    if each.consume(100, 0.001):
+                        each.commit(asynchronous=True)
+
+
+@contextmanager
+def repeated(step: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Do a step again and again in a thread of its own."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(seconds):
+            step()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(SECONDS)
+
+
+def produce(kafka: EmbeddedKafka, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_server})
+    for _ in range(count):
+        producer.produce(topic, b"value")
+    producer.flush(SECONDS)
+
+
+@contextmanager
+def transaction(kafka: EmbeddedKafka, transactional_id: str) -> Iterator[Producer]:
+    """A transaction that is open for as long as the context lasts."""
+    config = {"bootstrap.servers": kafka.bootstrap_server, "transactional.id": transactional_id}
+    producer = Producer({**config, "transaction.timeout.ms": 900_000}, logger=QUIET)
+    producer.init_transactions(SECONDS)
+    producer.begin_transaction()
+    yield producer
+    producer.commit_transaction(SECONDS)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka() as kafka:
+        admin = admin_client(kafka.bootstrap_server)
+        for future in admin.create_topics([NewTopic(name, 1) for name in TOPICS]).values():
+            future.result(SECONDS)
+        yield kafka
+
+
+def statuses(runner: JobRunner) -> dict[str, dict[str, Any]]:
+    if runner.tables.opened("topic_partitions") is None:
+        return {}
+    return {row["group_id"]: row for row in ViewReader(runner.tables).rows("group_status")}
+
+
+def begin(kafka: EmbeddedKafka, crowd: Crowd, runner: JobRunner, stack: ExitStack) -> None:
+    """Do everything to the groups that needs no time."""
+    bootstrap_server, admin = kafka.bootstrap_server, admin_client(kafka.bootstrap_server)
+    for group in (*HELD, *WELL):
+        crowd.join(group, "busy")
+    for group in WAITING:
+        crowd.join(group, "ledger", **{"isolation.level": "read_committed"})
+    for topic in ("busy", "ledger", "inventory", "small", "left", "kept"):
+        produce(kafka, topic, 10)
+    with transaction(kafka, "marks") as marks:
+        marks.produce("marked", b"value")
+    mover = crowd.join("moved-on", "left", "kept")
+    commit_plainly(
+        bootstrap_server,
+        {
+            "of-inventory": [TopicPartition("inventory", 0, 10)],
+            "beyond": [TopicPartition("small", 0, 500)],
+            "marker": [TopicPartition("marked", 0, 1)],  # the record is read, and the marker is at 1
+            **{group: [TopicPartition("renewed", 0, 0)] for group in RENEWED},
+        },
+    )
+    known = {*EXPECTED} - {"flapping"}
+    runner.await_(lambda: known <= statuses(runner).keys())
+    mover.subscribe(["kept"])
+    produce(kafka, "left", 10)
+    admin.delete_topics(["inventory", "renewed"])["renewed"].result(SECONDS)
+    writer = stack.enter_context(transaction(kafka, "offsets-writer-3"))
+    nobody = Consumer({"bootstrap.servers": bootstrap_server, "group.id": HELD[0]}, logger=QUIET)
+    writer.send_offsets_to_transaction([TopicPartition("kept", 0, 1)], nobody.consumer_group_metadata(), SECONDS)
+    close(nobody)
+    ledger = stack.enter_context(transaction(kafka, "ledger-writer-7"))
+    ledger.produce("ledger", b"value")
+    ledger.flush(SECONDS)
+    await_(lambda: "renewed" not in admin.list_topics(timeout=SECONDS).topics)
+    admin.create_topics([NewTopic("renewed", 1)])["renewed"].result(SECONDS)
+    commit_plainly(bootstrap_server, {group: [TopicPartition("renewed", 0, 0)] for group in RENEWED})
+
+
+def accused(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Those that are called what the script did not do to them."""
+    return [
+        f"{group} is {row['verdict']}, not {EXPECTED[group]}: {row['verdict_reason']}"
+        for group, row in rows.items()
+        if row["verdict"] not in {EXPECTED.get(group), *ON_THE_WAY}
+    ]
+
+
+def test_each_trouble_is_named_and_nobody_else_is_accused(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    runner = JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
+    commit_plainly(kafka.bootstrap_server, {"left-alone": [TopicPartition("small", 0, 3)]})
+    runner.run_once()
+    append_rows(Path(runner.tables.root), "thresholds", [{"group_id": "left-alone", "window_seconds": 60}])
+    crowd, looks = Crowd(kafka.bootstrap_server), []
+    with crowd.at_work(), runner.running(sample_interval=2), ExitStack() as stack:
+        stack.enter_context(repeated(lambda: produce(kafka, "busy", 1), 1))
+        stack.enter_context(repeated(lambda: produce(kafka, "ledger", 1), 1))
+        begin(kafka, crowd, runner, stack)
+        crowd.join("flapping", "kept", **{"client.id": "steady"})
+        deadline = time.monotonic() + 2 * SECONDS
+        while (found := statuses(runner)) and {group: row["verdict"] for group, row in found.items()} != EXPECTED:
+            looks.append(accused(found))
+            assert time.monotonic() < deadline, [
+                row for group, row in found.items() if row["verdict"] != EXPECTED[group]
+            ]
+            guest = crowd.join("flapping", "kept", **{"client.id": "guest"})
+            time.sleep(GUEST_SECONDS)
+            crowd.leave(guest)
+        shown = CliRunner().invoke(main, ["groups", "status", "--tables", runner.tables.root], catch_exceptions=False)
+    assert [each for each in looks if each] == []
+    causes = Counter(row["cause"] for row in found.values() if row["cause"])
+    assert causes.items() >= CAUSES.items()
+    for cause, number in CAUSES.items():
+        name = cause.removeprefix("the open transaction ")
+        ends_it = f"'kafka-transactions.sh forceTerminateTransaction --transactionalId {name}' ends it"
+        assert f"{number} groups: {cause}; {ends_it}" in shown.stderr.splitlines()
+    assert "deleted with the topic inventory" in found["of-inventory"]["verdict_reason"]
+    assert shown.exit_code == 4
