@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from offsetstream.cli.rows import Column
 from offsetstream.cli.tell import tell
 from offsetstream.cli.times import duration_text, instant_text
 from offsetstream.errors import NoTableError
-from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.placement import read_placement
 
 if TYPE_CHECKING:
@@ -68,12 +67,29 @@ class Age:
         as_of, is_stale = self.of_partition.get(-1 if number is None else number, (None, None))
         return None if as_of is None else instant_text(min(as_of, self.now)), is_stale
 
-    def tell_of_groups(self, lookup: Lookup, groups: Collection[str]) -> None:
-        """Write the same of some groups, of all where none is named; where they lie is read if something is stale."""
+    def until(self, end: datetime | None) -> Age:
+        """Return the same of a period that ends then, None: now. What nobody looked at since is not asked about."""
+        if end is None:
+            return self
+        known = {
+            number: (as_of, is_stale and (as_of is None or as_of < end))
+            for number, (as_of, is_stale) in self.of_partition.items()
+        }
+        return replace(self, of_partition=known)
+
+    def tell_of_groups(self, tables: Store, groups: Collection[str]) -> None:
+        """Write to stderr, in red, what is not known of some groups, of all where none is named."""
+        for line in self.lines_of_groups(tables, groups):
+            tell(line, fg="red")
+
+    def lines_of_groups(self, tables: Store, groups: Collection[str]) -> list[str]:
+        """Return the same as lines; where the groups lie is read if something is stale."""
+        from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - of DuckDB, which --help does not need
+
         is_asked = bool(groups) and any(is_stale for _, is_stale in self.of_partition.values())
-        placement = read_placement(lookup) if is_asked else None
+        placement = read_placement(Lookup(tables)) if is_asked else None
         homes = [] if placement is None else [placement.of(name) for name in groups]
-        self.tell(None if placement is None else {number for number in homes if number is not None})
+        return self.lines(None if placement is None else {number for number in homes if number is not None})
 
     def tell(self, partitions: Collection[int] | None = None) -> None:
         """Write to stderr, in red, what is not known of now, if anything; of these offsets partitions, None: of all."""

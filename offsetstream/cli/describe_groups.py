@@ -125,7 +125,7 @@ def describe_groups(
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
-    age.tell_of_groups(lookup, group)
+    age.tell_of_groups(lookup.store, group)
     found = read_some(lookup, wanted, members=True, offsets=view == "offsets")
     missing, is_silent = set(group), False
     shown = _noted(found, missing)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 import click
 
+from offsetstream.cli.age import Age
 from offsetstream.cli.answers import Row, at_option, counted, reader_of, rows_of, table_of, topic_options
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of, not_there, unknown_text
-from offsetstream.cli.options import client_properties, cluster_options, config_option, tables_option
+from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
 from offsetstream.cli.output import Output
 from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
@@ -43,6 +44,7 @@ Exit code 1 where a group had no offset.""",
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @topic_options
 @at_option
+@max_age_option
 @click.option("--with-times", is_flag=True, help="Beside each offset the time of its record, read from the live log.")
 @cluster_options
 @tables_option
@@ -53,6 +55,7 @@ def export(
     all_groups: bool,
     topic: tuple[str, ...],
     at: datetime | None,
+    max_age: float | None,
     with_times: bool,
     bootstrap_server: str | None,
     command_config: str | None,
@@ -65,7 +68,9 @@ def export(
     """
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
-    reader = reader_of(tables, at, group)
+    reader = reader_of(tables, at, group, max_age=max_age)
+    age = Age.of(reader)
+    age.tell_of_groups(reader.store, group)
     rows = _rows(reader, group, topic)
     found = {row["group_id"] for row in rows}
     missing = missing_of(reader, rows, group, at=at) or [
@@ -78,7 +83,7 @@ def export(
             lines = _timed_lines(reader, rows, at, bootstrap_server, command_config)
         Output(file=output_file).pieces(lines)
         of_groups = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
-        tell(f"{of_groups} as of {instant_text(at or datetime.now(UTC))}.{unknown_text(reader)}")
+        tell(f"{of_groups} as of {instant_text(age.now)}.{unknown_text(reader)}")
         if note := LeftOutNames.of(reader.store).note:
             tell(f"Note: {note}.")
     for message in missing:

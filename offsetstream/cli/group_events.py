@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.age import Age
 from offsetstream.cli.answers import (
     Answer,
     Row,
@@ -23,7 +24,7 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text
 
@@ -95,6 +96,7 @@ Exit code 1 where a group is not there.""",
 @config_option("groups.history")
 @group_options
 @period_options
+@max_age_option
 @watch_option
 @tables_option
 @output_options
@@ -103,6 +105,7 @@ def group_history(
     group: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
+    max_age: float | None,
     watch: float | None,
     tables: str,
     **options: Any,
@@ -112,12 +115,13 @@ def group_history(
     since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group)
+        reader = reader_of(tables, groups=group, max_age=max_age)
         rows = _rows(reader, since, until)
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
         missing = missing_of(reader, rows, group)
         found = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'change')} of {found}{period_text(since, until)}."
-        return Answer(_COLUMNS, rows, closing, missing=missing)
+        return Answer(_COLUMNS, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)
 

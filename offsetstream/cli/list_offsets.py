@@ -127,7 +127,7 @@ def list_offsets(
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
-    age.tell_of_groups(lookup, group)
+    age.tell_of_groups(lookup.store, group)
     sampled = SampledEnds(lookup)
     missing = set(group)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.age import Age
 from offsetstream.cli.answers import (
     Answer,
     Row,
@@ -28,7 +29,7 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text, time_text
 
@@ -96,6 +97,7 @@ Exit code 1 where a group or topic is not there.""",
 @topic_options
 @click.option("--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Only this partition; repeatable.")
 @period_options
+@max_age_option
 @watch_option
 @tables_option
 @output_options
@@ -106,6 +108,7 @@ def history(
     partition: tuple[int, ...],
     since: datetime | None,
     until: datetime | None,
+    max_age: float | None,
     watch: float | None,
     tables: str,
     **options: Any,
@@ -115,15 +118,16 @@ def history(
     since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group, since=since)
+        reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         where = {"group_id": group, "topic": topic, "partition": partition}
         rows = _history_rows(reader, where, in_period("record_timestamp", since, until))
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
         missing = missing_of(reader, rows, group, topic)
         deleted = sum(row["is_tombstone"] for row in rows)
         closing = (
             f"{counted(len(rows) - deleted, 'commit')} and {counted(deleted, 'deletion')}{period_text(since, until)}."
         )
-        return Answer(_HISTORY, rows, closing, missing=missing)
+        return Answer(_HISTORY, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)
 
@@ -168,6 +172,7 @@ is not there.""",
 @group_options
 @topic_options
 @period_options
+@max_age_option
 @watch_option
 @tables_option
 @output_options
@@ -177,6 +182,7 @@ def audit(
     topic: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
+    max_age: float | None,
     watch: float | None,
     tables: str,
     **options: Any,
@@ -186,14 +192,16 @@ def audit(
     since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group, since=since)
+        reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         where = {"group_id": group, "topic": topic}
         found = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
         rows = [_audit_row(row) for row in rows_of(found, "record_timestamp, group_id, topic, partition")]
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}."
-        return Answer(_AUDIT, _by_event(_together(rows)) if output.is_text else rows, closing, missing=missing)
+        shown = _by_event(_together(rows)) if output.is_text else rows
+        return Answer(_AUDIT, shown, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)
 

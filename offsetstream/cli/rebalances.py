@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.age import Age
 from offsetstream.cli.answers import (
     Answer,
     Row,
@@ -25,7 +26,7 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.missing import missing_of
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, instant_text
 
@@ -72,6 +73,7 @@ Exit code 1 where a group is not there.""",
 @config_option("groups.rebalances")
 @group_options
 @period_options
+@max_age_option
 @watch_option
 @tables_option
 @output_options
@@ -80,6 +82,7 @@ def rebalances(
     group: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
+    max_age: float | None,
     watch: float | None,
     tables: str,
     **options: Any,
@@ -92,11 +95,13 @@ def rebalances(
     since = day_at_least(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group, since=since)
+        reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         found = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
         rows = [_row(row) for row in rows_of(found, "group_id, log_id, record_offset")]
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
         missing = missing_of(reader, rows, group)
-        return Answer(_COLUMNS, rows, _closing(reader, rows, period_text(since, until)), missing=missing)
+        closing = _closing(reader, rows, period_text(since, until))
+        return Answer(_COLUMNS, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)
 

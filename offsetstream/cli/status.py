@@ -131,15 +131,16 @@ def status(
         warnings = [*age.lines_of(rows), *_causes(shown)]
         if output.is_text:
             _say_once(shown)
-        return Answer(columns, shown, closing, _exit_code(shown, fail_on), missing, warnings)
+        return Answer(columns, shown, closing, _exit_code(shown, rows, fail_on), missing, warnings)
 
     show(output, watch, ask)
 
 
-def _exit_code(rows: list[Row], fail_on: str) -> int:
-    if any(row["level"] in _FAILS[fail_on] for row in rows):
+def _exit_code(shown: list[Row], asked: list[Row], fail_on: str) -> int:
+    """Return the exit code; a group that is not known any more may have any verdict, also one that is wanted."""
+    if any(row["level"] in _FAILS[fail_on] for row in shown):
         return NOT_OK
-    return STALE if fail_on != "never" and any(row["stale"] for row in rows) else 0
+    return STALE if fail_on != "never" and any(row["stale"] for row in asked) else 0
 
 
 def _causes(rows: list[Row]) -> list[str]:

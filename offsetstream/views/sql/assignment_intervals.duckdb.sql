@@ -1,4 +1,4 @@
--- Reads: assignment_history, clock, member_history, offsets_partitions, topics
+-- Reads: assignment_history, clock, freshness, member_history, offsets_partitions, topics
 WITH named AS (
   SELECT
     h.log_id,
@@ -78,11 +78,13 @@ WITH named AS (
     f.revoked_at IS NULL AND COALESCE(f.log_id = p.log_id, TRUE) AS is_current,
     CASE
       WHEN f.revoked_at IS NULL AND COALESCE(f.log_id = p.log_id, TRUE)
-      THEN now_at
+      THEN LEAST(now_at, r.as_of)
       ELSE f.revoked_at
     END AS until_at
   FROM folded AS f
   CROSS JOIN clock
+  LEFT JOIN freshness AS r
+    ON r.offsets_partition = f.offsets_partition
   LEFT JOIN offsets_partitions AS p
     ON p.offsets_partition = f.offsets_partition
 )

@@ -15,7 +15,7 @@
 --   assigned_at TIMESTAMP: From when on
 --   revoked_at TIMESTAMP: Until when; null if it still is, or nothing tells
 --   is_current BOOLEAN: Whether it still is
---   milliseconds BIGINT: How long it was, or is so far; null where clocks differ so that it would be negative
+--   milliseconds BIGINT: How long it was, or is as far as the job has looked; null where clocks differ so that it would be negative
 --   assigned_in_epoch INT: Generation or group epoch that began it
 --   revoked_in_epoch INT: Generation or group epoch that ended it
 --   from_record_offset BIGINT: Record that began it
@@ -46,8 +46,9 @@ WITH named AS (
   FROM member_history GROUP BY log_id, offsets_partition, group_id, member_id
 ), lasting AS (
   SELECT f.*, f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) AS is_current,
-         CASE WHEN f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) THEN now_at ELSE f.revoked_at END AS until_at
+         CASE WHEN f.revoked_at IS NULL AND coalesce(f.log_id = p.log_id, true) THEN least(now_at, r.as_of) ELSE f.revoked_at END AS until_at
   FROM folded AS f CROSS JOIN clock
+  LEFT JOIN freshness AS r ON r.offsets_partition = f.offsets_partition
   LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition
 )
 SELECT f.log_id, f.offsets_partition, f.group_id, f.topic_id, f.topic, f.partition, f.kind, f.subtopology_id, f.member_id, w.client_id, w.client_host,
