@@ -21,8 +21,8 @@ STALE = 5  # the exit code where nothing known is wrong, and something is not kn
 AGE = (Column("as_of"), Column("stale"))  # not in text: there the line before the answer has it
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _READ = """
-SELECT offsets_partition, as_of, is_stale, now_at, (SELECT max(ended_at) FROM cluster)
-FROM clock LEFT JOIN freshness ON true"""
+SELECT offsets_partition, as_of, is_stale, now_at, (SELECT max(ended_at) FROM cluster), max_age_seconds
+FROM clock CROSS JOIN max_age LEFT JOIN freshness ON true"""
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,16 @@ class Age:
     now: datetime
     of_partition: Mapping[int, tuple[datetime | None, bool]]
     ended_at: datetime | None
+    max_age: float | None = None  # in seconds
 
     @classmethod
     def of(cls, reader: ViewReader) -> Age:
         """Read it from the views; raises what they do."""
         reader.relation("freshness")
         rows = reader.fetch(_READ)
-        now, ended_at = rows[0][3:]
+        now, ended_at, max_age = rows[0][3:]
         known = {number: (as_of, is_stale) for number, as_of, is_stale, *_ in rows if number is not None}
-        return cls(now, known, ended_at)
+        return cls(now, known, ended_at, max_age)
 
     @classmethod
     def of_tables(cls, tables: Store, max_age: float | None) -> Age:
@@ -68,11 +69,12 @@ class Age:
         return None if as_of is None else instant_text(min(as_of, self.now)), is_stale
 
     def until(self, end: datetime | None) -> Age:
-        """Return the same of a period that ends then, None: now. What nobody looked at since is not asked about."""
+        """Return the same of a period that ends then, None: now. Whether somebody looked later is not asked."""
         if end is None:
             return self
+        allowed = timedelta(seconds=self.max_age or 0)
         known = {
-            number: (as_of, is_stale and (as_of is None or as_of < end))
+            number: (as_of, is_stale and (as_of is None or as_of + allowed < end))
             for number, (as_of, is_stale) in self.of_partition.items()
         }
         return replace(self, of_partition=known)

@@ -22,9 +22,12 @@ from tests.kafka.java_clients import SESSION_MS, java_clients
 from tests.kafka.stage import Stage
 
 _DEMO_GROUPS = 90
-# Releases beside the usual one, each of which takes a minute: the last with the classic coordinator, one between, and
-# the newest.
-CLASSIC, OLDER, NEWEST = (pytest.param(release, marks=pytest.mark.nightly) for release in ("3.9.2", "4.1.2", "4.4.0"))
+# Releases beside the usual one, each of which takes a minute: the oldest that is tried, which names no group type; the
+# last with the classic coordinator, one between, and the newest.
+OLDEST, CLASSIC, OLDER, NEWEST = (
+    pytest.param(release, marks=pytest.mark.nightly) for release in ("3.6.2", "3.9.2", "4.1.2", "4.4.0")
+)
+RELEASES = (OLDEST, CLASSIC, OLDER, DEFAULT_VERSION, NEWEST)
 _QUIET_SECONDS = 1.5
 _NEW_COORDINATOR = (4, 0)
 # A log that the cleaner compacts at once; who crashes stays a member for the rest of the test; quick heartbeats.

@@ -1,16 +1,18 @@
-"""A broker of each release with groups of every type, which takes a minute to come about."""
+"""A broker of each release with groups of every type, which takes a minute to come about, and the tables of it."""
 
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
-from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, OLDER, AllGroups, all_groups, broker_properties
+from tests.kafka.every_group.all_groups import RELEASES, AllGroups, all_groups, broker_properties
 from tests.kafka.jmx import jmx_options
+from tests.kafka.jobs import JobRunner
 
 
-@pytest.fixture(scope="package", params=[CLASSIC, OLDER, "4.3.1", NEWEST])
+@pytest.fixture(scope="package", params=RELEASES)
 def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
     """The broker and its groups, alive and at rest; only read from it (tests/conftest.py).
 
@@ -25,3 +27,11 @@ def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
     ):
         groups.jmx_port = port
         yield groups
+
+
+@pytest.fixture(scope="package")
+def loaded(every_group: AllGroups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
+    """A job that has applied all there is; its tables are only read."""
+    runner = JobRunner(spark, every_group.kafka.bootstrap_server, tmp_path_factory.mktemp("every-group"))
+    runner.run_once()
+    return runner

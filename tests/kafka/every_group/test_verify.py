@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.codec.log_folders import find_partitions
@@ -28,17 +27,10 @@ from offsetstream.verify.table_lag import Standing, ask_standing
 from offsetstream.verify.tables import TableRows, read_tables
 from testkit.processes import offsetstream
 from tests.conformance.state_rows import snapshot, without_empty_assignments
-from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups
+from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, RELEASES, AllGroups
 from tests.kafka.jobs import JobRunner
 
 some_releases = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1", NEWEST], indirect=True)
-
-
-@pytest.fixture(scope="module")
-def loaded(every_group: AllGroups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
-    runner = JobRunner(spark, every_group.kafka.bootstrap_server, tmp_path_factory.mktemp("verify"))
-    runner.run_once()
-    return runner
 
 
 def read(runner: JobRunner) -> TableRows:
@@ -191,10 +183,10 @@ def test_the_tables_are_a_replay_of_the_brokers_segments(every_group: AllGroups,
     assert lacking == ([] if every_group.kafka.version == "3.9.2" else ["transactions-aborted"])
 
 
-@pytest.mark.parametrize("every_group", ["4.3.1"], indirect=True)
+@pytest.mark.parametrize("every_group", RELEASES, indirect=True)
 def test_the_command(every_group: AllGroups, loaded: JobRunner) -> None:
     server = ("--bootstrap-server", every_group.kafka.bootstrap_server)
-    done = offsetstream("verify", *server, "--tables", loaded.tables.root, "--settle", "5")
+    done = offsetstream("verify", "--history", *server, "--tables", loaded.tables.root, "--settle", "5")
     assert (done.returncode, "0 unexplained differences" in done.stderr) == (0, True), done.stdout + done.stderr
 
 

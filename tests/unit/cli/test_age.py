@@ -44,6 +44,17 @@ def test_what_is_stale_is_told(name: str) -> None:
     assert Age(NOW, dict(enumerate(known)), None).lines(asked) == lines
 
 
+def test_a_period_that_ends_before_nothing_is_known_is_not_stale() -> None:
+    """As the instant of its end is not: it may be as long after the last look as now may."""
+    age = Age(NOW, {0: AN_HOUR}, None, max_age=120)
+    last_look = NOW - timedelta(hours=1)
+    for seconds, is_stale in ((-1, False), (119, False), (121, True)):
+        told = age.until(last_look + timedelta(seconds=seconds)).lines()
+        assert told == (age.lines() if is_stale else [])
+    assert age.until(None) == age
+    assert Age(NOW, {0: NEVER}, None, max_age=120).until(last_look).lines() == ["STALE: nothing is known yet"]
+
+
 def test_a_case_says_when_it_ends() -> None:
     told = "No job keeps these tables any more: their now is 2026-01-01T12:00:00.000Z, when they end"
     assert Age(NOW, {0: AN_HOUR}, NOW).lines() == [told]
