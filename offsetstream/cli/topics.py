@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from offsetstream.cli.age import Age
 from offsetstream.cli.answers import Answer, counted, show, topic_options, watch_option
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.main import OneLineErrors
@@ -16,6 +17,7 @@ from offsetstream.cli.options import (
     client_properties,
     cluster_options,
     config_option,
+    max_age_option,
     output_of,
     output_options,
     tables_option,
@@ -65,13 +67,14 @@ Examples:
   offsetstream topics describe --topic orders --bootstrap-server localhost:9092 --tables tables
   offsetstream topics describe --topic orders --bootstrap-server localhost:9092 --watch 5
 
-GROUPS: those that have a committed offset of the partition, by the tables; unknown where there are no tables and none
-were named.
+GROUPS: those that have a committed offset of the partition, by the tables: a line before says so if these are stale.
+Unknown where there are no tables and none were named.
 
 Exit code 1 where a topic is not there, or may not be seen; 3 where a partition has no leader, or a silent one.""",
 )
 @config_option("topics.describe")
 @topic_options
+@max_age_option
 @watch_option
 @cluster_options
 @tables_option
@@ -79,6 +82,7 @@ Exit code 1 where a topic is not there, or may not be seen; 3 where a partition 
 def describe(
     *,
     topic: tuple[str, ...],
+    max_age: float | None,
     watch: float | None,
     bootstrap_server: str | None,
     command_config: str | None,
@@ -111,8 +115,9 @@ def describe(
             rows = [_flat(row, is_text=output.is_text) for row in rows]
         gone = [f"topic '{name}' is not there" for name in sorted(set(topic) - set(cluster.known) - set(refused))]
         missing = gone + [f"topic '{name}': {error}" for name, error in sorted(refused.items())]
+        warnings = [] if store is None else Age.of_tables(store, max_age).lines()
         silent = any(is_unreachable(row["error"]) for row in rows)
-        return Answer((*_COLUMNS, *_GROUPS), rows, closing, UNREACHABLE if silent else 0, missing)
+        return Answer((*_COLUMNS, *_GROUPS), rows, closing, UNREACHABLE if silent else 0, missing, warnings)
 
     show(output, watch, ask)
 

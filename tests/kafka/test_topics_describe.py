@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,11 @@ def test_the_groups_that_read_it(server: str, tmp_path: Path) -> None:
     text = described(server, "--topic", "orders", tables=tables).stdout.splitlines()
     assert [" ".join(line.split()[8:]) for line in text[1:4]] == ["- -", "audit,billing,mail and 1 more -", "billing -"]
     assert text[-1].startswith("1 topic, 3 partitions, 0 with replicas that are behind; as of ")
+    append_rows(
+        tables, "offsets_partitions", [{"offsets_partition": 0, "caught_up_at": datetime(2026, 1, 1, tzinfo=UTC)}]
+    )
+    assert described(server, tables=tables).stderr.startswith("STALE: nothing is known of the last ")
+    assert described(server, "--max-age", "none", tables=tables).stderr == ""
     refused = described(server, tables=tables_of(tmp_path / "other", "another"))
     assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
     assert described(server, tables=tmp_path / "none").returncode == 1

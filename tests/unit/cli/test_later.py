@@ -55,7 +55,8 @@ QUESTIONS: dict[str, list[Options]] = {
 NOT_ASKED = {
     **dict.fromkeys(("run", "stop", "reload", "maintain", "demo"), "work on tables, and say nothing about groups"),
     **dict.fromkeys(("views create", "views script", "views serve"), "hand over the views, which sql asks here"),
-    **dict.fromkeys(("verify", "topics describe"), "ask the live cluster: tests/kafka"),
+    "verify": "compares with the live cluster, and waits for a job that is behind: tests/kafka",
+    "topics describe": "asks the live cluster: tests/kafka/test_topics_describe.py",
     **dict.fromkeys(
         ("groups delete", "offsets import", "offsets reset", "offsets undo", "offsets delete"),
         "ask the live cluster; of tables an instant, and object where they do not reach it: tests/kafka/reset",
