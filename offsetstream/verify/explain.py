@@ -37,6 +37,8 @@ class Explanations:
                     "cleanup.policy of the offsets topic has delete: what retention took, a coordinator has until it "
                     "moves or starts again (reference 10.5)"
                 )
+        if difference.column == "state" and difference.group_id in self._tables.not_validated:
+            return "Kafka 4.1 does not write whether a streams group is ready (reference 5.10 item 11)"
         return self._of_group(difference)
 
     def partition_of(self, difference: Difference) -> int | None:

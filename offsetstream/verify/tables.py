@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ _COLUMNS = {
     "member_assignments": "group_id member_id kind subtopology_id topic_id topic partition",
     "committed_offsets": "group_id topic partition committed_offset leader_epoch metadata",
 }
+_STREAMS_GROUP, _VALIDATED = 17, "validatedTopologyEpoch"
 _PARTITIONS = ["offsets_partition", "load_state", "coordinator_id", "next_offset", "filters"]
 
 
@@ -30,6 +32,7 @@ class TableRows:
     partitions: dict[int, Row]
     deleted_topics: frozenset[str]  # their names and ids: no broker answers for these
     homes: Mapping[str, int] | None = None  # of `Placement`
+    not_validated: frozenset[str] = frozenset()  # streams groups whose record does not say that their topics are there
 
     @property
     def placement(self) -> Placement:
@@ -51,4 +54,11 @@ def read_tables(lookup: Lookup) -> TableRows:
     topics = lookup.rows("topics", ["topic_id", "topic", "deleted_at"])
     gone = {name for row in topics if row["deleted_at"] is not None for name in (row["topic"], row["topic_id"])}
     gone -= {row["topic"] for row in topics if row["deleted_at"] is None}
-    return TableRows(rows, partitions, frozenset(gone), read_placement(lookup).homes)
+    return TableRows(rows, partitions, frozenset(gone), read_placement(lookup).homes, _not_validated(lookup, rows))
+
+
+def _not_validated(lookup: Lookup, rows: Mapping[str, list[Row]]) -> frozenset[str]:
+    groups = [row["group_id"] for row in rows["groups"] if row["state"] == "NotReady"]
+    where = {"group_id": groups, "key_type": [_STREAMS_GROUP], "in_coordinator_partition": [True]}
+    cells = lookup.rows("group_cells", ["group_id", "value_json"], where) if groups else []
+    return frozenset(row["group_id"] for row in cells if _VALIDATED not in json.loads(row["value_json"])["data"])

@@ -31,6 +31,7 @@ class Compared:
         stands = ask_standing(Cluster(every_group.kafka.bootstrap_server), lambda: False, tables)
         self._held = {number for number in tables.partitions if stands.is_held_back(number)}
         self._placement, self._root = tables.placement, runner.tables.root
+        self.state_not_told = tables.not_validated  # of streams groups, by brokers of 4.1 (reference 5.10 item 11)
         self.admin: Answers = every_group.admin.answers()
         self.types = {row["group_id"]: row["group_type"] for row in self.admin.groups}
 
@@ -55,8 +56,11 @@ def compared(every_group: AllGroups, loaded: JobRunner) -> Compared:
 
 
 def test_groups_list(compared: Compared) -> None:
-    ours = compared.values(compared.told("groups", "list"), "group", "type", "state", "members")
-    theirs = compared.values(compared.admin.groups, "group_id", "group_type", "state", "member_count")
+    rows, told = compared.told("groups", "list"), compared.admin.groups
+    for row in [*rows, *told]:
+        row["state"] = row["state"] if row.get("group", row.get("group_id")) not in compared.state_not_told else None
+    ours = compared.values(rows, "group", "type", "state", "members")
+    theirs = compared.values(told, "group_id", "group_type", "state", "member_count")
     assert len(theirs) > 90
     # A coordinator remembers a group that only aborted its commits until it moves (reference 5.9 row 6).
     assert ours == [each for each in theirs if each[0] != "transactions-aborted"]

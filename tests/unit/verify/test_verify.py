@@ -1,16 +1,19 @@
 """What counts as a difference, what explains one, and what settles."""
 
+import json
 import time
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, count, repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from offsetstream.cluster.answers import PartitionEnds
+from offsetstream.tables.lookup import Lookup
 from offsetstream.verify import settle
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.compare import KEYS, differences, groups_not_compared
@@ -18,7 +21,8 @@ from offsetstream.verify.difference import ROW, ROWS, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.settle import compare_until_settled
 from offsetstream.verify.table_lag import Standing
-from offsetstream.verify.tables import TableRows
+from offsetstream.verify.tables import TableRows, read_tables
+from testkit.tables import new_tables
 
 OWNED = {"load_state": "OWNED", "coordinator_id": 1, "next_offset": 9}
 PLACE = {"group_id": "g", "topic": "t", "partition": 0}
@@ -145,6 +149,24 @@ def test_a_group_that_only_its_coordinator_remembers() -> None:
     told = Answers(groups=answers().groups)
     (found,) = differences(nothing, told)
     assert "remembered by its coordinator only" in str(Explanations(nothing, told, standing()).of(found))
+
+
+@pytest.mark.parametrize(("validated", "is_explained"), [({}, True), ({"validatedTopologyEpoch": 1}, False)])
+def test_what_a_streams_group_of_4_1_does_not_write(
+    tmp_path: Path, validated: dict[str, int], is_explained: bool
+) -> None:
+    """Whether its topics are there; a release that writes it is believed."""
+    place = {"offsets_partition": 0, "group_id": "g", "in_coordinator_partition": True}
+    value = json.dumps({"version": 0, "data": {"epoch": 3, "metadataHash": 1} | validated})
+    rows = {
+        "offsets_partitions": [OWNED | {"offsets_partition": 0}],
+        "groups": [place | {"group_type": "Streams", "state": "NotReady"}],
+        "group_cells": [place | {"key_type": 17, "value_json": value}, place | {"key_type": 23, "value_json": value}],
+    }
+    held, told = read_tables(Lookup(new_tables(tmp_path, rows))), answers(group_type="Streams", state="Stable")
+    (found,) = [each for each in differences(held, told) if each.column == "state"]
+    why = Explanations(held, told, standing()).of(found)
+    assert (why is not None and why.startswith("Kafka 4.1 does not write ")) is is_explained
 
 
 def test_what_arrives_later_is_no_difference() -> None:
