@@ -74,6 +74,7 @@ Examples:
   offsetstream groups describe --all-groups --state --output csv
   offsetstream groups describe --group my-group --at 03:00
 
+LAG is that of Kafka's own tool, from CURRENT-OFFSET to LOG-END-OFFSET. The command lag leaves out what nobody can read.
 NOTE says why an end is not known, where there is such a partition.
 
 Exit code 1 where a group is not there; 3 where a partition has no leader, or a silent one.""",

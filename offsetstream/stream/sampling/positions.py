@@ -28,6 +28,7 @@ class Positions:
     def __init__(self, tables: Store) -> None:
         self._tables = {name: _Read(tables.open(name)) for name in (COMMITTED_OFFSETS, ASSIGNMENTS)}
         self._offsets = tables.open(COMMITTED_OFFSETS)
+        self._without_any: tuple[int, Mapping[TopicPlace, Tail]] = -1, {}
         self._pauses_until = 0.0
 
     def wanted(self) -> Wanted:
@@ -49,6 +50,8 @@ class Positions:
         if not tails or began < self._pauses_until:
             return {}
         self._offsets.refresh()
+        if (self._offsets.version, tails) == self._without_any:
+            return {}
         wanted = pa.Table.from_pylist([place._asdict() | tail._asdict() for place, tail in tails.items()])
         rows = self._offsets.query(_OFFSETS).read_all()
         columns = [rows[name].cast(kind) for name, kind in (("topic", pa.string()), ("partition", pa.int64()))]
@@ -58,6 +61,7 @@ class Positions:
         is_within = pc.and_(pc.greater(committed, both["lower"]), pc.less(committed, upper))
         near = both.filter(pc.and_(is_within, pc.less_equal(pc.subtract(upper, committed), _NEAR)))
         found = near.group_by(["topic", "partition"]).aggregate([("committed_offset", "max")]).to_pylist()
+        self._without_any = (-1, {}) if found else (self._offsets.version, tails)
         self._pauses_until = began + _SHARE * (time.monotonic() - began)
         return {TopicPlace(row["topic"], row["partition"]): row["committed_offset_max"] for row in found}
 
