@@ -89,7 +89,7 @@ Examples:
   offsetstream lag --group my-group --watch 10
   offsetstream lag --group my-group --exact --bootstrap-server localhost:9092
 
-LAG is what can be read: not what is gone from the log, nor, where the job could look, the markers that end transactions.
+LAG is what can be read: neither what is gone from the log nor, where the job could look, markers that end transactions.
 
 With --exact the live cluster is asked, and no table: the record at each committed offset is read, and TIME-LAG is its
 age. An offset that is not in the log is an error that says the log's range.
