@@ -52,12 +52,12 @@ _TABLES = {
                1 AS member_count, true AS in_coordinator_partition FROM cell""",
     "group_members": """
         SELECT DISTINCT offsets_partition, group_id, 0 AS log_id, group_id || '-1' AS member_id, 'client' AS client_id,
-               '/127.0.0.1' AS client_host, true AS in_coordinator_partition FROM cell""",
+               '/127.0.0.1' AS client_host, topic AS subscribed_topics, true AS in_coordinator_partition FROM cell""",
     "member_assignments": "SELECT *, 'assigned' AS kind, group_id || '-1' AS member_id FROM cell",
     "end_offsets": "FROM sampled",
     "topic_partitions": "FROM sampled WHERE sampled_at = (SELECT now_at FROM clock)",
     "offsets_partitions": """
-        SELECT DISTINCT offsets_partition, 0 AS log_id, 'OWNED' AS load_state,
+        SELECT DISTINCT offsets_partition, 0 AS log_id, 'OWNED' AS load_state, now_at AS caught_up_at,
                now_at - INTERVAL 1 DAY AS history_complete_from
         FROM cell, clock""",
 }

@@ -37,7 +37,7 @@ before AS (
   JOIN memberships AS m
     ON m.log_id = d.log_id AND m.offsets_partition = d.offsets_partition AND m.group_id = d.group_id AND m.record_offset < d.record_offset
    AND (m.next_offset IS NULL OR m.next_offset > d.record_offset) AND m.change <> 'left'
-   AND concat(',', coalesce(m.subscribed_topics, d.topic), ',') LIKE concat('%,', d.topic, ',%')
+   AND contains(concat(',', coalesce(m.subscribed_topics, d.topic), ','), concat(',', d.topic, ','))
   GROUP BY d.log_id, d.offsets_partition, d.record_offset
 ), lost AS (
   SELECT d.log_id, d.offsets_partition, d.record_offset, max(t.deleted_at) AS deleted_at

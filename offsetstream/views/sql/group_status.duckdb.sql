@@ -217,7 +217,7 @@ WITH ranked AS (
       m.next_offset IS NULL OR m.next_offset > d.record_offset
     )
     AND m.change <> 'left'
-    AND ',' || COALESCE(m.subscribed_topics, d.topic) || ',' LIKE '%,' || d.topic || ',%'
+    AND CONTAINS(',' || COALESCE(m.subscribed_topics, d.topic) || ',', ',' || d.topic || ',')
   GROUP BY
     d.log_id,
     d.offsets_partition,

@@ -115,3 +115,15 @@ def test_who_owns_partitions_may_not_have_committed_yet(tmp_path: Path) -> None:
         "it owns 2 partitions, and has not committed yet; 40 messages are there",
     )
     assert status(tmp_path, {})["verdict_reason"] == "no committed offset"
+
+
+@pytest.mark.parametrize(("read", "reason"), [("in-entory", "expired"), ("in_entory", "offsets deleted")])
+def test_who_reads_a_topic_of_a_similar_name_does_not_keep_its_offsets(tmp_path: Path, read: str, reason: str) -> None:
+    """In LIKE, which was asked once, a _ is any letter."""
+    rows = dict(deleted())
+    for row in rows["offset_commits"]:
+        row["topic"] = "in_entory"
+    rows["cluster"][0]["offsets_retention_ms"] = 1
+    member = PLACE | at(0, 1000) | {"member_id": "m", "change": "joined", "subscribed_topics": read}
+    told = status(tmp_path, {}, member_history=[member], **rows)["verdict_reason"]
+    assert told == f"its last offset was deleted 180 s ago ({reason})"
