@@ -94,11 +94,19 @@ def _shorten(report: TestReport) -> None:
     report.sections = [(title, page(text, f"{report.nodeid}-{title}")) for title, text in report.sections]
 
 
+def _end_spark() -> None:
+    """End the JVM of this process's Spark, which else ends with the process: without workers that is the session's."""
+    gateway = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_gateway", None)
+    if (java := getattr(gateway, "proc", None)) is not None:
+        java.stdin.close()  # it ends with the end of what it reads
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End what tests left, and fail for it: every test ends its processes."""
     if hasattr(session.config, "workerinput"):
         return
+    _end_spark()
     deadline = time.monotonic() + _GRACE_SECONDS
     while (left := started_with(f"{_RUN}={os.getpid()}")) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from testkit.processes import is_alive
 from testkit.waiting import await_
 
+ROOT = Path(__file__).parents[2]
 _SIGINT_DURING_A_START = """
 import signal, threading
 from offsetstream.spark.local import local_session
@@ -63,3 +64,22 @@ def test_java_is_launched_before_a_session_is_wanted_and_ends_with_us_if_none_is
     assert context == "None"
     await_(lambda: not is_alive(int(pid)))
     assert list(tmp_path.glob("offsetstream-spark-*")) == []
+
+
+_WITH_SPARK = """
+from offsetstream.spark.local import local_session
+
+def test_it():
+    assert local_session("local[1]").sql("SELECT 1 AS one").collect()[0].one == 1
+"""
+
+
+def test_a_session_of_tests_without_workers_ends_its_spark(tmp_path: Path) -> None:
+    """It was killed, and the session failed for it, though all tests had passed."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["testkit.plugin"]\n', "utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (tmp_path / "test_spark.py").write_text(_WITH_SPARK, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "base"), "."]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "left process" in done.stdout) == (0, False), done.stdout
