@@ -32,6 +32,7 @@ _FORGOTTEN = re.compile(
     r"OFFSETSTREAM_(?!TEST_|CACHE$|IVY_SETTINGS$)|SPARK_|PYSPARK_|HADOOP_|HIVE_|KAFKA_|DATABRICKS_|AWS_|AZURE_|GOOGLE_"
     r"|PYTHON(WARNINGS|STARTUP|UNBUFFERED|DONTWRITEBYTECODE)$"
     r"|(_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|CLASSPATH|COLUMNS|LINES|NO_COLOR|FORCE_COLOR)$"
+    r"|PY_COLORS$|PYTEST_ADDOPTS$"
 )
 _LOOPBACK = "127.0.0.1,localhost"
 
@@ -42,6 +43,8 @@ def settle() -> None:
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _ignore)
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # then each child's exit code is 0
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for name in [name for name in os.environ if _FORGOTTEN.match(name)]:
         del os.environ[name]
@@ -101,11 +104,23 @@ def _end_spark() -> None:
         java.stdin.close()  # it ends with the end of what it reads
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End what tests left, and fail for it: every test ends its processes."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """End what tests left, and fail for it: every test ends its processes.
+
+    Who asks it to end once more waits for that: what it does not end now, nobody does.
+    """
     if hasattr(session.config, "workerinput"):
-        return
+        return (yield)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ignore)
+    try:
+        return (yield)
+    finally:
+        _end_what_is_left(session)
+
+
+def _end_what_is_left(session: pytest.Session) -> None:
     _end_spark()
     deadline = time.monotonic() + _GRACE_SECONDS
     while (left := started_with(f"{_RUN}={os.getpid()}")) and time.monotonic() < deadline:

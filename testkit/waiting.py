@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from types import CodeType
 from typing import Any
 
-PATIENCE = float(os.environ.get("OFFSETSTREAM_TEST_PATIENCE", "1"))
+PATIENCE = float(os.environ.get("OFFSETSTREAM_TEST_PATIENCE") or 1)
 """By how much every limit of the tests is longer, on a machine that is slow or busy."""
 SECONDS = 240.0 * PATIENCE  # no assertion on time: only so that a failing test ends
 

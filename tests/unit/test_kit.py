@@ -102,6 +102,8 @@ def test_a_session_that_is_asked_to_end_ends_all_that_it_started(tmp_path: Path)
         started = tmp_path / "started"
         running.await_(lambda: started.exists() and started.read_text() != "")
         running.process.terminate()
+        # Who is impatient asks again: what the session does not end then, nobody does.
+        await_(lambda: running.process.poll() is not None, meanwhile=running.process.terminate)
         assert running.ended() != 0
         assert "which is killed now: sleep 1000" in running.said()
     assert not is_alive(int(started.read_text()))

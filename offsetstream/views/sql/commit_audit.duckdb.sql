@@ -61,13 +61,38 @@ WITH steps AS (
   WHERE
     NOT h.is_tombstone
 ), owned AS (
+  /* Who gives a partition up in this generation, as cooperative members do, commits it once more before another has it. */
   SELECT
     t.log_id,
     t.offsets_partition,
     t.record_offset,
-    MIN(a.member_id) AS member_id,
-    MIN(a.client_id) AS client_id,
-    MIN(a.client_host) AS client_host
+    COALESCE(
+      MIN(
+        CASE
+          WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset
+          THEN a.member_id
+        END
+      ),
+      MIN(a.member_id)
+    ) AS member_id,
+    COALESCE(
+      MIN(
+        CASE
+          WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset
+          THEN a.client_id
+        END
+      ),
+      MIN(a.client_id)
+    ) AS client_id,
+    COALESCE(
+      MIN(
+        CASE
+          WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset
+          THEN a.client_host
+        END
+      ),
+      MIN(a.client_host)
+    ) AS client_host
   FROM told AS t
   JOIN assignment_intervals AS a
     ON a.offsets_partition = t.offsets_partition
@@ -78,7 +103,9 @@ WITH steps AS (
     AND a.kind IN ('assigned', 'pending_revocation')
     AND a.from_record_offset < t.record_offset
     AND (
-      a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset
+      a.to_record_offset IS NULL
+      OR a.to_record_offset > t.record_offset
+      OR a.revoked_in_epoch = t.group_epoch
     )
   GROUP BY
     t.log_id,

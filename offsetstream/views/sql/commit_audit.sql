@@ -46,12 +46,17 @@ WITH steps AS (
   JOIN commit_context AS x ON x.log_id = h.log_id AND x.offsets_partition = h.offsets_partition AND x.record_offset = h.record_offset
   WHERE NOT h.is_tombstone
 ), owned AS (
-  SELECT t.log_id, t.offsets_partition, t.record_offset, min(a.member_id) AS member_id, min(a.client_id) AS client_id, min(a.client_host) AS client_host
+  -- Who gives a partition up in this generation, as cooperative members do, commits it once more before another has it.
+  SELECT t.log_id, t.offsets_partition, t.record_offset,
+         coalesce(min(CASE WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset THEN a.member_id END), min(a.member_id)) AS member_id,
+         coalesce(min(CASE WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset THEN a.client_id END), min(a.client_id)) AS client_id,
+         coalesce(min(CASE WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset THEN a.client_host END), min(a.client_host)) AS client_host
   FROM told AS t
   JOIN assignment_intervals AS a
     ON a.offsets_partition = t.offsets_partition AND a.log_id = t.log_id AND a.group_id = t.group_id AND a.topic = t.topic
    AND a.partition = t.partition AND a.kind IN ('assigned', 'pending_revocation')
-   AND a.from_record_offset < t.record_offset AND (a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset)
+   AND a.from_record_offset < t.record_offset
+   AND (a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset OR a.revoked_in_epoch = t.group_epoch)
   GROUP BY t.log_id, t.offsets_partition, t.record_offset
 ), judged AS (
   SELECT t.*, o.member_id AS owner_member_id, o.client_id AS owner_client_id, o.client_host AS owner_host,

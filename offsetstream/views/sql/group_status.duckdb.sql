@@ -1,4 +1,4 @@
--- Reads: clock, cluster, decoded_logs, freshness, group_history, group_records, group_status_partitions, groups, member_assignments, member_history, offset_commits, partition_ends, topics, unstable_groups, verdicts
+-- Reads: clock, cluster, committed_offsets, decoded_logs, freshness, group_history, group_records, group_status_partitions, groups, member_assignments, member_history, offset_commits, partition_ends, topics, unstable_groups, verdicts
 WITH ranked AS (
   SELECT
     p.*,
@@ -339,17 +339,31 @@ WITH ranked AS (
     b.group_id,
     COUNT(*) AS partitions,
     TRY_CAST(SUM(COALESCE(e.readable_end, e.high_watermark) - e.log_start_offset) AS BIGINT) AS messages
-  FROM bare AS b
+  FROM (
+    SELECT
+      offsets_partition,
+      group_id
+    FROM groups
+    WHERE
+      in_coordinator_partition AND group_type <> 'Share'
+  ) AS b
   JOIN member_assignments AS a
     ON a.offsets_partition = b.offsets_partition
     AND a.group_id = b.group_id
     AND a.kind = 'assigned'
   LEFT JOIN topics AS t
     ON t.topic_id = a.topic_id
+  LEFT JOIN committed_offsets AS c
+    ON c.offsets_partition = b.offsets_partition
+    AND c.group_id = b.group_id
+    AND c.topic = COALESCE(t.topic, a.topic)
+    AND c.partition = a.partition
   LEFT JOIN partition_ends AS e
     ON e.topic = COALESCE(t.topic, a.topic)
     AND e.partition = a.partition
     AND e.error IS NULL
+  WHERE
+    c.group_id IS NULL
   GROUP BY
     b.offsets_partition,
     b.group_id
@@ -408,6 +422,19 @@ WITH ranked AS (
     ON n.topic = d.topic
   LEFT JOIN owned AS o
     ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
+  UNION ALL
+  /* Of some partitions a group may have committed, and of others not, at the first message of which it may stand. */
+  SELECT
+    o.offsets_partition,
+    o.group_id,
+    'unknown',
+    'it has committed nothing of ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ' that it owns, where ' || TRY_CAST(o.messages AS TEXT) || ' messages are',
+    NULL
+  FROM owned AS o
+  LEFT JOIN bare AS b
+    ON b.offsets_partition = o.offsets_partition AND b.group_id = o.group_id
+  WHERE
+    b.group_id IS NULL AND o.messages > 0
   UNION ALL
   SELECT
     u.offsets_partition,

@@ -61,10 +61,13 @@ WITH ranked AS (
 -- @include named
 , owned AS (
   SELECT b.offsets_partition, b.group_id, count(*) AS partitions, CAST(sum(coalesce(e.readable_end, e.high_watermark) - e.log_start_offset) AS BIGINT) AS messages
-  FROM bare AS b
+  FROM (SELECT offsets_partition, group_id FROM groups WHERE in_coordinator_partition AND group_type <> 'Share') AS b
   JOIN member_assignments AS a ON a.offsets_partition = b.offsets_partition AND a.group_id = b.group_id AND a.kind = 'assigned'
   LEFT JOIN topics AS t ON t.topic_id = a.topic_id
+  LEFT JOIN committed_offsets AS c
+    ON c.offsets_partition = b.offsets_partition AND c.group_id = b.group_id AND c.topic = coalesce(t.topic, a.topic) AND c.partition = a.partition
   LEFT JOIN partition_ends AS e ON e.topic = coalesce(t.topic, a.topic) AND e.partition = a.partition AND e.error IS NULL
+  WHERE c.group_id IS NULL
   GROUP BY b.offsets_partition, b.group_id
 ), own AS (
   -- What is said of a group that is not said of one of its partitions.
@@ -92,6 +95,13 @@ WITH ranked AS (
   LEFT JOIN deletions AS d ON d.offsets_partition = b.offsets_partition AND d.group_id = b.group_id
   LEFT JOIN named AS n ON n.topic = d.topic
   LEFT JOIN owned AS o ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
+  UNION ALL
+  -- Of some partitions a group may have committed, and of others not, at the first message of which it may stand.
+  SELECT o.offsets_partition, o.group_id, 'unknown', concat('it has committed nothing of ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
+           ' that it owns, where ', CAST(o.messages AS STRING), ' messages are'), NULL
+  FROM owned AS o
+  LEFT JOIN bare AS b ON b.offsets_partition = o.offsets_partition AND b.group_id = o.group_id
+  WHERE b.group_id IS NULL AND o.messages > 0
   UNION ALL
   SELECT u.offsets_partition, u.group_id, 'unstable', concat(CAST(u.rebalances AS STRING), ' rebalances in five minutes; the client ', u.client_id, ' left ',
            CAST(u.leaves AS STRING), ' times'), NULL

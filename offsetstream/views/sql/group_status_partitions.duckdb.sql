@@ -642,10 +642,10 @@ WITH limits AS (
       THEN 'unknown'
       WHEN is_beyond_end AND NOT is_abandoned
       THEN 'beyond the end'
-      WHEN readable_lag <= allowed_lag
-      THEN 'ok'
       WHEN NOT held_since IS NULL
       THEN 'held-back'
+      WHEN readable_lag <= allowed_lag
+      THEN 'ok'
       WHEN is_abandoned
       THEN 'abandoned'
       WHEN NOT waits_since IS NULL AND member_count > 0
@@ -670,15 +670,13 @@ WITH limits AS (
       THEN 'stalled'
       WHEN is_late
       THEN 'late'
+      WHEN lowest_since <= allowed_lag
+      THEN 'ok'
+      WHEN lag_before IS NULL
+      THEN 'unknown'
       WHEN current_lag > lag_before
-      AND (
-        lowest_since IS NULL OR lowest_since > allowed_lag
-      )
       THEN 'falling behind'
       WHEN current_lag < lag_before
-      AND (
-        lowest_since IS NULL OR lowest_since > allowed_lag
-      )
       THEN 'catching up'
       ELSE 'ok'
     END AS found_verdict
@@ -715,6 +713,8 @@ WITH limits AS (
         THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
         WHEN commits = 0
         THEN 'the history has no commit of it'
+        WHEN lag_before IS NULL AND NOT status IN ('STOP', 'STALL')
+        THEN 'messages wait, and its lag of ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is not known'
         ELSE 'messages wait, and ' || CASE
           WHEN commits = 1
           THEN 'its only commit'
@@ -766,8 +766,6 @@ WITH limits AS (
         THEN 'it has come to the last stable offset, where a transaction is open'
         WHEN lowest_since <= allowed_lag
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
-        WHEN lag_before IS NULL
-        THEN 'its lag of ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is not known'
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,

@@ -18,13 +18,14 @@ WITH recent AS (
     h.offsets_partition,
     h.group_id
 ), left_often AS (
-  /* Clients of one host may have one id: as many of them as are there may leave once. */
+  /* Clients of one host may have one id: each of those that were there at first may be restarted once, and leave for good. */
   SELECT
     m.offsets_partition,
     m.group_id,
     m.client_id,
     m.client_host,
-    COUNT(*) AS leaves
+    COUNT(CASE WHEN m.change = 'left' THEN 1 END) AS leaves,
+    COUNT(CASE WHEN m.change = 'joined' THEN 1 END) AS joins
   FROM member_history AS m
   JOIN recent AS r
     ON r.offsets_partition = m.offsets_partition
@@ -36,7 +37,7 @@ WITH recent AS (
     ON f.offsets_partition = m.offsets_partition
   CROSS JOIN clock
   WHERE
-    m.change = 'left'
+    m.change IN ('joined', 'left')
     AND m.record_timestamp > LEAST(now_at, f.as_of) - INTERVAL '5' MINUTE
   GROUP BY
     m.offsets_partition,
@@ -70,7 +71,7 @@ WITH recent AS (
     AND p.client_id = l.client_id
     AND p.client_host IS NOT DISTINCT FROM l.client_host
   WHERE
-    l.leaves > GREATEST(1, COALESCE(p.members, 0))
+    l.leaves > 2 * GREATEST(1, COALESCE(p.members, 0) + l.leaves - l.joins)
 )
 SELECT
   k.offsets_partition,

@@ -187,7 +187,8 @@ def test_a_topic_that_is_hidden_from_the_job_is_not_deleted(
             request_reload(runner.tables, [0])  # a load looks at the topics
             runner.run_once()
     deleted = dict(runner.rows("topics", "topic", "deleted_at"))
-    assert deleted == {"orders": None, "payments": None, OFFSETS_TOPIC: None}
+    assert deleted.items() >= {"orders": None, "payments": None, OFFSETS_TOPIC: None}.items()
+    assert {*deleted.values()} == {None}
 
 
 def test_what_is_shown_with_these_rights_is_done_with_them(

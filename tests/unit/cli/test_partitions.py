@@ -47,7 +47,15 @@ def test_as_text(run: Run, tables: Path) -> None:
     assert [line.split() for line in result.stdout.splitlines()] == [
         [
             *("PARTITION", "STATE", "LOAD", "COORDINATOR", "EPOCH", "AVAILABLE", "NEXT-OFFSET", "LAST-STABLE-OFFSET"),
-            *("HIGH-WATERMARK", "WAITING", "HELD-BACK", "HELD-BACK-SINCE", "GROUPS", "OFFSETS", "CAUGHT-UP-AT"),
+            *(
+                "HIGH-WATERMARK",
+                "WAITING",
+                "HELD-BACK",
+                "HELD-BACK-SINCE",
+                "GROUPS-AT-LOAD",
+                "OFFSETS-AT-LOAD",
+                "CAUGHT-UP-AT",
+            ),
         ],
         ["1", "OWNED", "2", "5", "9", "true", "90", "100", "107", "10", "7", noon, "3", "4", noon],
         ["2", "OWNED", "2", "5", "9", "true", "101", "100", "107", "0", "7", noon, "3", "4", noon],

@@ -110,6 +110,12 @@ def test_it_cannot_break_out(run: Run, tables: Path, tmp_path: Path, query: str)
     assert "secret,1" not in done.output
 
 
+def test_a_second_statement_is_refused_whatever_it_is(run: Run, tables: Path) -> None:
+    done = run("sql", "SELECT 1; SELECT 2", tables=tables)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "sql takes one SELECT" in done.stderr
+
+
 def test_the_tables_files_are_not_written(run: Run, tables: Path) -> None:
     (file, *_) = (tables / "committed_offsets").glob("*.parquet")
     before = file.read_bytes()

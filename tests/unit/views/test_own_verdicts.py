@@ -28,8 +28,10 @@ def at(number: int, seconds_ago: float) -> Row:
     return {"log_id": 0, "record_offset": number, "record_timestamp": instant(NOW_MS - round(seconds_ago * SECOND))}
 
 
-def rebalances(count: int, *, every: int, leaves: list[tuple[str, str]]) -> dict[str, list[Row]]:
-    """So many rebalances, each by a client that leaves and comes back; as many members are there as leave."""
+def rebalances(
+    count: int, *, every: int, leaves: list[tuple[str, str]], comes_back: bool = True
+) -> dict[str, list[Row]]:
+    """So many rebalances, each by a client that leaves, and that had come before if it comes and goes."""
     history = [
         PLACE | at(number, every * (count - number)) | {"group_epoch": number + 1, "is_removed": False}
         for number in range(count)
@@ -37,9 +39,10 @@ def rebalances(count: int, *, every: int, leaves: list[tuple[str, str]]) -> dict
     members = [
         PLACE
         | at(1000 + number, every * (count - number))
-        | {"member_id": f"m{number}", "change": "left"}
+        | {"member_id": f"m{number}", "change": change}
         | {"client_id": client, "client_host": host}
         for number, (client, host) in enumerate(leaves)
+        for change in (["joined"] if comes_back else []) + ["left"]
     ]
     return {"group_history": history, "member_history": members}
 
@@ -67,6 +70,32 @@ def test_a_rolling_restart_does_not(
         HOME | {"member_id": f"n{number}", "client_id": "a", "client_host": "/1"} for number in range(present)
     ]
     assert status(tmp_path, {"member_count": present}, **tables)["verdict"] != "unstable"
+
+
+def test_who_leaves_for_good_does_not_come_and_go(tmp_path: Path) -> None:
+    """Seven of eight instances with one client id are stopped, on one host."""
+    tables = rebalances(7, every=10, leaves=[("rdkafka", "/1")] * 7, comes_back=False)
+    tables["group_members"] = [HOME | {"member_id": "n", "client_id": "rdkafka", "client_host": "/1"}]
+    assert status(tmp_path, {"member_count": 1}, **tables)["verdict"] != "unstable"
+
+
+def test_a_partition_that_is_owned_and_was_never_committed_is_not_well(tmp_path: Path) -> None:
+    """A message at its start may stop the group there, while it commits the other one."""
+    cells = [{"topic": "orders", "partition": number} for number in (0, 1)]
+    looked = {"sampled_at": instant(NOW_MS), "changed_at": instant(NOW_MS), "log_start_offset": 0}
+    ends = [cell | looked | {"high_watermark": 500, "last_stable_offset": 500} for cell in cells]
+    commit = PLACE | cells[0] | at(1, 5) | {"committed_offset": 500, "commit_timestamp_ms": NOW_MS - 5000}
+    owned = [HOME | cell | {"member_id": "m", "kind": "assigned"} for cell in cells]
+    row = status(
+        tmp_path,
+        {"member_count": 1},
+        committed_offsets=[commit | {"in_coordinator_partition": True}],
+        offset_commits=[commit | {"is_tombstone": False}],
+        topic_partitions=ends,
+        member_assignments=owned,
+    )
+    assert (row["verdict"], row["level"]) == ("unknown", "UNKNOWN")
+    assert row["verdict_reason"] == "it has committed nothing of 1 partition that it owns, where 500 messages are"
 
 
 def deleted(**topic: Any) -> Iterator[tuple[str, list[Row]]]:
