@@ -51,3 +51,37 @@ def test_the_recreation_of_a_topic_is_one_line(run: Run, tables: Path) -> None:
 def test_that_of_one_group_is_told_with_its_offsets(run: Run, tables: Path) -> None:
     lines = run(*SINCE, "--group", "g2", tables=tables).stdout.splitlines()
     assert lines[1].split()[:5] == ["g2", "orders", "2", "900", "3"]
+
+
+@pytest.mark.parametrize("generation", [2, 3])
+def test_who_gives_a_partition_up_commits_it_once_more(run: Run, tmp_path: Path, generation: int) -> None:
+    """As a cooperative member does, after the record of the generation that takes it away; later it is another's."""
+
+    def at(offset: int) -> dict[str, Any]:
+        return {"record_offset": offset, "record_timestamp": instant(START_MS + offset * SECOND)}
+
+    place = {"offsets_partition": 0, "log_id": 0, "group_id": "g0"}
+    kind = {"group_type": "Classic", "protocol_type": "consumer", "state": "Stable", "member_count": 2}
+    owned = place | {"member_id": "m", "kind": "assigned", "topic": "orders", "partition": 0}
+    commits = [commit(0, 0, "orders", "A", offset) | at(number) for number, offset in ((2, 10), (6, 12))]
+    for row in commits:
+        row["commit_timestamp_ms"] = START_MS + row["record_offset"] * SECOND
+    generations = [(1, 1), (4, 2)] + [(5, 3)] * (generation == 3)
+    new_tables(
+        tmp_path,
+        {
+            "offset_commits": commits,
+            "offsets_partitions": [{"offsets_partition": 0, "log_id": 0}],
+            "decoded_logs": [{"offsets_partition": 0, "log_id": 0, "decoded_from_offset": 0}],
+            "group_history": [
+                place | kind | at(number) | {"generation": each, "is_removed": False} for number, each in generations
+            ],
+            "assignment_history": [
+                owned | at(1) | {"change": "assigned", "epoch": 1},
+                owned | at(4) | {"change": "revoked", "epoch": 2},
+            ],
+        },
+    )
+    found = run(*SINCE, tables=tmp_path).stdout
+    assert ("committed by other than the owner" in found) == (generation == 3)
+    assert ("0 offsets of 0 groups" in found) == (generation == 2)
