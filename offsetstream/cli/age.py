@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,27 +21,37 @@ STALE = 5  # the exit code where nothing known is wrong, and something is not kn
 AGE = (Column("as_of"), Column("stale"))  # not in text: there the line before the answer has it
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _READ = """
-SELECT offsets_partition, as_of, is_stale, now_at, (SELECT max(ended_at) FROM cluster), max_age_seconds
-FROM clock CROSS JOIN max_age LEFT JOIN freshness ON true"""
+SELECT f.offsets_partition, as_of, is_stale, CASE WHEN held_since <= now_at - INTERVAL 1 MINUTE THEN held_since END,
+       history_complete_from, now_at, (SELECT max(ended_at) FROM cluster), max_age_seconds
+FROM clock CROSS JOIN max_age LEFT JOIN freshness AS f ON true
+LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition"""
 
 
 @dataclass(frozen=True)
 class Age:
-    """As of when each offsets partition is known; `now` is the instant that is asked about."""
+    """As of when each offsets partition is known; `now` is the instant that is asked about.
+
+    `held_since`: of those that an open transaction holds back for a minute; `complete_from`: of their histories, None
+    where there is none.
+    """
 
     now: datetime
     of_partition: Mapping[int, tuple[datetime | None, bool]]
     ended_at: datetime | None
     max_age: float | None = None  # in seconds
+    held_since: Mapping[int, datetime] = field(default_factory=dict)
+    complete_from: Mapping[int, datetime | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, reader: ViewReader) -> Age:
         """Read it from the views; raises what they do."""
         reader.relation("freshness")
         rows = reader.fetch(_READ)
-        now, ended_at, max_age = rows[0][3:]
-        known = {number: (as_of, is_stale) for number, as_of, is_stale, *_ in rows if number is not None}
-        return cls(now, known, ended_at, max_age)
+        now, ended_at, max_age = rows[0][5:]
+        found = {number: told for number, *told in rows if number is not None}
+        known = {number: (as_of, is_stale) for number, (as_of, is_stale, *_) in found.items()}
+        held = {number: since for number, (_, _, since, *_) in found.items() if since is not None}
+        return cls(now, known, ended_at, max_age, held, {number: told[3] for number, told in found.items()})
 
     @classmethod
     def of_tables(cls, tables: Store, max_age: float | None) -> Age:
@@ -77,21 +87,26 @@ class Age:
             number: (as_of, is_stale and (as_of is None or as_of + allowed < end))
             for number, (as_of, is_stale) in self.of_partition.items()
         }
-        return replace(self, of_partition=known)
+        held = {number: since for number, since in self.held_since.items() if since < end}
+        return replace(self, of_partition=known, held_since=held)
 
     def tell_of_groups(self, tables: Store, groups: Collection[str]) -> None:
         """Write to stderr, in red, what is not known of some groups, of all where none is named."""
         for line in self.lines_of_groups(tables, groups):
             tell(line, fg="red")
 
-    def lines_of_groups(self, tables: Store, groups: Collection[str]) -> list[str]:
-        """Return the same as lines; where the groups lie is read if something is stale."""
+    def lines_of_groups(self, tables: Store, groups: Collection[str], since: datetime | None = None) -> list[str]:
+        """Return the same as lines, and from when on their history is known, where that is later than `since`.
+
+        Where the groups lie is read if there is something to say.
+        """
         from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - of DuckDB, which --help does not need
 
-        is_asked = bool(groups) and any(is_stale for _, is_stale in self.of_partition.values())
+        is_asked = bool(groups) and bool(self.lines() or self._history_lines(since, None))
         placement = read_placement(Lookup(tables)) if is_asked else None
         homes = [] if placement is None else [placement.of(name) for name in groups]
-        return self.lines(None if placement is None else {number for number in homes if number is not None})
+        asked = None if placement is None else {number for number in homes if number is not None}
+        return self.lines(asked) + self._history_lines(since, asked)
 
     def tell(self, partitions: Collection[int] | None = None) -> None:
         """Write to stderr, in red, what is not known of now, if anything; of these offsets partitions, None: of all."""
@@ -105,7 +120,12 @@ class Age:
     def lines(self, partitions: Collection[int] | None = None) -> list[str]:
         """Return the same as lines."""
         if self.ended_at is not None:
-            return [f"No job keeps these tables any more: their now is {instant_text(self.ended_at)}, when they end"]
+            told = [f"No job keeps these tables any more: their now is {instant_text(self.ended_at)}, when they end"]
+        else:
+            told = self._stale_lines(partitions)
+        return told + self._held_lines(partitions)
+
+    def _stale_lines(self, partitions: Collection[int] | None) -> list[str]:
         asked = [each for number, each in self.of_partition.items() if partitions is None or number in partitions]
         told = []
         looked = [as_of for as_of, _ in self.of_partition.values() if as_of is not None]
@@ -117,6 +137,28 @@ class Age:
         if stale:
             told.append(self._stale_line(stale, len(asked)))
         return told
+
+    def _held_lines(self, partitions: Collection[int] | None) -> list[str]:
+        held = [each for number, each in self.held_since.items() if partitions is None or number in partitions]
+        if not held:
+            return []
+        asked = len(self.of_partition if partitions is None else self.of_partition.keys() & set(partitions))
+        since = instant_text(min(held))
+        return [
+            f"HELD BACK: of {len(held)} of {asked} offsets partitions nothing is known since {since}: "
+            "an open transaction is there, and nobody can read what came after"
+        ]
+
+    def _history_lines(self, since: datetime | None, partitions: Collection[int] | None) -> list[str]:
+        asked = [each for number, each in self.complete_from.items() if partitions is None or number in partitions]
+        late = [each for each in asked if each is None or (since is not None and each > since)]
+        if since is None or not late:
+            return []
+        known = [each for each in late if each is not None]
+        of_some = f"Of {len(late)} of {len(asked)} offsets partitions "
+        if not known:
+            return [of_some + "no history is known to be complete: more may have happened than is told"]
+        return [f"{of_some}the history is complete from {instant_text(max(known))} on: more may have happened before"]
 
     def _stale_line(self, stale: list[datetime | None], asked: int) -> str:
         known = [as_of for as_of in stale if as_of is not None]

@@ -117,7 +117,7 @@ def group_history(
     def ask() -> Answer:
         reader = reader_of(tables, groups=group, max_age=max_age)
         rows = _rows(reader, since, until)
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
         missing = missing_of(reader, rows, group)
         found = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'change')} of {found}{period_text(since, until)}."

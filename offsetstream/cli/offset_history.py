@@ -121,7 +121,7 @@ def history(
         reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         where = {"group_id": group, "topic": topic, "partition": partition}
         rows = _history_rows(reader, where, in_period("record_timestamp", since, until))
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
         missing = missing_of(reader, rows, group, topic)
         deleted = sum(row["is_tombstone"] for row in rows)
         closing = (
@@ -196,7 +196,7 @@ def audit(
         where = {"group_id": group, "topic": topic}
         found = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
         rows = [_audit_row(row) for row in rows_of(found, "record_timestamp, group_id, topic, partition")]
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}."

@@ -98,7 +98,7 @@ def rebalances(
         reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         found = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
         rows = [_row(row) for row in rows_of(found, "group_id, log_id, record_offset")]
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group)
+        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
         missing = missing_of(reader, rows, group)
         closing = _closing(reader, rows, period_text(since, until))
         return Answer(_COLUMNS, rows, closing, missing=missing, warnings=warnings)

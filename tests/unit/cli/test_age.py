@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from offsetstream.cli.age import Age
+from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import Run, group
 
@@ -53,6 +54,45 @@ def test_a_period_that_ends_before_nothing_is_known_is_not_stale() -> None:
         assert told == (age.lines() if is_stale else [])
     assert age.until(None) == age
     assert Age(NOW, {0: NEVER}, None, max_age=120).until(last_look).lines() == ["STALE: nothing is known yet"]
+
+
+def test_what_a_transaction_holds_back_is_told() -> None:
+    """Of a group that was reset behind it `offsets audit` said that nobody had moved an offset."""
+    since = NOW - timedelta(minutes=5)
+    age = Age(NOW, {0: FRESH, 1: FRESH}, None, held_since={1: since})
+    told = (
+        "HELD BACK: of 1 of 2 offsets partitions nothing is known since 2026-01-01T11:55:00.000Z: "
+        "an open transaction is there, and nobody can read what came after"
+    )
+    assert (age.lines(), age.lines({0})) == ([told], [])
+    assert age.until(since).lines() == []
+
+
+@pytest.mark.parametrize(
+    ("complete_from", "since", "lines"),
+    [
+        ([NOW, NOW], None, []),
+        ([NOW, NOW], NOW, []),
+        (
+            [NOW, NOW - timedelta(hours=2)],
+            NOW - timedelta(hours=1),
+            [
+                "Of 1 of 2 offsets partitions the history is complete from 2026-01-01T12:00:00.000Z on: "
+                "more may have happened before"
+            ],
+        ),
+        (
+            [None, None],
+            NOW,
+            ["Of 2 of 2 offsets partitions no history is known to be complete: more may have happened than is told"],
+        ),
+    ],
+)
+def test_from_when_on_the_history_is_known(
+    tmp_path: Path, complete_from: list[datetime | None], since: datetime | None, lines: list[str]
+) -> None:
+    age = Age(NOW, {0: FRESH, 1: FRESH}, None, complete_from=dict(enumerate(complete_from)))
+    assert age.lines_of_groups(PathStore(str(tmp_path)), (), since) == lines
 
 
 def test_a_case_says_when_it_ends() -> None:

@@ -46,6 +46,12 @@ def test_status_tells_it_first(run: Run, held: Path) -> None:
     assert told not in run("groups", "status", "--group", "group-0", tables=held).stderr
 
 
+def test_the_audit_says_that_more_may_have_happened(run: Run, held: Path) -> None:
+    said = run("offsets", "audit", "--since", "2026-01-01", tables=held).stderr
+    assert "HELD BACK: of 1 of 1 offsets partitions nothing is known since" in said
+    assert "no history is known to be complete: more may have happened than is told" in said
+
+
 def test_so_does_the_report(run: Run, held: Path, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     assert run("report", "--file", str(file), tables=held).exit_code == 0
