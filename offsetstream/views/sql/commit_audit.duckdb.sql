@@ -105,7 +105,9 @@ WITH steps AS (
     AND (
       a.to_record_offset IS NULL
       OR a.to_record_offset > t.record_offset
-      OR a.revoked_in_epoch = t.group_epoch
+      OR (
+        a.revoked_in_epoch = t.group_epoch AND t.member_count > 0
+      )
     )
   GROUP BY
     t.log_id,

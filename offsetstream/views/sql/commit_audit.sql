@@ -56,7 +56,7 @@ WITH steps AS (
     ON a.offsets_partition = t.offsets_partition AND a.log_id = t.log_id AND a.group_id = t.group_id AND a.topic = t.topic
    AND a.partition = t.partition AND a.kind IN ('assigned', 'pending_revocation')
    AND a.from_record_offset < t.record_offset
-   AND (a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset OR a.revoked_in_epoch = t.group_epoch)
+   AND (a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset OR (a.revoked_in_epoch = t.group_epoch AND t.member_count > 0))
   GROUP BY t.log_id, t.offsets_partition, t.record_offset
 ), judged AS (
   SELECT t.*, o.member_id AS owner_member_id, o.client_id AS owner_client_id, o.client_host AS owner_host,

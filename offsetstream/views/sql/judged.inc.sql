@@ -116,10 +116,8 @@ moments AS (
       WHEN status = 'STOP' THEN 'stopped'
       WHEN status = 'STALL' THEN 'stalled'
       WHEN is_late THEN 'late'
-      WHEN lowest_since <= allowed_lag THEN 'ok'
-      WHEN lag_before IS NULL THEN 'unknown'
-      WHEN current_lag > lag_before THEN 'falling behind'
-      WHEN current_lag < lag_before THEN 'catching up'
+      WHEN current_lag > lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'falling behind'
+      WHEN current_lag < lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'catching up'
       ELSE 'ok' END AS found_verdict
   FROM burrow AS b
 ), decided AS (
@@ -134,7 +132,6 @@ moments AS (
              WHEN not_known IS NOT NULL THEN not_known
              WHEN is_doubtful THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
              WHEN commits = 0 THEN 'the history has no commit of it'
-             WHEN lag_before IS NULL AND status NOT IN ('STOP', 'STALL') THEN concat('messages wait, and its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
              ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
                          ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END
            WHEN 'held-back' THEN concat(holder, ' holds back what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(held_since)) div 1000000 AS STRING),
@@ -158,6 +155,7 @@ moments AS (
                                    CASE WHEN is_abandoned THEN ', and no member subscribes to the topic any more' ELSE '' END)
                      WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has come to the last stable offset, where a transaction is open'
                      WHEN lowest_since <= allowed_lag THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
+                     WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
                      ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
          END AS verdict_reason,
          CASE verdict

@@ -976,13 +976,15 @@ WITH steps AS (
       THEN 'stalled'
       WHEN is_late
       THEN 'late'
-      WHEN lowest_since <= allowed_lag
-      THEN 'ok'
-      WHEN lag_before IS NULL
-      THEN 'unknown'
       WHEN current_lag > lag_before
+      AND (
+        lowest_since IS NULL OR lowest_since > allowed_lag
+      )
       THEN 'falling behind'
       WHEN current_lag < lag_before
+      AND (
+        lowest_since IS NULL OR lowest_since > allowed_lag
+      )
       THEN 'catching up'
       ELSE 'ok'
     END AS found_verdict
@@ -1019,8 +1021,6 @@ WITH steps AS (
         THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
         WHEN commits = 0
         THEN 'the history has no commit of it'
-        WHEN lag_before IS NULL AND NOT status IN ('STOP', 'STALL')
-        THEN 'messages wait, and its lag of ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is not known'
         ELSE 'messages wait, and ' || CASE
           WHEN commits = 1
           THEN 'its only commit'
@@ -1072,6 +1072,8 @@ WITH steps AS (
         THEN 'it has come to the last stable offset, where a transaction is open'
         WHEN lowest_since <= allowed_lag
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
+        WHEN lag_before IS NULL
+        THEN 'its lag of ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is not known'
         ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
       END
     END AS verdict_reason,

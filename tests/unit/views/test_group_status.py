@@ -116,6 +116,8 @@ def plain_verdict(window: Window) -> str:  # noqa: PLR0911 - a word each
     if is_late(window):
         return "late"
     end, offset = window.end_at(start_ms), window.committed_at(start_ms)
+    if end is None or offset is None:
+        return "ok"
     between = [(end, at_ms) for end, at_ms in window.samples if at_ms > start_ms]
     if any(
         end - committed <= window.limits.allowed_lag
@@ -123,8 +125,6 @@ def plain_verdict(window: Window) -> str:  # noqa: PLR0911 - a word each
         if (committed := window.committed_at(at_ms)) is not None
     ):
         return "ok"
-    if end is None or offset is None:
-        return "unknown"
     before = max(0, end - offset)
     return "falling behind" if now_lag > before else "catching up" if now_lag < before else "ok"
 
