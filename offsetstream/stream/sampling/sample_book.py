@@ -216,14 +216,17 @@ class SampleBook:
             end.topic_id, end.leader_id, end.leader_epoch, start, end.high_watermark, end.last_stable_offset
         )
         found.stands = found.values.high_watermark == values.high_watermark
-        if not values.is_held or found.values.last_stable_offset != values.last_stable_offset:
-            found.held_since, found.holder, found.asked_at = None, None, None if values.is_held else found.asked_at
         if values.is_held:
-            found.held_since = found.held_since or sampled_at
+            if found.held_since is None or found.values.last_stable_offset != values.last_stable_offset:
+                found.held_since, found.holder, found.asked_at = sampled_at, None, None
+        else:
+            found.held_since, found.holder = None, None
+            if found.stands:
+                values = values._replace(readable_end=found.values.readable_end)
+            else:
+                found.asked_at = None
         if not found.stands:
-            found.record_at, found.asked_at = -1, None
-        elif not values.is_held:
-            values = values._replace(readable_end=found.values.readable_end)
+            found.record_at = -1
         held_until, since = _rise(found, times, sampled_at)
         is_new = found.changed_at is None or values != found.values
         found.rate = found.rate_until(end, sampled_at)
