@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetstream.cli.rows import Column
 from offsetstream.cli.tell import tell
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
+T = TypeVar("T")
 STALE = 5  # the exit code where nothing known is wrong, and something is not known any more
 AGE = (Column("as_of"), Column("stale"))  # not in text: there the line before the answer has it
 _CLOCKS_DIFFER = timedelta(seconds=5)
@@ -126,8 +127,7 @@ class Age:
         return told + self._held_lines(partitions)
 
     def _stale_lines(self, partitions: Collection[int] | None) -> list[str]:
-        asked = [each for number, each in self.of_partition.items() if partitions is None or number in partitions]
-        told = []
+        asked, told = _some(self.of_partition, partitions), []
         looked = [as_of for as_of, _ in self.of_partition.values() if as_of is not None]
         ahead = max(looked, default=self.now) - datetime.now(UTC)
         if ahead > _CLOCKS_DIFFER:
@@ -139,20 +139,21 @@ class Age:
         return told
 
     def _held_lines(self, partitions: Collection[int] | None) -> list[str]:
-        held = [each for number, each in self.held_since.items() if partitions is None or number in partitions]
+        held = _some(self.held_since, partitions)
         if not held:
             return []
-        asked = len(self.of_partition if partitions is None else self.of_partition.keys() & set(partitions))
-        since = instant_text(min(held))
+        asked, since = len(_some(self.of_partition, partitions)), instant_text(min(held))
         return [
             f"HELD BACK: of {len(held)} of {asked} offsets partitions nothing is known since {since}: "
             "an open transaction is there, and nobody can read what came after"
         ]
 
     def _history_lines(self, since: datetime | None, partitions: Collection[int] | None) -> list[str]:
-        asked = [each for number, each in self.complete_from.items() if partitions is None or number in partitions]
-        late = [each for each in asked if each is None or (since is not None and each > since)]
-        if since is None or not late:
+        if since is None:
+            return []
+        asked = _some(self.complete_from, partitions)
+        late = [each for each in asked if each is None or each > since]
+        if not late:
             return []
         known = [each for each in late if each is not None]
         of_some = f"Of {len(late)} of {len(asked)} offsets partitions "
@@ -170,3 +171,8 @@ class Age:
         age = duration_text((self.now - oldest).total_seconds() * 1000)
         do = "is the job running?" if is_of_all else "'offsetstream partitions' shows which"
         return f"STALE: {of_some}nothing is known of the last {age}, since {instant_text(oldest)}: {do}"
+
+
+def _some(told: Mapping[int, T], partitions: Collection[int] | None) -> list[T]:
+    """Return what is told of some offsets partitions, None: of all."""
+    return [each for number, each in told.items() if partitions is None or number in partitions]

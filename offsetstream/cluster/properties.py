@@ -103,10 +103,15 @@ def _text_of(path: str) -> bytes:
     return data
 
 
+def spark_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties as Kafka's clients in Spark's JVM take them."""
+    known = runtime_names(properties) if is_databricks() else properties
+    return {name: value for name, value in known.items() if name not in _NOT_FOR_SPARK}
+
+
 def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties as options of Spark's Kafka source: each name with `kafka.` before it."""
-    known = runtime_names(properties) if is_databricks() else properties
-    return {f"kafka.{name}": value for name, value in known.items() if name not in _NOT_FOR_SPARK}
+    return {f"kafka.{name}": value for name, value in spark_properties(properties).items()}
 
 
 def java_system_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.databricks import kafka_classes
-from offsetstream.cluster.properties import spark_options
+from offsetstream.cluster.properties import spark_properties
 from offsetstream.codec.wire import read_int16
 from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError, first_line
 from offsetstream.spark.source import tell_java
@@ -64,8 +64,8 @@ def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, 
     """
     kafka, where = kafka_classes(jvm), f"{address[0]}:{address[1]}"
     settings = jvm.java.util.HashMap()
-    for name, value in {**spark_options(properties), "kafka.bootstrap.servers": where}.items():
-        settings[name.removeprefix("kafka.")] = value
+    for name, value in {**spark_properties(properties), "bootstrap.servers": where}.items():
+        settings[name] = value
     clock, log, metrics = kafka.common.utils.Time.SYSTEM, kafka.common.utils.LogContext(), None
     try:
         config = kafka.clients.admin.AdminClientConfig(settings)

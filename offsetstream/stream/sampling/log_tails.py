@@ -14,7 +14,7 @@ from offsetstream.cluster.databricks import plain_packages
 from offsetstream.cluster.java_client import FEW_TRIES
 from offsetstream.cluster.log_ends import HIDDEN, TopicPlace
 from offsetstream.cluster.open_transactions import OpenTransactions
-from offsetstream.cluster.properties import spark_options
+from offsetstream.cluster.properties import spark_properties
 from offsetstream.cluster.records_at import read_at
 from offsetstream.cluster.rights import MARKERS_SEEN, TRANSACTION_IDS
 from offsetstream.errors import first_line
@@ -89,9 +89,9 @@ class LogTails:
         tell_java(self._spark, self._properties)
         jvm = plain_packages(self._spark.sparkContext._jvm)
         settings = jvm.java.util.HashMap()
-        own = {"kafka.bootstrap.servers": self._bootstrap_server} | {f"kafka.{k}": v for k, v in FEW_TRIES.items()}
-        for name, value in {**spark_options(self._properties), **own}.items():
-            settings[name.removeprefix("kafka.")] = value
+        own = {"bootstrap.servers": self._bootstrap_server, **FEW_TRIES}
+        for name, value in {**spark_properties(self._properties), **own}.items():
+            settings[name] = value
         client = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
         try:
             yield jvm, client

@@ -27,7 +27,6 @@ class Positions:
 
     def __init__(self, tables: Store) -> None:
         self._tables = {name: _Read(tables.open(name)) for name in (COMMITTED_OFFSETS, ASSIGNMENTS)}
-        self._offsets = tables.open(COMMITTED_OFFSETS)
         self._without_any: tuple[int, Mapping[TopicPlace, Tail]] = -1, {}
         self._pauses_until = 0.0
 
@@ -42,18 +41,15 @@ class Positions:
         return found | {OFFSETS_TOPIC: None}
 
     def within(self, tails: Mapping[TopicPlace, Tail]) -> dict[TopicPlace, int]:
-        """Return the greatest committed offset within each tail, near its end, where there is one.
+        """Return the greatest offset within each tail, near its end, that was committed when `wanted` looked.
 
         None at all while the last question is so short ago that another would be dear.
         """
-        began = time.monotonic()
-        if not tails or began < self._pauses_until:
-            return {}
-        self._offsets.refresh()
-        if (self._offsets.version, tails) == self._without_any:
+        began, table = time.monotonic(), self._tables[COMMITTED_OFFSETS].table
+        if not tails or began < self._pauses_until or (table.version, tails) == self._without_any:
             return {}
         wanted = pa.Table.from_pylist([place._asdict() | tail._asdict() for place, tail in tails.items()])
-        rows = self._offsets.query(_OFFSETS).read_all()
+        rows = table.query(_OFFSETS).read_all()
         columns = [rows[name].cast(kind) for name, kind in (("topic", pa.string()), ("partition", pa.int64()))]
         offsets = pa.table([*columns, rows["committed_offset"]], names=rows.column_names)
         both = offsets.join(wanted, ["topic", "partition"], join_type="inner")
@@ -61,21 +57,21 @@ class Positions:
         is_within = pc.and_(pc.greater(committed, both["lower"]), pc.less(committed, upper))
         near = both.filter(pc.and_(is_within, pc.less_equal(pc.subtract(upper, committed), _NEAR)))
         found = near.group_by(["topic", "partition"]).aggregate([("committed_offset", "max")]).to_pylist()
-        self._without_any = (-1, {}) if found else (self._offsets.version, tails)
+        self._without_any = (-1, {}) if found else (table.version, tails)
         self._pauses_until = began + _SHARE * (time.monotonic() - began)
         return {TopicPlace(row["topic"], row["partition"]): row["committed_offset_max"] for row in found}
 
 
 class _Read:
     def __init__(self, table: Snapshot) -> None:
-        self._table = table
+        self.table = table
         self._version: int | None = None
         self._partitions: set[tuple[str, int]] = set()
 
     def partitions(self) -> set[tuple[str, int]]:
-        self._table.refresh()
-        if self._table.version != self._version:
-            rows = self._table.query(_READ).read_all()
+        self.table.refresh()
+        if self.table.version != self._version:
+            rows = self.table.query(_READ).read_all()
             self._partitions = set(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
-            self._version = self._table.version
+            self._version = self.table.version
         return self._partitions

@@ -122,15 +122,14 @@ moments AS (
   FROM burrow AS b
 ), decided AS (
   -- Nobody is accused by what may be no message.
-  SELECT t.*, is_perhaps_marker AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
-         CASE WHEN is_perhaps_marker AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') THEN 'unknown' ELSE found_verdict END AS verdict
+  SELECT t.*, CASE WHEN is_perhaps_marker AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') THEN 'unknown' ELSE found_verdict END AS verdict
   FROM first_verdicts AS t
 ), judged AS (
   SELECT instant, offsets_partition, group_id, topic, partition, status, status_reason, verdict,
          CASE verdict
            WHEN 'unknown' THEN CASE
              WHEN not_known IS NOT NULL THEN not_known
-             WHEN is_doubtful THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
+             WHEN found_verdict <> 'unknown' THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
              WHEN commits = 0 THEN 'the history has no commit of it'
              ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
                          ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END

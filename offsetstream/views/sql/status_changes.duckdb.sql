@@ -993,8 +993,6 @@ WITH steps AS (
   /* Nobody is accused by what may be no message. */
   SELECT
     t.*,
-    is_perhaps_marker
-    AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') AS is_doubtful,
     CASE
       WHEN is_perhaps_marker
       AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind')
@@ -1017,7 +1015,7 @@ WITH steps AS (
       THEN CASE
         WHEN NOT not_known IS NULL
         THEN not_known
-        WHEN is_doubtful
+        WHEN found_verdict <> 'unknown'
         THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
         WHEN commits = 0
         THEN 'the history has no commit of it'
