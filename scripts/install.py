@@ -30,11 +30,11 @@ def main() -> None:
             f"this is Python {sys.version.split()[0]}, but offsetstream needs 3.11 or later: "
             "install it, or name it by 'make PYTHON=python3.11'"
         )
-    if os.environ.get("JAVA_HOME"):  # else the environment brings a Java
-        java_executable()
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")))
     if STAMP.is_file() and STAMP.read_text() == wanted.hexdigest():
         return
+    if os.environ.get("JAVA_HOME"):  # else the environment brings a Java
+        java_executable()
     check_disk_space(VENV, NEEDED_BYTES, "the Python environment")
     print(f"Making the environment in {VENV.name} (a few minutes the first time)", file=sys.stderr, flush=True)
     if not PYTHON.exists():

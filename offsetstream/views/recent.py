@@ -22,13 +22,16 @@ _NO_COMMITS = "(SELECT NULL AS cell, NULL AS record_timestamp, NULL AS record_of
 _RECENT, _OFFSETS, _FEWER = "recent end_intervals", "recent end_offsets", " by offset"
 _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_partitions.sql
 # Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
-# log ended. The last sample at that offset or below, and the last one at that time or before, are the first needed.
+# log ended: of its last commits, of the one that stood when the window began, of the first end of the ring. The last
+# sample at that offset or below, and the last one at that time or before, are the first needed.
 _QUERY = """
 WITH rings AS (
-  SELECT cell, list_min(arg_max(record_timestamp, record_offset, {intervals})) AS ring_at FROM {commits} GROUP BY cell
+  SELECT cell, list_min(arg_max(record_timestamp, record_offset, {intervals})) AS ring_at,
+         max(record_timestamp) FILTER (record_timestamp <= as_of - to_seconds({seconds})) AS before_at
+  FROM {commits} JOIN (SELECT cell, as_of FROM waiting_cells) USING (cell) GROUP BY cell
 ), needs AS (
   SELECT topic, partition, any_value(topic_id) AS topic_id, min(next_to_read) AS next_to_read,
-         least(min(r.ring_at), min(w.sampled_at) - to_seconds({ring_seconds}),
+         least(min(r.ring_at), min(r.before_at), min(w.sampled_at) - to_seconds({ring_seconds}),
                min(w.as_of) - to_seconds({seconds})) AS since
   FROM waiting_cells AS w LEFT JOIN rings AS r USING (cell)
   GROUP BY topic, partition
@@ -57,7 +60,8 @@ def _define_recent(reader: ViewReader, suffix: str, *, by_commits: bool) -> None
         reader.define_view(view, None)
     for table in ("thresholds", "end_offsets"):
         reader.define_table(table)
-    limits = "SELECT " + ", ".join(f"ceil(max({name})::DOUBLE)::BIGINT" for name in _LIMITS) + " FROM thresholds"  # noqa: S608 - ours
+    largest = [f"ceil(max(nullif({name}::DOUBLE, 'NaN'::DOUBLE)))::BIGINT" for name in _LIMITS]
+    limits = f"SELECT {', '.join(largest)} FROM thresholds"  # noqa: S608 - the names are ours
     intervals, window, time_lag = (each or 0 for each in reader.connection.execute(limits).fetchall()[0])
     intervals = min(max(intervals, _RING), _MOST)
     values = {

@@ -37,7 +37,11 @@ VERDICTS = (
     ),
     Verdict("unstable", "WARN", "Six rebalances and more in five minutes, with a client that comes and goes"),
     Verdict("beyond the end", "WARN", "The committed offset is beyond the end of the log: the client will start anew"),
-    Verdict("falling behind", "WARN", "The lag is higher than window_seconds ago, and was never caught up in between"),
+    Verdict(
+        "falling behind",
+        "WARN",
+        "The lag rose in window_seconds, and the group was never caught up in between",
+    ),
     Verdict("late", "WARN", "Messages wait for longer than max_time_lag_seconds"),
     Verdict("stalled", "ERR", "The group commits, but always the same offset, and messages wait"),
     Verdict("stopped", "ERR", "Messages wait, and the last commit is older than all the last commits took together"),

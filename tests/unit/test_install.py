@@ -1,6 +1,8 @@
 """What `make install` says in one line when something that the machine must have is missing."""
 
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def install(**environment: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(ROOT / "scripts" / "install.py")]
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """What of the repository is read before anything is installed."""
+    (folder := tmp_path / "fresh" / "scripts").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "install.py", folder)
+    for name in ("offsetstream", "requirements.lock", "pyproject.toml"):
+        (folder.parent / name).symlink_to(ROOT / name)
+    return folder.parent
+
+
+def install(root: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(root / "scripts" / "install.py")]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
 
 
@@ -26,10 +38,19 @@ def fake_java(folder: Path, version: str) -> str:
 @pytest.mark.parametrize(
     ("version", "words"), [("1.8.0_392", "is Java 8"), ("25", "is Java 25"), (None, "there is no bin/java")]
 )
-def test_a_wrong_or_missing_java(tmp_path: Path, version: str | None, words: str) -> None:
+def test_a_wrong_or_missing_java(fresh: Path, tmp_path: Path, version: str | None, words: str) -> None:
     home = str(tmp_path) if version is None else fake_java(tmp_path, version)
-    done = install(JAVA_HOME=home)
+    done = install(fresh, JAVA_HOME=home)
     assert done.returncode == 1
     assert words in done.stderr
     assert "install Java 17" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_lint_and_types_need_no_java(fresh: Path, tmp_path: Path) -> None:
+    """An environment that is made is not made anew, whatever JAVA_HOME says."""
+    needed = b"".join((ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml"))
+    (fresh / ".venv").mkdir()
+    (fresh / ".venv" / ".offsetstream-installed").write_text(hashlib.sha256(needed).hexdigest())
+    done = install(fresh, JAVA_HOME=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")

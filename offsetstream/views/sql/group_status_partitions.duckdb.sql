@@ -2,11 +2,11 @@
 WITH limits AS (
   SELECT
     group_id,
-    MAX(allowed_lag) AS allowed_lag,
-    MAX(minimum_complete) AS minimum_complete,
-    MAX(intervals) AS intervals,
-    MAX(window_seconds) AS window_seconds,
-    MAX(max_time_lag_seconds) AS max_time_lag_seconds
+    MAX(NULLIF(allowed_lag, TRY_CAST('NaN' AS DOUBLE))) AS allowed_lag,
+    MAX(NULLIF(minimum_complete, TRY_CAST('NaN' AS DOUBLE))) AS minimum_complete,
+    MAX(NULLIF(intervals, TRY_CAST('NaN' AS DOUBLE))) AS intervals,
+    MAX(NULLIF(window_seconds, TRY_CAST('NaN' AS DOUBLE))) AS window_seconds,
+    MAX(NULLIF(max_time_lag_seconds, TRY_CAST('NaN' AS DOUBLE))) AS max_time_lag_seconds
   FROM thresholds
   GROUP BY
     group_id
@@ -247,7 +247,11 @@ WITH limits AS (
       THEN 1
       WHEN o.next_at IS NULL OR o.next_at > c.window_start
       THEN 0
-    END AS since_start
+    END AS since_start,
+    CASE
+      WHEN o.record_timestamp <= c.sampled_at AND COALESCE(o.next_at > c.sampled_at, TRUE)
+      THEN 1
+    END AS stood_at_look
   FROM cells AS c
   JOIN ordered AS o
     ON o.cell = c.cell AND (
@@ -334,6 +338,7 @@ WITH limits AS (
     next_at,
     in_ring,
     since_start,
+    stood_at_look,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS end_at
   FROM commits
   WHERE
@@ -345,6 +350,7 @@ WITH limits AS (
     k.kind,
     c.cell,
     c.instant,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -378,6 +384,7 @@ WITH limits AS (
     NULL,
     NULL,
     NULL,
+    NULL,
     sampled_at
   FROM ends
 ), placed AS (
@@ -393,6 +400,7 @@ WITH limits AS (
     next_at,
     in_ring,
     since_start,
+    stood_at_look,
     MAX(end_at) OVER (
       PARTITION BY place
       ORDER BY moment NULLS FIRST, kind NULLS FIRST
@@ -413,6 +421,7 @@ WITH limits AS (
     p.next_at,
     p.in_ring,
     p.since_start,
+    p.stood_at_look,
     p.end_at,
     e.high_watermark,
     e.held_until,
@@ -421,6 +430,7 @@ WITH limits AS (
     e.next_offset,
     e.next_lowest,
     e.next_sampled_at,
+    CASE WHEN p.kind = 1 AND p.moment <= e.known_until THEN e.high_watermark END AS end_then,
     CASE
       WHEN p.kind = 1 AND p.moment <= e.known_until
       THEN GREATEST(0, e.high_watermark - p.committed_offset)
@@ -438,10 +448,12 @@ WITH limits AS (
       PARTITION BY cell
       ORDER BY COALESCE(record_offset, -1) NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_lag
+    ) AS previous_lag,
+    LAG(end_then) OVER (PARTITION BY cell ORDER BY COALESCE(record_offset, -1) NULLS FIRST) AS previous_end
   FROM seen AS s
 ), before AS (
-  /* What the ring tells; the lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
+  /* What the ring tells; the lag of the window's start; the lowest that a look since then may have seen; how far the best commit since then came */
+  /* short of the end as of the commit before it; the lowest end of the ring, the end of late_before. */
   SELECT
     cell,
     MAX(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
@@ -475,6 +487,10 @@ WITH limits AS (
         END - committed_offset
       END
     ) AS lowest_since,
+    MAX(CASE WHEN stood_at_look = 1 THEN committed_offset END) AS committed_at_look,
+    MAX(CASE WHEN kind = 1 AND next_at IS NULL THEN lag_then END) AS lag_of_newest,
+    MIN(CASE WHEN since_start = 1 THEN previous_end - committed_offset END) AS short_of_previous,
+    MAX(CASE WHEN since_start = 1 AND previous_end IS NULL THEN 1 ELSE 0 END) AS has_unknown_previous,
     MAX(
       CASE
         WHEN kind = 3 AND NOT end_at IS NULL
@@ -561,7 +577,14 @@ WITH limits AS (
       WHEN NOT b.end_before IS NULL AND NOT b.committed_before IS NULL
       THEN GREATEST(0, b.end_before - b.committed_before)
     END AS lag_before,
-    LEAST(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
+    b.end_after_start - b.committed_before AS most_before,
+    b.lag_of_newest,
+    c.end_offset - b.committed_at_look AS lag_at_look,
+    b.has_unknown_previous,
+    COALESCE(
+      LEAST(b.lowest_since, b.end_after_start - b.committed_before, b.short_of_previous) <= c.allowed_lag,
+      FALSE
+    ) AS had_caught_up, /* Kafka's replicas catch up alike: who comes to where the log ended at the fetch before is in sync, though the log has grown since. */
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
   LEFT JOIN counts AS n
@@ -670,15 +693,11 @@ WITH limits AS (
       THEN 'stalled'
       WHEN is_late
       THEN 'late'
-      WHEN current_lag > lag_before
-      AND (
-        lowest_since IS NULL OR lowest_since > allowed_lag
-      )
+      WHEN had_caught_up
+      THEN 'ok'
+      WHEN lag_of_newest > most_before AND has_unknown_previous = 0
       THEN 'falling behind'
-      WHEN current_lag < lag_before
-      AND (
-        lowest_since IS NULL OR lowest_since > allowed_lag
-      )
+      WHEN lag_at_look < lag_before
       THEN 'catching up'
       ELSE 'ok'
     END AS found_verdict
@@ -697,6 +716,7 @@ WITH limits AS (
 ), judged AS (
   SELECT
     instant,
+    now_at,
     offsets_partition,
     group_id,
     topic,
@@ -746,9 +766,9 @@ WITH limits AS (
       WHEN 'late'
       THEN 'messages wait that were written more than ' || TRY_CAST(max_time_lag_seconds AS TEXT) || ' s ago'
       WHEN 'falling behind'
-      THEN 'its lag rose from ' || TRY_CAST(lag_before AS TEXT) || ' to ' || TRY_CAST(current_lag AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
+      THEN 'its lag rose from ' || TRY_CAST(most_before AS TEXT) || ' or less to ' || TRY_CAST(lag_of_newest AS TEXT) || ' or more in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
       WHEN 'catching up'
-      THEN 'its lag fell from ' || TRY_CAST(lag_before AS TEXT) || ' to ' || TRY_CAST(current_lag AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
+      THEN 'its lag fell from ' || TRY_CAST(lag_before AS TEXT) || ' or more to ' || TRY_CAST(lag_at_look AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
       ELSE CASE
         WHEN readable_lag <= allowed_lag
         THEN 'nothing waits' || CASE
@@ -762,11 +782,19 @@ WITH limits AS (
         END
         WHEN NOT waits_since IS NULL AND member_count > 0
         THEN 'it has come to the last stable offset, where a transaction is open'
-        WHEN lowest_since <= allowed_lag
+        WHEN had_caught_up
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
         WHEN lag_before IS NULL
         THEN 'its lag of ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is not known'
-        ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
+        WHEN lag_before = current_lag AND most_before = current_lag
+        THEN 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
+        ELSE 'its lag is ' || TRY_CAST(current_lag AS TEXT) || ', and was ' || TRY_CAST(lag_before AS TEXT) || CASE
+          WHEN most_before IS NULL
+          THEN ' or more '
+          WHEN most_before > lag_before
+          THEN ' to ' || TRY_CAST(most_before AS TEXT) || ' '
+          ELSE ' '
+        END || TRY_CAST(window_seconds AS TEXT) || ' s ago'
       END
     END AS verdict_reason,
     CASE verdict

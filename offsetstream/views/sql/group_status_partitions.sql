@@ -1,5 +1,6 @@
 -- One row per committed offset: the verdict on it and why, and Burrow's word beside it. Thresholds are the user's
--- (table thresholds): those of the group, else those of the row without a group, else Burrow's own.
+-- (table thresholds): those of the group, else those of the row without a group, else Burrow's own. A group has caught up where nothing waits,
+-- or where a commit came to where the log ended at the commit before it, as Kafka's replicas do.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
@@ -17,16 +18,14 @@
 --   complete DOUBLE: Their number, as a share of what the window holds
 --   first_commit_at_ms BIGINT: Time of the first of them, in milliseconds since 1970; null where nothing waits
 --   last_commit_at_ms BIGINT: Time of the last of them
---   lag_before BIGINT: Lag of window_seconds ago; null where it is not known, or nothing waits
+--   lag_before BIGINT: So many messages, or more, waited window_seconds ago; null where that is not known, or nothing waits
 --   sampled_at TIMESTAMP: Time at which the end was asked for
 --   offsets_partition INT: Offsets partition of the group
 --   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
 --   is_stale BOOLEAN: Whether that is too long ago to say anything of now: then the verdict is unknown
-WITH limits AS (
-  SELECT group_id, max(allowed_lag) AS allowed_lag, max(minimum_complete) AS minimum_complete, max(intervals) AS intervals,
-         max(window_seconds) AS window_seconds, max(max_time_lag_seconds) AS max_time_lag_seconds
-  FROM thresholds GROUP BY group_id
-), places AS (
+WITH
+-- @include limits
+, places AS (
   SELECT p.*, row_number() OVER (ORDER BY topic, partition) AS place FROM partition_ends AS p
 ),
 -- @include tombstones
@@ -112,7 +111,8 @@ WITH limits AS (
 ), commits AS (
   SELECT o.cell, c.place, c.instant, c.is_waiting, o.record_offset, o.record_timestamp, o.committed_offset, o.commit_timestamp_ms, o.next_at, o.nth,
          o.nth <= c.intervals AS in_ring, CASE WHEN o.nth < c.intervals THEN o.previous_offset END AS previous_offset,
-         CASE WHEN o.record_timestamp > c.window_start THEN 1 WHEN o.next_at IS NULL OR o.next_at > c.window_start THEN 0 END AS since_start
+         CASE WHEN o.record_timestamp > c.window_start THEN 1 WHEN o.next_at IS NULL OR o.next_at > c.window_start THEN 0 END AS since_start,
+         CASE WHEN o.record_timestamp <= c.sampled_at AND coalesce(o.next_at > c.sampled_at, true) THEN 1 END AS stood_at_look
   FROM cells AS c JOIN ordered AS o ON o.cell = c.cell AND (o.nth <= c.intervals OR o.next_at > c.window_start)
   WHERE c.is_waiting
 ), counted AS (

@@ -2,33 +2,36 @@
 -- of those where something waits (by all rules the others are well), and the `ends` of the logs, whose partitions are numbered as places.
 -- Commits, ends and instants stand in one order of time: the last end before each is that of then, as long as it is known to be.
 moments AS (
-  SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start,
+  SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start, stood_at_look,
          CAST(NULL AS TIMESTAMP) AS end_at
   FROM commits WHERE is_waiting
   UNION ALL
   SELECT c.place, CASE k.kind WHEN 2 THEN c.window_start WHEN 3 THEN c.ring_start ELSE c.late_before END, k.kind, c.cell, c.instant,
-         NULL, NULL, NULL, NULL, NULL, NULL, NULL
+         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM cells AS c CROSS JOIN (SELECT 2 AS kind UNION ALL SELECT 3 UNION ALL SELECT 4) AS k
   WHERE c.is_waiting
   UNION ALL
-  SELECT place, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
+  SELECT place, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
 ), placed AS (
-  SELECT place, moment, kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start,
+  SELECT place, moment, kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start, stood_at_look,
          max(end_at) OVER (PARTITION BY place ORDER BY moment, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS end_at
   FROM moments WHERE moment IS NOT NULL AND place IS NOT NULL
 ), seen AS (
   SELECT p.cell, p.moment, p.kind, p.instant, p.record_offset, p.committed_offset, p.previous_offset, p.next_at, p.in_ring,
-         p.since_start, p.end_at, e.high_watermark, e.held_until, e.known_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
+         p.since_start, p.stood_at_look, p.end_at, e.high_watermark, e.held_until, e.known_until, e.lowest_from, e.next_offset, e.next_lowest, e.next_sampled_at,
+         CASE WHEN p.kind = 1 AND p.moment <= e.known_until THEN e.high_watermark END AS end_then,
          CASE WHEN p.kind = 1 AND p.moment <= e.known_until THEN greatest(0, e.high_watermark - p.committed_offset) END AS lag_then
   FROM placed AS p LEFT JOIN ends AS e ON e.place = p.place AND e.sampled_at = p.end_at
   WHERE p.kind > 0
 ), traced AS (
   SELECT s.*, min(CASE WHEN in_ring AND committed_offset < previous_offset THEN record_offset END) OVER (PARTITION BY cell) AS rewind_offset,
          last_value(CASE WHEN in_ring THEN lag_then END) IGNORE NULLS OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1)
-           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag
+           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag,
+         lag(end_then) OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1)) AS previous_end
   FROM seen AS s
 ), before AS (
-  -- What the ring tells; the lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before.
+  -- What the ring tells; the lag of the window's start; the lowest that a look since then may have seen; how far the best commit since then came
+  -- short of the end as of the commit before it; the lowest end of the ring, the end of late_before.
   SELECT cell,
          max(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
          max(CASE WHEN in_ring AND record_offset >= rewind_offset THEN committed_offset END) AS best_since_rewind,
@@ -41,6 +44,10 @@ moments AS (
          min(CASE WHEN since_start = 1 THEN
                CASE WHEN held_until >= moment THEN high_watermark
                     WHEN next_sampled_at <= instant AND (next_at IS NULL OR next_at > next_sampled_at) THEN next_offset END - committed_offset END) AS lowest_since,
+         max(CASE WHEN stood_at_look = 1 THEN committed_offset END) AS committed_at_look,
+         max(CASE WHEN kind = 1 AND next_at IS NULL THEN lag_then END) AS lag_of_newest,
+         min(CASE WHEN since_start = 1 THEN previous_end - committed_offset END) AS short_of_previous,
+         max(CASE WHEN since_start = 1 AND previous_end IS NULL THEN 1 ELSE 0 END) AS has_unknown_previous,
          max(CASE WHEN kind = 3 AND end_at IS NOT NULL THEN CASE WHEN held_until >= moment THEN lowest_from ELSE next_lowest END END) AS lowest_end,
          max(CASE WHEN kind = 4 THEN
                CASE WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > least(instant, known_until) THEN CAST(high_watermark AS DOUBLE)
@@ -63,7 +70,9 @@ moments AS (
          c.end_offset, unix_micros(c.instant) div 1000000 * 1000 AS now_ms,
          coalesce(b.lowest_end, l.lowest_end) AS lowest_end,
          CASE WHEN b.end_before IS NOT NULL AND b.committed_before IS NOT NULL THEN greatest(0, b.end_before - b.committed_before) END AS lag_before,
-         least(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
+         b.end_after_start - b.committed_before AS most_before, b.lag_of_newest, c.end_offset - b.committed_at_look AS lag_at_look, b.has_unknown_previous,
+         -- Kafka's replicas catch up alike: who comes to where the log ended at the fetch before is in sync, though the log has grown since.
+         coalesce(least(b.lowest_since, b.end_after_start - b.committed_before, b.short_of_previous) <= c.allowed_lag, false) AS had_caught_up,
          greatest(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
   LEFT JOIN counts AS n ON n.cell = c.cell
@@ -116,8 +125,10 @@ moments AS (
       WHEN status = 'STOP' THEN 'stopped'
       WHEN status = 'STALL' THEN 'stalled'
       WHEN is_late THEN 'late'
-      WHEN current_lag > lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'falling behind'
-      WHEN current_lag < lag_before AND (lowest_since IS NULL OR lowest_since > allowed_lag) THEN 'catching up'
+      WHEN had_caught_up THEN 'ok'
+      -- Only what looks and commits leave no doubt of: between two looks a busy log's end is not known.
+      WHEN lag_of_newest > most_before AND has_unknown_previous = 0 THEN 'falling behind'
+      WHEN lag_at_look < lag_before THEN 'catching up'
       ELSE 'ok' END AS found_verdict
   FROM burrow AS b
 ), decided AS (
@@ -125,7 +136,7 @@ moments AS (
   SELECT t.*, CASE WHEN is_perhaps_marker AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') THEN 'unknown' ELSE found_verdict END AS verdict
   FROM first_verdicts AS t
 ), judged AS (
-  SELECT instant, offsets_partition, group_id, topic, partition, status, status_reason, verdict,
+  SELECT instant, now_at, offsets_partition, group_id, topic, partition, status, status_reason, verdict,
          CASE verdict
            WHEN 'unknown' THEN CASE
              WHEN not_known IS NOT NULL THEN not_known
@@ -145,17 +156,20 @@ moments AS (
            WHEN 'stopped' THEN status_reason
            WHEN 'stalled' THEN status_reason
            WHEN 'late' THEN concat('messages wait that were written more than ', CAST(max_time_lag_seconds AS STRING), ' s ago')
-           WHEN 'falling behind' THEN concat('its lag rose from ', CAST(lag_before AS STRING), ' to ', CAST(current_lag AS STRING), ' in ',
+           WHEN 'falling behind' THEN concat('its lag rose from ', CAST(most_before AS STRING), ' or less to ', CAST(lag_of_newest AS STRING), ' or more in ',
                                              CAST(window_seconds AS STRING), ' s')
-           WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' to ', CAST(current_lag AS STRING), ' in ',
+           WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' or more to ', CAST(lag_at_look AS STRING), ' in ',
                                           CAST(window_seconds AS STRING), ' s')
            ELSE CASE WHEN readable_lag <= allowed_lag
                        THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages are gone unread') ELSE '' END,
                                    CASE WHEN is_abandoned THEN ', and no member subscribes to the topic any more' ELSE '' END)
                      WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has come to the last stable offset, where a transaction is open'
-                     WHEN lowest_since <= allowed_lag THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
+                     WHEN had_caught_up THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
                      WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
-                     ELSE concat('keeps its distance of ', CAST(current_lag AS STRING)) END
+                     WHEN lag_before = current_lag AND most_before = current_lag THEN concat('keeps its distance of ', CAST(current_lag AS STRING))
+                     ELSE concat('its lag is ', CAST(current_lag AS STRING), ', and was ', CAST(lag_before AS STRING),
+                                 CASE WHEN most_before IS NULL THEN ' or more ' WHEN most_before > lag_before THEN concat(' to ', CAST(most_before AS STRING), ' ') ELSE ' ' END,
+                                 CAST(window_seconds AS STRING), ' s ago') END
          END AS verdict_reason,
          CASE verdict
            WHEN 'held-back' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on __consumer_offsets-', CAST(offsets_partition AS STRING)) ELSE holder END

@@ -7,7 +7,7 @@
 --   partition INT: Partition of the topic
 --   committed_offset BIGINT: Committed offset; null for none, as one below zero is
 --   log_end_offset BIGINT: End of the log for read_uncommitted, as last sampled
---   lag BIGINT: Messages from the committed offset, or from the start of the log if that is later, to the end; no markers of transactions, where it is known that only such are left
+--   lag BIGINT: Messages from the committed offset, or from the start of the log if that is later, to the end; no markers of transactions and nothing of aborted ones, where it is known that only such are left
 --   lag_read_committed BIGINT: The same to the last stable offset
 --   messages_lost BIGINT: Messages that were gone before the group read them
 --   retention_used DOUBLE: Share of the log that waits: at 1 the group loses messages

@@ -7,7 +7,7 @@
 --   minute TIMESTAMP: Begin of the minute
 --   committed_offset BIGINT: Committed offset at its end
 --   log_end_offset BIGINT: End of the log, as last sampled then
---   lag BIGINT: Messages between them that the log still had; no markers of transactions, as in lag; never negative
+--   lag BIGINT: Messages between them that the log still had; without markers and aborted transactions, as in lag; never negative
 --   messages_lost BIGINT: Messages that were gone before the group read them
 --   is_committed BOOLEAN: Whether the group committed in that minute
 WITH

@@ -209,11 +209,11 @@ WITH steps AS (
 ), limits AS (
   SELECT
     group_id,
-    MAX(allowed_lag) AS allowed_lag,
-    MAX(minimum_complete) AS minimum_complete,
-    MAX(intervals) AS intervals,
-    MAX(window_seconds) AS window_seconds,
-    MAX(max_time_lag_seconds) AS max_time_lag_seconds
+    MAX(NULLIF(allowed_lag, TRY_CAST('NaN' AS DOUBLE))) AS allowed_lag,
+    MAX(NULLIF(minimum_complete, TRY_CAST('NaN' AS DOUBLE))) AS minimum_complete,
+    MAX(NULLIF(intervals, TRY_CAST('NaN' AS DOUBLE))) AS intervals,
+    MAX(NULLIF(window_seconds, TRY_CAST('NaN' AS DOUBLE))) AS window_seconds,
+    MAX(NULLIF(max_time_lag_seconds, TRY_CAST('NaN' AS DOUBLE))) AS max_time_lag_seconds
   FROM thresholds
   GROUP BY
     group_id
@@ -378,7 +378,7 @@ WITH steps AS (
       ORDER BY s.offsets_partition NULLS FIRST, s.group_id NULLS FIRST, s.topic NULLS FIRST, s.partition NULLS FIRST, s.minute NULLS FIRST
     ) AS cell,
     COALESCE(e.place, -1) AS place,
-    s.minute + INTERVAL '1' MINUTE AS instant,
+    LEAST(s.minute + INTERVAL '1' MINUTE, s.held_until) AS instant, /* As of the last look, as group_status judged then. */
     s.log_id,
     s.offsets_partition,
     s.group_id,
@@ -516,8 +516,10 @@ WITH steps AS (
     c.cell,
     c.place,
     c.instant,
+    c.now_at,
     c.intervals,
     c.window_start,
+    c.sampled_at,
     c.is_waiting,
     n.story,
     n.seq AS last_seq,
@@ -536,7 +538,7 @@ WITH steps AS (
   SELECT
     l.*,
     k.by_hour,
-    CASE k.by_hour WHEN 1 THEN EPOCH_US(instant) // 3600000000 ELSE last_seq // 64 END - k.back AS bucket
+    CASE k.by_hour WHEN 1 THEN EPOCH_US(now_at) // 3600000000 ELSE last_seq // 64 END - k.back AS bucket
   FROM latest AS l
   CROSS JOIN (
     SELECT
@@ -578,7 +580,7 @@ WITH steps AS (
     n.record_timestamp,
     n.committed_offset,
     n.commit_timestamp_ms,
-    CASE WHEN n.next_at > c.instant THEN NULL ELSE n.next_at END AS next_at,
+    CASE WHEN n.next_at > c.now_at THEN NULL ELSE n.next_at END AS next_at,
     c.last_seq - n.seq + 1 AS nth,
     c.last_seq - n.seq < c.intervals AS in_ring,
     CASE WHEN c.last_seq - n.seq + 1 < c.intervals THEN n.previous_offset END AS previous_offset,
@@ -587,7 +589,14 @@ WITH steps AS (
       THEN 1
       WHEN n.next_at IS NULL OR n.next_at > c.window_start OR n.seq = c.last_seq
       THEN 0
-    END AS since_start
+    END AS since_start,
+    CASE
+      WHEN n.record_timestamp <= c.sampled_at
+      AND (
+        n.seq = c.last_seq OR COALESCE(n.next_at > c.sampled_at, TRUE)
+      )
+      THEN 1
+    END AS stood_at_look
   FROM sought AS c
   JOIN shelved AS n
     ON n.story = c.story AND n.by_hour = c.by_hour AND n.bucket = c.bucket
@@ -640,6 +649,7 @@ WITH steps AS (
     next_at,
     in_ring,
     since_start,
+    stood_at_look,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS end_at
   FROM commits
   WHERE
@@ -651,6 +661,7 @@ WITH steps AS (
     k.kind,
     c.cell,
     c.instant,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -684,6 +695,7 @@ WITH steps AS (
     NULL,
     NULL,
     NULL,
+    NULL,
     sampled_at
   FROM ends
 ), placed AS (
@@ -699,6 +711,7 @@ WITH steps AS (
     next_at,
     in_ring,
     since_start,
+    stood_at_look,
     MAX(end_at) OVER (
       PARTITION BY place
       ORDER BY moment NULLS FIRST, kind NULLS FIRST
@@ -719,6 +732,7 @@ WITH steps AS (
     p.next_at,
     p.in_ring,
     p.since_start,
+    p.stood_at_look,
     p.end_at,
     e.high_watermark,
     e.held_until,
@@ -727,6 +741,7 @@ WITH steps AS (
     e.next_offset,
     e.next_lowest,
     e.next_sampled_at,
+    CASE WHEN p.kind = 1 AND p.moment <= e.known_until THEN e.high_watermark END AS end_then,
     CASE
       WHEN p.kind = 1 AND p.moment <= e.known_until
       THEN GREATEST(0, e.high_watermark - p.committed_offset)
@@ -744,10 +759,12 @@ WITH steps AS (
       PARTITION BY cell
       ORDER BY COALESCE(record_offset, -1) NULLS FIRST
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_lag
+    ) AS previous_lag,
+    LAG(end_then) OVER (PARTITION BY cell ORDER BY COALESCE(record_offset, -1) NULLS FIRST) AS previous_end
   FROM seen AS s
 ), before AS (
-  /* What the ring tells; the lag of the window's start, the lowest that a sample since then may have seen, the lowest end of the ring, the end of late_before. */
+  /* What the ring tells; the lag of the window's start; the lowest that a look since then may have seen; how far the best commit since then came */
+  /* short of the end as of the commit before it; the lowest end of the ring, the end of late_before. */
   SELECT
     cell,
     MAX(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
@@ -781,6 +798,10 @@ WITH steps AS (
         END - committed_offset
       END
     ) AS lowest_since,
+    MAX(CASE WHEN stood_at_look = 1 THEN committed_offset END) AS committed_at_look,
+    MAX(CASE WHEN kind = 1 AND next_at IS NULL THEN lag_then END) AS lag_of_newest,
+    MIN(CASE WHEN since_start = 1 THEN previous_end - committed_offset END) AS short_of_previous,
+    MAX(CASE WHEN since_start = 1 AND previous_end IS NULL THEN 1 ELSE 0 END) AS has_unknown_previous,
     MAX(
       CASE
         WHEN kind = 3 AND NOT end_at IS NULL
@@ -867,7 +888,14 @@ WITH steps AS (
       WHEN NOT b.end_before IS NULL AND NOT b.committed_before IS NULL
       THEN GREATEST(0, b.end_before - b.committed_before)
     END AS lag_before,
-    LEAST(b.lowest_since, b.end_after_start - b.committed_before) AS lowest_since,
+    b.end_after_start - b.committed_before AS most_before,
+    b.lag_of_newest,
+    c.end_offset - b.committed_at_look AS lag_at_look,
+    b.has_unknown_previous,
+    COALESCE(
+      LEAST(b.lowest_since, b.end_after_start - b.committed_before, b.short_of_previous) <= c.allowed_lag,
+      FALSE
+    ) AS had_caught_up, /* Kafka's replicas catch up alike: who comes to where the log ended at the fetch before is in sync, though the log has grown since. */
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
   LEFT JOIN counts AS n
@@ -976,15 +1004,11 @@ WITH steps AS (
       THEN 'stalled'
       WHEN is_late
       THEN 'late'
-      WHEN current_lag > lag_before
-      AND (
-        lowest_since IS NULL OR lowest_since > allowed_lag
-      )
+      WHEN had_caught_up
+      THEN 'ok'
+      WHEN lag_of_newest > most_before AND has_unknown_previous = 0
       THEN 'falling behind'
-      WHEN current_lag < lag_before
-      AND (
-        lowest_since IS NULL OR lowest_since > allowed_lag
-      )
+      WHEN lag_at_look < lag_before
       THEN 'catching up'
       ELSE 'ok'
     END AS found_verdict
@@ -1003,6 +1027,7 @@ WITH steps AS (
 ), judged AS (
   SELECT
     instant,
+    now_at,
     offsets_partition,
     group_id,
     topic,
@@ -1052,9 +1077,9 @@ WITH steps AS (
       WHEN 'late'
       THEN 'messages wait that were written more than ' || TRY_CAST(max_time_lag_seconds AS TEXT) || ' s ago'
       WHEN 'falling behind'
-      THEN 'its lag rose from ' || TRY_CAST(lag_before AS TEXT) || ' to ' || TRY_CAST(current_lag AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
+      THEN 'its lag rose from ' || TRY_CAST(most_before AS TEXT) || ' or less to ' || TRY_CAST(lag_of_newest AS TEXT) || ' or more in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
       WHEN 'catching up'
-      THEN 'its lag fell from ' || TRY_CAST(lag_before AS TEXT) || ' to ' || TRY_CAST(current_lag AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
+      THEN 'its lag fell from ' || TRY_CAST(lag_before AS TEXT) || ' or more to ' || TRY_CAST(lag_at_look AS TEXT) || ' in ' || TRY_CAST(window_seconds AS TEXT) || ' s'
       ELSE CASE
         WHEN readable_lag <= allowed_lag
         THEN 'nothing waits' || CASE
@@ -1068,11 +1093,19 @@ WITH steps AS (
         END
         WHEN NOT waits_since IS NULL AND member_count > 0
         THEN 'it has come to the last stable offset, where a transaction is open'
-        WHEN lowest_since <= allowed_lag
+        WHEN had_caught_up
         THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
         WHEN lag_before IS NULL
         THEN 'its lag of ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is not known'
-        ELSE 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
+        WHEN lag_before = current_lag AND most_before = current_lag
+        THEN 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
+        ELSE 'its lag is ' || TRY_CAST(current_lag AS TEXT) || ', and was ' || TRY_CAST(lag_before AS TEXT) || CASE
+          WHEN most_before IS NULL
+          THEN ' or more '
+          WHEN most_before > lag_before
+          THEN ' to ' || TRY_CAST(most_before AS TEXT) || ' '
+          ELSE ' '
+        END || TRY_CAST(window_seconds AS TEXT) || ' s ago'
       END
     END AS verdict_reason,
     CASE verdict
@@ -1118,7 +1151,7 @@ WITH steps AS (
   SELECT
     j.*,
     ROW_NUMBER() OVER (
-      PARTITION BY j.instant, j.offsets_partition, j.group_id
+      PARTITION BY j.now_at, j.offsets_partition, j.group_id
       ORDER BY v.rank DESC, j.current_lag DESC, j.topic NULLS FIRST, j.partition NULLS FIRST
     ) AS verdict_nth
   FROM judged AS j
@@ -1126,7 +1159,7 @@ WITH steps AS (
     ON v.verdict = j.verdict
 ), folded AS (
   SELECT
-    instant,
+    now_at,
     offsets_partition,
     group_id,
     TRY_CAST(SUM(current_lag) AS BIGINT) AS total_lag,
@@ -1136,7 +1169,7 @@ WITH steps AS (
     MAX(CASE WHEN verdict_nth = 1 THEN partition END) AS partition
   FROM ranked
   GROUP BY
-    instant,
+    now_at,
     offsets_partition,
     group_id
 ), told AS (
@@ -1154,7 +1187,7 @@ WITH steps AS (
   LEFT JOIN folded AS f
     ON f.offsets_partition = g.offsets_partition
     AND f.group_id = g.group_id
-    AND f.instant = g.minute + INTERVAL '1' MINUTE
+    AND f.now_at = g.minute + INTERVAL '1' MINUTE
   JOIN verdicts AS v
     ON v.verdict = COALESCE(f.verdict, 'unknown')
 ), compared AS (

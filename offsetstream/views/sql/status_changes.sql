@@ -1,5 +1,5 @@
 -- One row per change of a group's verdict in the last day, so that an alert is raised once: it is taken when each minute ended that
--- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of an hour at most. A partition is
+-- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of 50 minutes at most. A partition is
 -- abandoned where the history has each member of then, and what it subscribed to.
 --
 --   changed_at TIMESTAMP: End of the minute
@@ -22,11 +22,9 @@ WITH
   JOIN group_minutes AS g ON g.offsets_partition = f.offsets_partition AND g.group_id = f.group_id AND g.minute >= f.minute
 ),
 -- @include standing
-, limits AS (
-  SELECT group_id, max(allowed_lag) AS allowed_lag, max(minimum_complete) AS minimum_complete, max(intervals) AS intervals,
-         max(window_seconds) AS window_seconds, max(max_time_lag_seconds) AS max_time_lag_seconds
-  FROM thresholds GROUP BY group_id
-), member_counts AS (
+,
+-- @include limits
+, member_counts AS (
   SELECT offsets_partition, group_id, record_timestamp AS moment, 0 AS kind, log_id, record_offset FROM group_history
   UNION ALL
   SELECT offsets_partition, group_id, minute + INTERVAL '1' MINUTE, 1, NULL, NULL FROM group_minutes
@@ -75,7 +73,8 @@ WITH
   FROM (SELECT DISTINCT topic, topic_id, partition FROM end_intervals) AS p
 ), limited AS (
   SELECT row_number() OVER (ORDER BY s.offsets_partition, s.group_id, s.topic, s.partition, s.minute) AS cell, coalesce(e.place, -1) AS place,
-         s.minute + INTERVAL '1' MINUTE AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
+         -- As of the last look, as group_status judged then.
+         least(s.minute + INTERVAL '1' MINUTE, s.held_until) AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
          CASE WHEN s.committed_offset >= s.readable_end THEN least(s.high_watermark, s.committed_offset)
               WHEN s.committed_offset >= 0 THEN coalesce(s.readable_end, s.high_watermark) END AS end_offset,
          s.readable_end IS NULL AND s.last_stable_offset = s.high_watermark AND s.committed_offset = s.high_watermark - 1 AS is_perhaps_marker,
@@ -124,24 +123,25 @@ WITH
   JOIN offset_commits AS h
     ON h.log_id = t.log_id AND h.offsets_partition = t.offsets_partition AND h.group_id = t.group_id AND h.topic = t.topic AND h.partition = t.partition
 ), latest AS (
-  SELECT c.cell, c.place, c.instant, c.intervals, c.window_start, c.is_waiting, n.story, n.seq AS last_seq, n.deleted_offset
+  SELECT c.cell, c.place, c.instant, c.now_at, c.intervals, c.window_start, c.sampled_at, c.is_waiting, n.story, n.seq AS last_seq, n.deleted_offset
   FROM cells AS c
   JOIN stories AS t
     ON t.log_id = c.log_id AND t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id AND t.topic = c.topic AND t.partition = c.partition
   JOIN numbered AS n ON n.story = t.story AND n.record_offset = c.record_offset
 ), sought AS (
   -- The ring lies in two blocks of 64 commits, what else stood in the window in two hours.
-  SELECT l.*, k.by_hour, CASE k.by_hour WHEN 1 THEN unix_micros(instant) div 3600000000 ELSE last_seq div 64 END - k.back AS bucket
+  SELECT l.*, k.by_hour, CASE k.by_hour WHEN 1 THEN unix_micros(now_at) div 3600000000 ELSE last_seq div 64 END - k.back AS bucket
   FROM latest AS l CROSS JOIN (SELECT 0 AS by_hour, 0 AS back UNION ALL SELECT 0, 1 UNION ALL SELECT 1, 0 UNION ALL SELECT 1, 1) AS k
 ), shelved AS (
   SELECT n.*, k.by_hour, CASE k.by_hour WHEN 1 THEN unix_micros(next_at) div 3600000000 ELSE seq div 64 END AS bucket
   FROM numbered AS n CROSS JOIN (SELECT 0 AS by_hour UNION ALL SELECT 1) AS k
 ), commits AS (
   SELECT c.cell, c.place, c.instant, c.is_waiting, n.record_offset, n.record_timestamp, n.committed_offset, n.commit_timestamp_ms,
-         CASE WHEN n.next_at > c.instant THEN NULL ELSE n.next_at END AS next_at, c.last_seq - n.seq + 1 AS nth, c.last_seq - n.seq < c.intervals AS in_ring,
+         CASE WHEN n.next_at > c.now_at THEN NULL ELSE n.next_at END AS next_at, c.last_seq - n.seq + 1 AS nth, c.last_seq - n.seq < c.intervals AS in_ring,
          CASE WHEN c.last_seq - n.seq + 1 < c.intervals THEN n.previous_offset END AS previous_offset,
          CASE WHEN n.record_timestamp > c.window_start THEN 1
-              WHEN n.next_at IS NULL OR n.next_at > c.window_start OR n.seq = c.last_seq THEN 0 END AS since_start
+              WHEN n.next_at IS NULL OR n.next_at > c.window_start OR n.seq = c.last_seq THEN 0 END AS since_start,
+         CASE WHEN n.record_timestamp <= c.sampled_at AND (n.seq = c.last_seq OR coalesce(n.next_at > c.sampled_at, true)) THEN 1 END AS stood_at_look
   FROM sought AS c
   JOIN shelved AS n ON n.story = c.story AND n.by_hour = c.by_hour AND n.bucket = c.bucket
   WHERE n.seq <= c.last_seq AND n.record_offset > c.deleted_offset AND (n.seq > c.last_seq - c.intervals OR n.next_at > c.window_start)
@@ -158,19 +158,19 @@ WITH
 ),
 -- @include judged
 , ranked AS (
-  SELECT j.*, row_number() OVER (PARTITION BY j.instant, j.offsets_partition, j.group_id ORDER BY v.rank DESC, j.current_lag DESC, j.topic, j.partition) AS verdict_nth
+  SELECT j.*, row_number() OVER (PARTITION BY j.now_at, j.offsets_partition, j.group_id ORDER BY v.rank DESC, j.current_lag DESC, j.topic, j.partition) AS verdict_nth
   FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict
 ), folded AS (
-  SELECT instant, offsets_partition, group_id, CAST(sum(current_lag) AS BIGINT) AS total_lag,
+  SELECT now_at, offsets_partition, group_id, CAST(sum(current_lag) AS BIGINT) AS total_lag,
          max(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict, max(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS reason,
          max(CASE WHEN verdict_nth = 1 THEN topic END) AS topic, max(CASE WHEN verdict_nth = 1 THEN partition END) AS partition
-  FROM ranked GROUP BY instant, offsets_partition, group_id
+  FROM ranked GROUP BY now_at, offsets_partition, group_id
 ), told AS (
   SELECT g.offsets_partition, g.group_id, g.minute + INTERVAL '1' MINUTE AS instant, v.level, v.verdict,
          coalesce(f.reason, 'no committed offset') AS reason, f.topic, f.partition, f.total_lag
   FROM group_minutes AS g
   LEFT JOIN folded AS f
-    ON f.offsets_partition = g.offsets_partition AND f.group_id = g.group_id AND f.instant = g.minute + INTERVAL '1' MINUTE
+    ON f.offsets_partition = g.offsets_partition AND f.group_id = g.group_id AND f.now_at = g.minute + INTERVAL '1' MINUTE
   JOIN verdicts AS v ON v.verdict = coalesce(f.verdict, 'unknown')
 ), compared AS (
   SELECT t.*, lag(level) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_level,

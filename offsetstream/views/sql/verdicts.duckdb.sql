@@ -55,7 +55,7 @@ FROM (VALUES
     'WARN',
     8,
     2,
-    'The lag is higher than window_seconds ago, and was never caught up in between'
+    'The lag rose in window_seconds, and the group was never caught up in between'
   ),
   ('late', 'WARN', 9, 2, 'Messages wait for longer than max_time_lag_seconds'),
   (

@@ -14,7 +14,7 @@ SELECT verdict, level, rank, metric_value, meaning FROM (VALUES
   ('held-back', 'WARN', 5, 2, 'An open transaction has held commits back for a minute: what the group did since then nobody can read'),
   ('unstable', 'WARN', 6, 2, 'Six rebalances and more in five minutes, with a client that comes and goes'),
   ('beyond the end', 'WARN', 7, 2, 'The committed offset is beyond the end of the log: the client will start anew'),
-  ('falling behind', 'WARN', 8, 2, 'The lag is higher than window_seconds ago, and was never caught up in between'),
+  ('falling behind', 'WARN', 8, 2, 'The lag rose in window_seconds, and the group was never caught up in between'),
   ('late', 'WARN', 9, 2, 'Messages wait for longer than max_time_lag_seconds'),
   ('stalled', 'ERR', 10, 3, 'The group commits, but always the same offset, and messages wait'),
   ('stopped', 'ERR', 11, 3, 'Messages wait, and the last commit is older than all the last commits took together'),

@@ -135,6 +135,16 @@ def test_a_period_without_data_says_so(world: Path) -> None:
     assert "No group committed an offset in this time" in text
 
 
+def test_that_nobody_moved_offsets_is_said_of_times_that_the_history_has(tmp_path: Path) -> None:
+    tables, hour = tmp_path / "tables", datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    create_empty_tables(tables)
+    book = {"offsets_partition": 0, "log_id": 0, "load_state": "OWNED", "history_complete_from": hour}
+    append_rows(tables, "offsets_partitions", [book])
+    since = f"{hour - timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
+    text = page_of(tables, "--since", since).text
+    assert f"Nobody since {hour:%Y-%m-%d %H:%M:%S}; what was before, the history does not have whole" in text
+
+
 def test_the_page_of_a_group_says_what_is_not_there_of_this_group(tmp_path: Path) -> None:
     """A group that commits alone has no assignment: that is no lack of the history."""
     tables = tmp_path / "tables"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +15,7 @@ from offsetstream.views.files import spark_sql
 from offsetstream.views.reader import ViewReader
 from offsetstream.views.verdicts import WORDS
 from testkit.field_rules import Limits, burrow_status
-from testkit.sampled_logs import instant
+from testkit.sampled_logs import SECOND, instant
 from testkit.tables import reader_of, write_tables
 from tests.unit.views.windows import NOW_MS, Window, random_window, tables_of
 
@@ -118,15 +119,43 @@ def plain_verdict(window: Window) -> str:  # noqa: PLR0911 - a word each
     end, offset = window.end_at(start_ms), window.committed_at(start_ms)
     if end is None or offset is None:
         return "ok"
-    between = [(end, at_ms) for end, at_ms in window.samples if at_ms > start_ms]
-    if any(
-        end - committed <= window.limits.allowed_lag
-        for end, at_ms in between
-        if (committed := window.committed_at(at_ms)) is not None
-    ):
+    if had_caught_up(window, start_ms):
         return "ok"
-    before = max(0, end - offset)
-    return "falling behind" if now_lag > before else "catching up" if now_lag < before else "ok"
+    if lag_rose(window, start_ms, offset):
+        return "falling behind"
+    return "catching up" if lag_fell(window, start_ms, max(0, end - offset)) else "ok"
+
+
+def had_caught_up(window: Window, start_ms: int) -> bool:
+    """Whether a look saw that nothing waits, or a commit came to where the log ended at the commit before."""
+    looks = [(end, window.committed_at(at_ms)) for end, at_ms in window.samples if at_ms > start_ms]
+    at_start = (looks[0][0] if looks else None, window.committed_at(start_ms))
+    return any(
+        end - offset <= window.limits.allowed_lag
+        for end, offset in (at_start, *looks, *steps_since(window, start_ms))
+        if end is not None and offset is not None
+    )
+
+
+def steps_since(window: Window, start_ms: int) -> list[tuple[int | None, int]]:
+    """Of the commits since then, the end that was known at the commit before, and the offset."""
+    pairs = pairwise(window.commits)
+    return [(window.end_at(before_ms), offset) for (_, before_ms), (offset, at_ms) in pairs if at_ms > start_ms]
+
+
+def lag_rose(window: Window, start_ms: int, offset: int) -> bool:
+    """Whether the newest commit was surely further from the end than the one of then."""
+    after = next((end for end, at_ms in window.samples if at_ms > start_ms), None)
+    least = window.ring[-1].lag
+    is_known = all(end is not None for end, _ in steps_since(window, start_ms))
+    return is_known and after is not None and least is not None and least > max(0, after - offset)
+
+
+def lag_fell(window: Window, start_ms: int, before: int) -> bool:
+    """Whether the last commit since then that a look saw stand was surely nearer to the end than the one of then."""
+    first_ms = next((at_ms for _, at_ms in window.commits if at_ms > start_ms), window.now_ms + 1)
+    looks = [(end, window.committed_at(at_ms)) for end, at_ms in window.samples if at_ms >= first_ms]
+    return bool(looks) and looks[-1][0] - (looks[-1][1] or 0) < before
 
 
 def is_late(window: Window) -> bool:
@@ -151,6 +180,27 @@ def test_verdict_is_as_the_words_say(reader: ViewReader, windows: list[Window]) 
     counted = Counter(row["verdict"] for row in found.values())
     assert set(counted) == {*WORDS} - {"beyond the end", "abandoned", "held-back", "waiting", "unstable"}
     assert min(counted.values()) >= WINDOWS // 200, counted
+
+
+BUSY = [(apart, phase) for apart in (1, 5, 12, 30, 70) for phase in range(0, 10_000, 700)]
+
+
+def busy(number: int, apart: int, phase: int, share: float) -> Window:
+    """A log of 1,000 messages a second, looked at every ten; each commit has what a share of the time brought."""
+    began = NOW_MS - 900 * SECOND
+    looks = tuple((at - began, at) for at in range(began, NOW_MS + 1, 10 * SECOND))
+    times = range(began + phase + apart * SECOND, NOW_MS + 1, apart * SECOND)
+    commits = tuple((int((at - apart * 200 - began) * share), at) for at in times)
+    return Window(number, looks, commits, Limits(), window_seconds=300)
+
+
+@pytest.mark.parametrize(("share", "told"), [(1, {"ok"}), (0.8, {"falling behind"})])
+def test_a_busy_group_falls_behind_only_if_it_does(tmp_path: Path, share: float, told: set[str]) -> None:
+    """Between two looks its log grows by ten thousand messages, and whenever one asks, some of them wait."""
+    windows = [busy(number, *each, share) for number, each in enumerate(BUSY)]
+    reader = reader_of(write_tables(tmp_path, tables_of(windows)), instant(NOW_MS))
+    found = reader.rows(VIEW)
+    assert {row["verdict"] for row in found} == told, [row for row in found if row["verdict"] not in told][:1]
 
 
 # Of a log from `start` to `end`, sampled until now, and one commit at `offset` some seconds ago: what is said of it.

@@ -89,6 +89,18 @@ def test_thresholds_are_the_users(tmp_path: Path) -> None:
     assert (after["verdict"], after["verdict_reason"]) == ("ok", "nothing waits")
 
 
+@pytest.mark.parametrize("name", ["allowed_lag", "minimum_complete", "intervals", "window_seconds"])
+def test_a_threshold_that_is_no_number_is_as_none(tmp_path: Path, name: str) -> None:
+    """In a table of a notebook a number that is missing may be NaN: above every number, it switched an alarm off."""
+    tables_with_a_commit(tmp_path)
+    (before,) = offsetstream.open_tables(tmp_path).view("group_status").to_pylist()
+    write_deltalake(tmp_path / "thresholds", pa.table({"group_id": ["billing"], name: [float("nan")]}))
+    (after,) = offsetstream.open_tables(tmp_path).view("group_status").to_pylist()
+    told = ("verdict", "worst_status", "complete")
+    assert [after[column] for column in told] == [before[column] for column in told]
+    assert before["verdict"] == "unknown"
+
+
 def test_a_table_that_is_read_by_a_query_may_be_read_twice(tmp_path: Path) -> None:
     tables_with_a_commit(tmp_path)
     ends = DeltaTable(tmp_path / "topic_partitions")

@@ -74,7 +74,9 @@ def random_window(rng: Random, number: int) -> Window:
         samples.append((end, last_ms - (count - 1 - at) * EVERY))
     if rng.random() < 0.3:  # it was quiet, and something came just now
         samples[-1] = (samples[-1][0] + rng.randint(1, 30), samples[-1][1])
-    habit = rng.choice(["follows", "lags", "lags", "stalls", "rewinds", "stops", "stops", "random"])
+    habit = rng.choice(
+        ["follows", "lags", "lags", "stalls", "rewinds", "stops", "stops", "falls", "gains", "rewinds", "random"]
+    )
     return Window(
         number,
         tuple(samples),
@@ -87,8 +89,9 @@ def random_window(rng: Random, number: int) -> Window:
 
 
 def _commits(rng: Random, habit: str, samples: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    apart = rng.choice([1, 5, 10, 30]) * SECOND
-    count = rng.choice([1, 2, 5, 12, 20])
+    is_slow = habit in ("falls", "gains")  # which shows only beside a commit of before the window
+    apart = rng.choice([10, 30] if is_slow else [1, 5, 10, 30]) * SECOND
+    count = 20 if is_slow else rng.choice([1, 2, 5, 12, 20])
     at_ms = (
         NOW_MS - count * apart - (rng.randrange(600 * SECOND) if habit == "stops" else rng.randrange(apart + SECOND))
     )
@@ -101,6 +104,10 @@ def _commits(rng: Random, habit: str, samples: Sequence[tuple[int, int]]) -> tup
         elif habit in ("lags", "stops"):
             lag += rng.choice([0, 0, 1, 3]) if number % 4 else rng.choice([-1, 0, 1])
             offset = max(end - max(lag, 1), offset)
+        elif habit == "falls":
+            offset += rng.choice([1, 2])
+        elif habit == "gains":
+            offset += max(1, (end - offset) // 8)
         elif habit == "stalls":
             offset = offset or max(samples[0][0] - 1, 0)
         elif habit == "rewinds":
