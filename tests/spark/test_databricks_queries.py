@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.tables.path_store import PathStore
+from testkit.metastore import Metastore
 from testkit.simulated_job import SimulatedJob
 from testkit.tables import append_rows
 from tests.spark.databricks_queries import answers, cells, datasets, register
@@ -26,7 +27,7 @@ EMPTY = ("USE IDENTIFIER", "-- Where a group stood an hour ago")
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def tables(spark: SparkSession, metastore: Metastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What a job leaves, with a group that has a member."""
     tables = PathStore(str(tmp_path_factory.mktemp("databricks") / "tables"))
     job = SimulatedJob(spark, tables, cells=60, commits=100)

@@ -29,7 +29,7 @@ def test_both_engines_give_equal_rows(spark: SparkSession, tmp_path: Path, seed:
 
 
 def _add_a_restless_group(rows: Rows, now: datetime) -> None:
-    """It rebalances every half a minute, as one client leaves and comes back."""
+    """It rebalances every half a minute, as one client leaves, comes back, and leaves again."""
     place = {name: rows["offsets_partitions"][0][name] for name in ("offsets_partition", "log_id")}
     place |= {"group_id": "restless"}
     for number in range(8):
@@ -38,4 +38,5 @@ def _add_a_restless_group(rows: Rows, now: datetime) -> None:
             place | at | {"group_epoch": number, "group_type": "Consumer", "is_removed": False}
         )
         left = {"member_id": f"m{number}", "client_id": "restless", "client_host": "/10.0.0.9", "change": "left"}
-        rows["member_history"].append(place | at | left)
+        joined = left | {"member_id": f"m{number + 1}", "change": "joined", "record_offset": 1_000_100 + number}
+        rows["member_history"] += [place | at | left, place | at | joined]
