@@ -136,6 +136,11 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
     _print(result, output)
     if with_topic:
         tell(str(history))
+    return exit_code_of(result)
+
+
+def exit_code_of(result: Comparison) -> int:
+    """Return what the command ends with: a difference that nothing explains counts before what was not compared."""
     unexplained = any(found.explanation is None for found in result.found)
     return _DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0
 

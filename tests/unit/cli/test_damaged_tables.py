@@ -66,7 +66,14 @@ def test_thresholds_of_the_user(
     assert "'many'" in done.stderr or exit_code == 0
 
 
-@pytest.mark.parametrize("period", [("--since", "1h", "--until", "2h"), ("--since", "2999-01-01")])
+@pytest.mark.parametrize(
+    "period",
+    [
+        ("--since", "1h", "--until", "2h"),
+        ("--since", "2026-01-05", "--until", "2026-01-05"),  # the end is not part of a period
+        ("--since", "2999-01-01"),
+    ],
+)
 @pytest.mark.parametrize("command", ["groups rebalances", "groups history", "offsets history", "offsets audit"])
 def test_a_period_that_is_none(run: Run, tables: Path, command: str, period: tuple[str, ...]) -> None:
     done = run(*command.split(), *period, tables=tables)

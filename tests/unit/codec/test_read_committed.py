@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import ControlType, LogRecord, RecordBatch
 
@@ -10,8 +12,8 @@ def data(offset: int, producer: int = -1, *, transactional: bool = False) -> Rec
     return RecordBatch(offset, offset + 1, (LogRecord(offset, 0, b"k", b"v"),), producer, 0, transactional)
 
 
-def marker(offset: int, producer: int, kind: int) -> RecordBatch:
-    key = b"\0\0" + kind.to_bytes(2, "big")
+def marker(offset: int, producer: int, kind: int, version: int = 0) -> RecordBatch:
+    key = version.to_bytes(2, "big", signed=True) + kind.to_bytes(2, "big")
     return RecordBatch(offset, offset + 1, (LogRecord(offset, 0, key, b""),), producer, 0, True, is_control=True)
 
 
@@ -45,6 +47,14 @@ def test_a_marker_of_another_kind_ends_nothing() -> None:
         0,
         3,
     ]
+
+
+@pytest.mark.parametrize(("version", "seen"), [(-1, []), (0, [0, 2]), (1, [0, 2])])
+def test_a_marker_of_a_newer_version_ends_a_transaction_and_of_a_negative_one_none(
+    version: int, seen: list[int]
+) -> None:
+    """As Kafka's ControlRecordType.parseTypeId: newer versions only append, a negative one is damage."""
+    assert visible([data(0, 7, transactional=True), marker(1, 7, ControlType.COMMIT, version), data(2)]) == seen
 
 
 def test_random_logs() -> None:

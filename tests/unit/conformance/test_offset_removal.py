@@ -107,6 +107,7 @@ def test_delete_group_all_offsets() -> None:
 def test_delete_group_all_offsets_with_pending_transactional_offsets() -> None:
     log = Log().write(*commits(foo_0=1, foo_1=2, bar_0=3)).write(*commits(foo_1=4, bar_1=5), producer=7)
     removal = new_cache(log=log).delete_groups([GROUP])[1]
+    assert removal.offsets == 3  # bar-1 was only pending: it has a tombstone, and was never an offset
     assert written(removal) == [(1, "bar", 0), (1, "bar", 1), (1, "foo", 0), (1, "foo", 1), (2, "", -1)]
 
 

@@ -91,6 +91,13 @@ def test_under_the_names_of_kafka_exporter(tables: PathStore) -> None:
     assert of("kafka_topic_partition_oldest_offset", found) == {("0", "orders"): 2, ("0", "invoices"): 2}
 
 
+def test_the_last_end_of_a_partition_that_cannot_be_asked_is_not_shown(tables: PathStore, tmp_path: Path) -> None:
+    place = {"topic": "no-samples", "partition": 0, "sampled_at": NOW, "changed_at": NOW, "error": "no leader"}
+    append_rows(tmp_path, "topic_partitions", [place | {"log_start_offset": 0, "high_watermark": 9}])
+    found = scraped(tables, Shown("kafka-exporter"))
+    assert of("kafka_topic_partition_current_offset", found) == {("0", "orders"): 50, ("0", "invoices"): 6}
+
+
 def test_under_the_names_of_kminion(tables: PathStore) -> None:
     found = scraped(tables, Shown("kminion"))
     assert of("kminion_kafka_consumer_group_topic_partition_lag", found)["billing", "0", "orders"] == 9

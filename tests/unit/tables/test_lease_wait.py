@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,6 +119,20 @@ def test_whether_a_job_lives(tables: PathStore, clock: str, monkeypatch: pytest.
     with beating(tables, clock):
         while not is_job_alive(tables, print, watch):  # who was taken for dead stood still
             pass
+
+
+@pytest.mark.parametrize(
+    ("clock", "life"),
+    [
+        ("now()", Life.ALIVE),
+        ("now() - interval '70 seconds'", Life.UNSURE),
+        ("now() + interval '3 hours'", Life.UNSURE),  # the clock was put back: nobody knows how old it is
+        ("NULL", Life.UNSURE),
+    ],
+)
+def test_what_one_look_tells_of_a_live_process_of_this_host(tables: PathStore, clock: str, life: Life) -> None:
+    change(tables, host=f"'{socket.gethostname()}'", pid=str(os.getppid()), heartbeat_at=clock)
+    assert HeartbeatWatch().look(lambda: read_lease(tables))[1] is life
 
 
 def test_no_job_is_not_alive(tables: PathStore) -> None:

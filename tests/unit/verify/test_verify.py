@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from offsetstream.cli.verify import exit_code_of
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify import settle
@@ -237,6 +238,22 @@ def test_types_that_the_client_cannot_see_are_not_compared() -> None:
     told.unseen_types = ("Share",)
     result = compare_until_settled(lambda: held, lambda: told, lambda _: standing(), 0)
     assert (result.found, result.groups_not_compared) == ([], ["shared"])
+
+
+@pytest.mark.parametrize(
+    ("told", "exit_code"),
+    [
+        (answers(), 0),
+        (answers(group_type="Consumer"), 1),
+        (answers(state="Stable", member_count=1), 1),
+        (answers(state="PreparingRebalance", member_count=1), 0),  # explained
+        (replace(answers(state="Stable"), unreadable={"g": "unknown version"}), 3),
+        (replace(answers(state="Stable"), unreadable={"h": "unknown version"}), 1),
+        (Answers(), 1),
+    ],
+)
+def test_groups_that_differ_are_the_exit_code_where_all_offsets_are_equal(told: Answers, exit_code: int) -> None:
+    assert exit_code_of(compare_until_settled(tables, lambda: told, lambda _: standing(), 0)) == exit_code
 
 
 def test_a_group_that_went_while_it_was_asked_for_is_looked_at_again() -> None:

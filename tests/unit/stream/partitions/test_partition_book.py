@@ -1,10 +1,15 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
 
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
+from testkit.tables import append_rows
 from tests.unit.stream.partitions.book import BATCH, LOAD, ends, events, loaded, newest, seen
 
 
@@ -197,6 +202,18 @@ def test_a_new_log_starts_from_nothing(tables: PathStore) -> None:
     book.start_load({0: 10})
     book.finish_load(0, records=1, groups=1, offsets=1)
     assert book.next_offsets == {0: 10}
+
+
+@pytest.mark.parametrize(("log_start", "load_state"), [(41, "OWNED"), (42, "OWNED"), (43, "UNLOADED")])
+def test_a_partition_is_loaded_anew_if_its_log_lost_a_record_of_the_tables(
+    tables: PathStore, book: PartitionBook, log_start: int, load_state: str
+) -> None:
+    rows = [{"offsets_partition": 1, "log_id": 0, "group_id": "g", "record_offset": offset} for offset in (42, 50)]
+    append_rows(Path(tables.root), "group_cells", rows)
+    loaded(book, 1, 100)
+    book.observe({1: replace(ends(100), log_start_offset=log_start)})
+    book.unload_cut([1])
+    assert book.rows[1].load_state == load_state
 
 
 def test_news_are_all_but_being_caught_up(book: PartitionBook) -> None:
