@@ -1,7 +1,8 @@
 """Does `make test` notice small faults? `make mutants` writes each one of mutants.toml into a copy, and tests that.
 
 First come the unit tests of the changed file's folder, then all unit tests, then the rest of `make test`; the first
-failure ends the run. results.csv says by commit which test caught a mutant; what stands there is not run again.
+failure ends the run. Tests judge no mutant before they were green without a fault. results.csv says by commit which
+test caught a mutant; what stands there is not run again. The exit code is 1 if a mutant is not caught.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 MUTANTS = Path(__file__).with_name("mutants.toml")
 RESULTS = Path(__file__).with_name("results.csv")
 NOT_CAUGHT = "no test"
+_GENERATOR = "scripts/views_duckdb.py"
 _SHORT = ("-m", "not long and not nightly")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -56,7 +60,7 @@ class Mutant(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The test that caught a mutant at a commit, and after how many seconds."""
+    """The test, or the generator of SQL, that caught a mutant at a commit, and after how many seconds."""
 
     mutant: str
     commit: str
@@ -89,6 +93,7 @@ def main(commit: str, only: Sequence[str]) -> None:
         click.echo(f"{mutant.name:26} {result.seconds:5} s  {result.caught_by}")
     caught = sum(known[each.name].caught_by != NOT_CAUGHT for each in mutants)
     click.echo(f"{caught} of {len(mutants)} mutants are caught at {commit}")
+    sys.exit(caught < len(mutants))
 
 
 def _results() -> Iterator[Result]:
@@ -98,40 +103,67 @@ def _results() -> Iterator[Result]:
 
 
 def _tested(mutant: Mutant, commit: str) -> Result:
+    with _copy(commit) as tree:
+        mutant.apply(tree)
+        seconds = 0.0
+        for tests in _stages(tree, mutant):
+            _require_green(commit, tests)
+            begun = time.monotonic()
+            failed = _first_failure(tree, tests)
+            seconds += time.monotonic() - begun
+            if failed:
+                return Result(mutant.name, commit, failed, int(seconds))
+    return Result(mutant.name, commit, NOT_CAUGHT, int(seconds))
+
+
+@contextmanager
+def _copy(commit: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         tree = Path(folder)
         with tarfile.open(fileobj=BytesIO(_git("archive", commit))) as archive:
             archive.extractall(tree, filter="data")
         shutil.rmtree(tree / "tests" / "mutants", ignore_errors=True)  # its own test would catch every one
         (tree / ".venv").symlink_to(ROOT / ".venv")
-        mutant.apply(tree)
-        # A view is translated anew, or the test that translations are current would catch every fault.
-        made = [sys.executable, "scripts/views_duckdb.py"]
-        subprocess.run(made, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
-        begun = time.monotonic()
-        caught_by = next((failed for tests in _stages(tree, mutant) if (failed := _first_failure(tree, tests))), None)
-        return Result(mutant.name, commit, caught_by or NOT_CAUGHT, int(time.monotonic() - begun))
+        yield tree
 
 
-def _stages(tree: Path, mutant: Mutant) -> Iterator[list[str]]:
+def _stages(tree: Path, mutant: Mutant) -> Iterator[tuple[str, ...]]:
     unit = tree / "tests" / "unit"
     near = unit / Path(mutant.changes[0].file).relative_to("offsetstream").parent
     while not near.is_dir():
         near = near.parent
     for folder in dict.fromkeys((near, unit)):
-        yield [str(folder.relative_to(tree))]
-    yield ["--ignore", "tests/unit"]
+        yield (str(folder.relative_to(tree)),)
+    yield ("--ignore", "tests/unit")
+
+
+@cache
+def _require_green(commit: str, tests: tuple[str, ...]) -> None:
+    """Raise ClickException where tests fail without a fault: they would catch any mutant."""
+    with _copy(commit) as tree:
+        if failed := _first_failure(tree, tests):
+            raise click.ClickException(f"{failed} fails at {commit} without a fault: mend it, and run this again")
 
 
 def _first_failure(tree: Path, tests: Sequence[str]) -> str | None:
-    """Run tests of the copy until one fails, and return its id; RuntimeError where pytest itself fails."""
-    command = [sys.executable, "-m", "pytest", *_SHORT, "--numprocesses", "2", "--no-loadscope-reorder", "--maxfail=1"]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
-    done = subprocess.run([*command, *tests], cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    """Run tests of the copy until one fails, and return its id; RuntimeError where pytest itself fails.
+
+    Views are translated anew before, or the test that translations are current would catch every fault in one.
+    """
+    if _run(tree, _GENERATOR).returncode:
+        return _GENERATOR
+    parallel = ("--numprocesses", "2", "--no-loadscope-reorder")
+    done = _run(tree, "-m", "pytest", *_SHORT, *parallel, "--maxfail=1", *tests)
     found = _FAILED.search(done.stdout)
     if found is None and done.returncode not in {0, 5}:  # 5: no test there is for this tier
         raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
     return None if found is None else found[1]
+
+
+def _run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 
 
 def _git(*arguments: str) -> bytes:
