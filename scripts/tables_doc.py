@@ -14,6 +14,10 @@ _HEAD = """# Tables
 Made from `offsetstream/tables/schemas/` by `make docs`. Timestamps are in UTC, with microseconds; `_ms` columns are
 milliseconds since 1970, for what no timestamp can hold. State tables are written over, history tables appended to and
 partitioned by `written_day`.
+
+Each is made with Delta's protocol of readers 1 and writers 2, without any table feature: every reader of Delta can
+read it. That holds also in a catalog whose session or workspace has deletion vectors, row tracking, column mapping,
+in-commit timestamps, type widening, the change data feed, v2 checkpoints or a newer protocol for new tables.
 """
 
 

@@ -45,10 +45,17 @@ def store_at(text: str) -> Store:
 def parse_tables(text: str) -> str:
     """Return what a user named: `catalog.schema` as it is, else a location as of `parse_location`.
 
-    UsageError as there, and where a folder has such a name, or a name such parts and more than two.
+    UsageError as there, and where a folder has such a name, or a name such parts and more than two; and for a volume of
+    Unity Catalog.
     """
     if not CATALOG.fullmatch(text):
-        return parse_location(text)
+        location = parse_location(text)
+        if location.startswith("/Volumes/") and "DATABRICKS_RUNTIME_VERSION" in os.environ:  # elsewhere a mere folder
+            raise UsageError(
+                f"{location} is a volume of Unity Catalog, where delta-rs cannot commit (delta-io/delta-rs#2540): "
+                "name a catalog's schema, as --tables main.kafka"
+            )
+        return location
     if Path(text).exists():
         raise UsageError(f"{text} names a catalog's schema, but there is a folder {text} here: name that as ./{text}")
     if text.count(".") > 1:
@@ -72,7 +79,7 @@ def parse_location(text: str) -> str:
     if _SCHEME.match(text):
         raise UsageError(
             f"{text} is neither a folder nor a URI with '://': name one such as s3a://lake/kafka, or the folder "
-            "where the store is mounted, such as /dbfs/kafka or /Volumes/..."
+            "where the store is mounted, such as /dbfs/kafka"
         )
     try:
         # Two slashes at the beginning, as of an empty variable, are a host's name to Hadoop.

@@ -20,6 +20,16 @@ _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"
 # Versions from one checkpoint of the log to the next, all of which are read by whoever opens the table, as each batch
 # does. A checkpoint names what was deleted while deleted files are kept.
 _CHECKPOINT_INTERVAL, _OF_LONG_KEPT = "20", "100"
+# What no table has at the beginning, whatever a session or a workspace sets for new ones: delta-rs cannot write it, and
+# not every reader can read it.
+SWITCHED_OFF = {
+    "delta.enableDeletionVectors": "false",
+    "delta.columnMapping.mode": "none",
+    "delta.appendOnly": "false",
+    "delta.enableRowTracking": "false",
+    "delta.enableInCommitTimestamps": "false",
+    "delta.enableTypeWidening": "false",
+}
 # Columns of a history's files of which Delta keeps the ranges.
 SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 _ARROW_TYPES = {

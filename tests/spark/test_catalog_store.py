@@ -15,7 +15,7 @@ from offsetstream.tables.catalog_store.commits import CHANGES, Stamp, TableState
 from offsetstream.tables.catalog_store.sessions import WriterSessions
 from offsetstream.tables.create import CLUSTER_ID, create_tables
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Transaction
 from offsetstream.tables.upgrade import upgrade_tables
@@ -35,6 +35,43 @@ SETTINGS = [
 @pytest.fixture
 def empty(catalog: CatalogStore) -> CatalogStore:
     return catalog
+
+
+# What sessions and workspaces set for new tables, under spark.databricks.delta.properties.defaults.
+DEFAULTS = {
+    "enableDeletionVectors": "true",
+    "columnMapping.mode": "name",
+    "appendOnly": "true",
+    "enableRowTracking": "true",
+    "enableInCommitTimestamps": "true",
+    "enableTypeWidening": "true",
+    "enableChangeDataFeed": "true",
+    "checkpointPolicy": "v2",
+    "minReaderVersion": "3",
+    "minWriterVersion": "7",
+}
+
+
+def test_tables_have_no_feature_whatever_is_set_for_new_ones(catalog: CatalogStore, spark: SparkSession) -> None:
+    names = {name: f"spark.databricks.delta.properties.defaults.{name}" for name in DEFAULTS}
+    try:
+        for name, value in DEFAULTS.items():
+            spark.conf.set(names[name], value)
+        spark.sql(f"CREATE SCHEMA {catalog.name}")
+        spark.sql(f"CREATE TABLE {catalog.name}.another (id BIGINT) USING delta")
+        create_tables(catalog, "cluster-1", "new")
+    finally:
+        for name in names.values():
+            spark.conf.unset(name)
+    found = {name: protocol_of(spark, catalog.table(name)) for name in all_schemas()}
+    assert found == dict.fromkeys(all_schemas(), (1, 2, {"appendOnly", "invariants"}))
+    assert protocol_of(spark, f"{catalog.name}.another")[:2] == (3, 7)  # the settings are what Spark reads
+
+
+def protocol_of(spark: SparkSession, table: str) -> tuple[int, int, set[str]]:
+    """Versions of readers and writers, and the features that Delta counts for these."""
+    (row,) = spark.sql(f"DESCRIBE DETAIL {table}").collect()
+    return row.minReaderVersion, row.minWriterVersion, set(row.tableFeatures)
 
 
 def test_a_tables_session_is_like_the_jobs_and_has_a_stamp_only_meanwhile(spark: SparkSession) -> None:

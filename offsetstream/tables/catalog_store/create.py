@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.catalog_store.commits import as_first
 from offsetstream.tables.catalog_store.names import options_of
-from offsetstream.tables.schema import ColumnSchema, TableSchema
+from offsetstream.tables.schema import SWITCHED_OFF, ColumnSchema, TableSchema
 from offsetstream.tables.sql import literal, quoted
 
 if TYPE_CHECKING:
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 # Spark deletes old log files with its checkpoints; and they outlast a job that stands still, as commits have our notes.
 PROPERTIES = {"delta.enableExpiredLogCleanup": "true", "delta.logRetentionDuration": "interval 7 days"}
+# Else a table gets what its session or workspace sets for new ones. Users may switch the last two on later.
+_PLAIN = {
+    **SWITCHED_OFF,
+    "delta.minReaderVersion": "1",
+    "delta.minWriterVersion": "2",
+    "delta.enableChangeDataFeed": "false",
+    "delta.checkpointPolicy": "classic",
+}
 
 
 def create_table(store: CatalogStore, schema: TableSchema, properties: Mapping[str, str]) -> None:
@@ -34,7 +42,7 @@ def create_table(store: CatalogStore, schema: TableSchema, properties: Mapping[s
             spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING delta {partitioned} "
                 f"COMMENT {literal(schema.comment)} "
-                f"TBLPROPERTIES {options_of({**schema.properties, **PROPERTIES, **properties})}"
+                f"TBLPROPERTIES {options_of({**_PLAIN, **schema.properties, **PROPERTIES, **properties})}"
             )
     except (PySparkException, Py4JJavaError) as error:
         said = error.java_exception if isinstance(error, Py4JJavaError) else error

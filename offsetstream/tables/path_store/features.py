@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from offsetstream.errors import TablesError
+from offsetstream.tables.schema import SWITCHED_OFF
 from offsetstream.tables.sql import quoted
 
 _WRITTEN = {
@@ -29,15 +30,8 @@ _WRITTEN = {
 }
 _RULES = {"delta.invariants", "delta.generationExpression"}
 _CONSTRAINT = "delta.constraints."
-# Property, the value with which we can write, and what is to be done beside setting it.
-_SWITCHES = (
-    ("delta.enableDeletionVectors", "false", "REORG TABLE {table} APPLY (PURGE)"),
-    ("delta.columnMapping.mode", "none", ""),
-    ("delta.appendOnly", "false", ""),
-    ("delta.enableRowTracking", "false", ""),
-    ("delta.enableInCommitTimestamps", "false", ""),
-    ("delta.enableTypeWidening", "false", ""),
-)
+# What is to be done beside setting a property.
+_BESIDE = {"delta.enableDeletionVectors": "REORG TABLE {table} APPLY (PURGE)"}
 # Features that are there for the sake of another go after it.
 _LAST = ("domainMetadata",)
 # Of which Delta (4.4) says itself that they cannot be dropped.
@@ -48,11 +42,11 @@ def refuse_features(table: DeltaTable) -> None:
     """Raise TablesError if the table has a Delta feature that the job cannot write, with the SQL that undoes it."""
     configuration, name = table.metadata().configuration, _sql_name(table)
     commands, what = [], []
-    for switch, off, beside in _SWITCHES:
+    for switch, off in SWITCHED_OFF.items():
         if configuration.get(switch, off).lower() != off:
             what.append(f"{switch}={configuration[switch]}")
             commands.append(f"ALTER TABLE {name} SET TBLPROPERTIES ('{switch}' = '{off}')")
-            commands += [beside.format(table=name)] if beside else []
+            commands += [_BESIDE[switch].format(table=name)] if switch in _BESIDE else []
     protocol = table.protocol()
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _WRITTEN
     for feature in sorted(features, key=lambda feature: (feature in _LAST, feature)):

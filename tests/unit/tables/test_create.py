@@ -39,11 +39,12 @@ def test_a_table_has_its_columns_comments_and_properties(tables: PathStore, name
     }
 
 
-@pytest.mark.parametrize("name", [name for name, schema in all_schemas().items() if schema.kind == "state"])
-def test_any_delta_reader_can_read_state(tables: PathStore, name: str) -> None:
+@pytest.mark.parametrize("name", all_schemas())
+def test_a_table_has_the_oldest_protocol_and_no_feature(tables: PathStore, name: str) -> None:
     create_tables(tables, "cluster-1", "new")
     protocol = DeltaTable(tables.table(name)).protocol()
-    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+    assert (protocol.reader_features, protocol.writer_features) == (None, None)
 
 
 def test_creating_again_changes_nothing(tables: PathStore) -> None:

@@ -8,7 +8,7 @@ from offsetstream.errors import UsageError
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import append_files
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import in_hadoop, parse_checkpoint, store_at
+from offsetstream.tables.location import in_hadoop, parse_checkpoint, parse_tables, store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -126,3 +126,11 @@ def test_without_spark_a_catalog_says_how_it_is_read() -> None:
 def test_slashes_at_the_beginning_are_one() -> None:
     """Two, as of an empty variable before a path, are a host's name to Hadoop."""
     assert store_at("//tmp/tables").name == store_at("/tmp/tables").name == "/tmp/tables"  # noqa: S108 - only names
+
+
+def test_on_databricks_a_volume_is_refused_where_elsewhere_it_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse_tables("/Volumes/main/kafka/tables") == "/Volumes/main/kafka/tables"
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    with pytest.raises(UsageError, match=r"/Volumes/main/kafka/tables is a volume of .* --tables main\.kafka$"):
+        parse_tables("/Volumes/main/kafka/tables/")
+    assert parse_tables("/dbfs/kafka") == "/dbfs/kafka"
