@@ -1,6 +1,7 @@
 -- One row per change of a group's verdict in the last day, so that an alert is raised once: it is taken when each minute ended that
 -- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of 50 minutes at most. A partition is
--- abandoned where the history has each member of then, and what it subscribed to.
+-- abandoned where the history has each member of then, and what it subscribed to. It is the worst verdict of the group's partitions: what
+-- group_status says of a group itself (unstable; a partition that was never committed) has no history.
 --
 --   changed_at TIMESTAMP: End of the minute
 --   group_id STRING: Group id
