@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from offsetstream.cli.all_clusters import ASKED, FILL, FLAG, LOOKUPS, clusters_of, over_all
 from offsetstream.cli.output import Output
+from offsetstream.cli.times import ParamType
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
 from offsetstream.settings.config_file import ConfigFile, Key
@@ -26,7 +27,7 @@ _FILE, _GIVEN = f"{__name__}.file", f"{__name__}.given"  # where a context keeps
 GATHERED = f"{__name__}.gathered"  # and what takes the answers of all of them, to print them together
 
 
-class Value(click.ParamType[Any]):
+class Value(ParamType[Any]):
     """A value of one of our kinds."""
 
     def __init__(self, kind: kinds.Kind) -> None:

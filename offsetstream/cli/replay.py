@@ -13,6 +13,7 @@ import click
 from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
 from offsetstream.cli.segments import open_partitions, warn
 from offsetstream.cli.tell import tell
+from offsetstream.cli.times import ParamType
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch
@@ -27,7 +28,7 @@ from offsetstream.errors import UsageError
 _UNNAMED = -1  # the number of a partition that neither folder nor line tells: the output shows none
 
 
-class Time(click.ParamType[int]):
+class Time(ParamType[int]):
     """A point in time, as milliseconds since 1970."""
 
     name = "time"

@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """Click's, which takes no type in brackets before 8.4; platforms ship 8.1."""
+
+        def __class_getitem__(cls, _: object) -> type[ParamType]:
+            return cls
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1000
@@ -133,7 +144,7 @@ def _zone(text: str | None) -> tzinfo:
         raise ZoneInfoNotFoundError(f"No time zone found with key {text}") from error
 
 
-class Instant(click.ParamType[datetime]):
+class Instant(ParamType[datetime]):
     """A time that has been, as people write it; errors say how."""
 
     name = "time"
@@ -150,7 +161,7 @@ class Instant(click.ParamType[datetime]):
         return instant
 
 
-class Duration(click.ParamType[timedelta]):
+class Duration(ParamType[timedelta]):
     """A length of time, as people write it."""
 
     name = "duration"
