@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,43 @@ def bundle() -> dict[str, Any]:
     return read
 
 
-def resources(target: str) -> dict[str, dict[str, Any]]:
-    """Each kind of resources with those that the target deploys, by their names."""
-    whole = bundle()
-    files = [file for pattern in whole["include"] for file in sorted(ROOT.glob(pattern))]
-    included = [yaml.safe_load(file.read_text("utf-8")) for file in files]
-    assert all(set(each) == {"resources"} for each in included)
+def files(root: Path = ROOT) -> dict[str, dict[str, Any]]:
+    """databricks.yml and the files that it includes, by their names, as they are written."""
+    included = [file for pattern in bundle()["include"] for file in sorted(root.glob(pattern))]
+    read = {str(file.relative_to(root)): yaml.safe_load(file.read_text("utf-8")) for file in included}
+    return {"databricks.yml": bundle()} | read
+
+
+def clashes(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the CLI refuses before it merges a target: a key that two resources or scripts have, of whatever kinds."""
+    found: dict[str, list[str]] = {}
+    for file, declared in files.items():
+        kinds = {f"resources.{kind}": named for kind, named in declared.get("resources", {}).items()}
+        for kind, named in {**kinds, "scripts": declared.get("scripts", {})}.items():
+            for key in named:
+                found.setdefault(key, []).append(f"{kind}.{key} in {file}")
+    same = "multiple resources or scripts have been defined with the same key"
+    return [f"{same}: {key} ({', '.join(places)})" for key, places in found.items() if len(places) > 1]
+
+
+def deployed(target: str) -> dict[str, Any]:
+    """The bundle that the target deploys: all files merged, and then what the target says instead."""
     merged: dict[str, Any] = {}
-    for each in [*included, whole["targets"][target]]:
-        _merge(merged, each.get("resources", {}))
+    for each in files().values():
+        _merge(merged, copy.deepcopy(each))
+    chosen = merged.pop("targets")[target]
+    merged["variables"] |= {
+        name: {**merged["variables"][name], "default": value} for name, value in chosen.pop("variables", {}).items()
+    }
+    _merge(merged, {key: value for key, value in chosen.items() if key not in {"mode", "default"}})
+    del merged["include"]
     return merged
+
+
+def resources(target: str) -> dict[str, dict[str, Any]]:
+    """Each kind of resources with those that the target deploys, by their keys."""
+    found: dict[str, dict[str, Any]] = deployed(target)["resources"]
+    return found
 
 
 def references(value: Any) -> Iterator[str]:
@@ -61,5 +89,7 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
     for key, value in more.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
+        elif isinstance(value, list) and isinstance(into.get(key), list):
+            into[key] = [*into[key], *value]
         else:
             into[key] = value

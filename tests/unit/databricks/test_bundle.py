@@ -19,12 +19,12 @@ from offsetstream.cli.submitted import maintain_tables, materialize_offsets
 from offsetstream.cli.verify import verify
 from offsetstream.cluster.properties import librdkafka_config, read_properties, spark_options
 from offsetstream.tables.location import in_hadoop, parse_checkpoint
-from tests.unit.databricks.bundle import ROOT, bundle, references, resolved, resources
+from tests.unit.databricks.bundle import ROOT, bundle, clashes, deployed, files, references, resolved, resources
 
 CLASSES: dict[str, type[Any]] = {"jobs": Job, "schemas": Schema, "volumes": Volume, "dashboards": Dashboard}
-TARGETS = ("development", "production")
+TARGETS = ("dev", "prod")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-VARIABLES = {"catalog": "lake", "bootstrap_server": "broker:9093", "keep_history": "30d"}
+VARIABLES = {"catalog": "lake", "bootstrap_server": "broker:9093", "keep_history": "30d", "trigger": "30 seconds"}
 JOBS = ("materialize_offsets", "maintain_tables", "command")
 
 
@@ -35,20 +35,20 @@ def made(kind: str, declared: dict[str, Any]) -> Resource:
 
 
 def task(name: str) -> dict[str, Any]:
-    (found,) = resources("production")["jobs"][name]["tasks"]
+    (found,) = resources("prod")["jobs"][name]["tasks"]
     declared: dict[str, Any] = found
     return declared
 
 
 def compute(name: str) -> dict[str, Any]:
-    (cluster,) = resources("production")["jobs"][name]["job_clusters"]
+    (cluster,) = resources("prod")["jobs"][name]["job_clusters"]
     declared: dict[str, Any] = cluster["new_cluster"]
     return declared
 
 
 def arguments(name: str) -> list[str]:
     """What a job gives to its entry point."""
-    return [resolved(each, "production", **VARIABLES) for each in task(name)["python_wheel_task"]["parameters"]]
+    return [resolved(each, "prod", **VARIABLES) for each in task(name)["python_wheel_task"]["parameters"]]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -68,11 +68,13 @@ def test_every_resource_is_one_of_databricks(target: str) -> None:
         ("jobs", "maintain_tables", ["job_clusters", 0, "new_cluster", "spark_env_var"]),
         ("schemas", "kafka_offsets", ["coment"]),
         ("volumes", "checkpoints", ["volume"]),
-        ("dashboards", "kafka_offsets", ["dataset_schemas"]),
+        ("schemas", "kafka_offsets", ["grants", 0, "principle"]),
+        ("dashboards", "consumer_groups", ["dataset_schemas"]),
+        ("dashboards", "consumer_groups", ["permissions", 0, "group"]),
     ],
 )
 def test_a_misspelled_key_is_none(kind: str, name: str, path: list[Any]) -> None:
-    declared = json.loads(json.dumps(resources("production")[kind][name]))
+    declared = json.loads(json.dumps(resources("prod")[kind][name]))
     at: Any = declared
     for key in path[:-1]:
         at = at[key]
@@ -81,20 +83,38 @@ def test_a_misspelled_key_is_none(kind: str, name: str, path: list[Any]) -> None
         made(kind, declared)
 
 
+def test_no_two_resources_have_one_key() -> None:
+    assert clashes(files()) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"resources": {"dashboards": {"kafka_offsets": {}}}},
+        {"resources": {"schemas": {"kafka_offsets": {}}}},
+        {"scripts": {"kafka_offsets": {}}},
+    ],
+)
+def test_a_key_that_two_have_is_refused_whatever_they_are(more: dict[str, Any]) -> None:
+    (refused,) = clashes({**files(), "more.yml": more})
+    assert refused.startswith("multiple resources or scripts have been defined with the same key: kafka_offsets (")
+    assert "resources.schemas.kafka_offsets in resources/tables.yml" in refused
+
+
 def test_every_key_of_the_bundle_is_known() -> None:
     whole = bundle()
-    assert whole.keys() == {"bundle", "include", "artifacts", "variables", "targets"}
+    assert whole.keys() == {"bundle", "include", "sync", "artifacts", "variables", "targets"}
     assert all(each.keys() <= {"description", "default"} for each in whole["variables"].values())
-    known = {"mode", "default", "variables", "workspace", "run_as", "resources"}
+    known = {"mode", "default", "variables", "workspace", "run_as", "permissions", "presets", "resources"}
     assert all(each.keys() <= known for each in whole["targets"].values())
 
 
 def test_every_reference_leads_somewhere() -> None:
     known = {f"var.{name}" for name in bundle()["variables"]}
     known |= {"workspace.file_path", "bundle.name", "bundle.target"}
-    for kind, named in resources("production").items():
+    for kind, named in resources("prod").items():
         known |= {f"resources.{kind}.{name}.name" for name in named}
-    used = {each for target in TARGETS for each in references(resources(target))} | set(references(bundle()))
+    used = {each for target in TARGETS for each in references(deployed(target))}
     assert used <= known
     assert {f"var.{name}" for name in bundle()["variables"]} <= used
 
@@ -117,7 +137,7 @@ def test_the_parameters_are_the_commands_own(monkeypatch: pytest.MonkeyPatch) ->
     assert which == "verify"
     given["command"] = verify.make_context("verify", its_own).params
     run = given["materialize_offsets"]
-    assert run["tables"] == "lake.kafka_offsets"
+    assert (run["tables"], run["trigger"]) == ("lake.kafka_offsets", "30 seconds")
     assert in_hadoop(parse_checkpoint(run["checkpoint"])) == "dbfs:///Volumes/lake/kafka_offsets/checkpoints"
     assert given["maintain_tables"]["tables"] == given["command"]["tables"] == run["tables"]
     assert given["command"]["command_config"] == run["command_config"]
@@ -157,18 +177,54 @@ def test_the_wheel_is_built_by_the_bundle() -> None:
     assert bundle()["artifacts"] == {"offsetstream": {"type": "whl", "path": ".", "build": "uv build --wheel"}}
 
 
-def test_one_job_streams_and_what_production_keeps() -> None:
-    found = resources("production")
-    assert found["jobs"]["materialize_offsets"]["max_concurrent_runs"] == 1
-    assert found["jobs"]["materialize_offsets"]["continuous"] == {"pause_status": "UNPAUSED"}
+def test_jobs_start_by_themselves_in_production_only() -> None:
+    """A target's mode leaves a pause alone that the job itself has: a copy for development would run at once."""
+    for target in TARGETS:
+        jobs = resources(target)["jobs"]
+        for name, trigger in {"materialize_offsets": "continuous", "maintain_tables": "schedule"}.items():
+            assert "pause_status" not in jobs[name][trigger]
+        assert jobs["materialize_offsets"]["max_concurrent_runs"] == 1
+    modes = {name: (each["mode"], each.get("presets")) for name, each in bundle()["targets"].items()}
+    assert modes == {"dev": ("development", None), "prod": ("production", {"trigger_pause_status": "UNPAUSED"})}
+
+
+def test_production_is_the_service_principals() -> None:
+    prod, who = deployed("prod"), "${var.service_principal}"
+    assert prod["run_as"] == {"service_principal_name": who}
+    assert prod["workspace"]["root_path"].startswith(f"/Workspace/Users/{who}/")  # not Shared, where all may write
+    assert [(each["level"], each["service_principal_name"]) for each in prod["permissions"]] == [("CAN_MANAGE", who)]
     for kind, name in (("schemas", "kafka_offsets"), ("volumes", "checkpoints")):
-        assert found[kind][name]["lifecycle"] == {"prevent_destroy": True}
-        assert "lifecycle" not in resources("development")[kind][name]
-    assert {name: each["mode"] for name, each in bundle()["targets"].items()} == {name: name for name in TARGETS}
+        assert prod["resources"][kind][name]["lifecycle"] == {"prevent_destroy": True}
+        assert {"lifecycle", "grants"}.isdisjoint(resources("dev")[kind][name])
+
+
+def test_readers_may_only_read_and_see_no_checkpoints() -> None:
+    found = resources("prod")
+    schema, volume = found["schemas"]["kafka_offsets"], found["volumes"]["checkpoints"]
+    granted = {each["principal"]: set(each["privileges"]) for each in schema["grants"]}
+    assert granted["${var.readers}"] == {"USE_SCHEMA", "SELECT"}
+    assert granted["${var.service_principal}"] >= {"USE_SCHEMA", "CREATE_TABLE"}  # as docs/stores.md says
+    assert [each["principal"] for each in volume["grants"]] == ["${var.service_principal}"]
+
+
+def test_only_what_is_read_there_goes_up() -> None:
+    found = (file for folder in bundle()["sync"]["paths"] for file in (ROOT / folder).rglob("*") if file.is_file())
+    up = {str(file.relative_to(ROOT)) for file in found}
+    named = set(re.findall(r"\$\{workspace\.file_path\}/(\S+)", (ROOT / "resources/jobs.yml").read_text("utf-8")))
+    assert named == {"resources/kafka.properties"}
+    assert up == named | {"notebooks/first_queries.sql"} | files().keys() - {"databricks.yml"}
+
+
+def test_the_documented_stop_names_the_schema_of_each_target() -> None:
+    text = (ROOT / "docs/databricks.md").read_text("utf-8")
+    schema = resolved("${var.catalog}.${resources.schemas.kafka_offsets.name}", "prod", **VARIABLES)
+    in_dev = schema.replace(".", ".dev_ana_")  # what the CLI makes of it for ana@example.com (test_cli.py)
+    stops = re.findall(r"`databricks bundle run command(.*) -- stop --tables (\S+)`", text)
+    assert stops == [(" --target prod", schema), ("", in_dev)]
 
 
 def test_the_dashboard_shows_columns_that_its_queries_have() -> None:
-    (resource,) = resources("production")["dashboards"].values()
+    (resource,) = resources("prod")["dashboards"].values()
     dashboard = json.loads((ROOT / "resources" / resource["file_path"]).read_text("utf-8"))
     queries = {each["name"]: "".join(each["queryLines"]) for each in dashboard["datasets"]}
     (page,) = dashboard["pages"]
