@@ -24,13 +24,14 @@ from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
 _NEXT = BatchId(1, 2)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 OLD_DAY = datetime.now(UTC).date() - timedelta(days=9)
-Write = Callable[[PathStore], object]
+Write = Callable[[Any], object]  # to a Store; those of files to a PathStore
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class SmallWrite:
     column: str
     expected: list[Any]
 
-    def found(self, tables: PathStore) -> list[Any]:
+    def found(self, tables: Store) -> list[Any]:
         return sorted(row[self.column] for row in read_rows(tables.open(self.table)))
 
 

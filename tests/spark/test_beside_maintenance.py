@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from offsetstream.errors import TablesError
+from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lookup import Lookup
@@ -73,6 +74,35 @@ def test_sparks_writes_beside_delta_rs(
     TableWriter(spark, tables, StateWrites.SPARK).merge("groups", rows, batch, replace_where=replace_where)
     assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(path).history()]
     assert sorted(row["state"] for row in read_rows(snapshot_at(path))) == ["new", "new", "old"]
+
+
+def test_batches_in_a_catalog_with_optimize_between_them(catalog: CatalogStore, spark: SparkSession) -> None:
+    """As predictive optimization does it to managed tables: a commit that has none of our notes."""
+    create_tables(catalog, "cluster-1", "new", [write.table for write in OF_EACH_KIND])
+    for write in OF_EACH_KIND:
+        write.prepare(catalog)
+        table = catalog.table(write.table)
+        for _ in range(2):  # the second time the batch is one that was there before the OPTIMIZE
+            spark.sql(f"OPTIMIZE {table}").collect()
+            write.run(catalog)
+            assert write.found(catalog) == write.expected, write.name
+        assert "OPTIMIZE" in operations(spark, table), write.name
+
+
+def operations(spark: SparkSession, table: str) -> list[str]:
+    """What was done to a table, the newest first."""
+    return [row["operation"] for row in spark.sql(f"DESCRIBE HISTORY {table}").collect()]
+
+
+def test_a_catalogs_merge_while_its_table_is_optimized(catalog: CatalogStore, spark: SparkSession) -> None:
+    create_tables(catalog, "cluster-1", "new", ["groups"])
+    WRITES[0].prepare(catalog)
+    table = catalog.table("groups")
+    path = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["location"].removeprefix("file:")
+    rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
+    TableWriter(spark, catalog, StateWrites.SPARK).merge("groups", rows, BatchId(1, 2))
+    assert operations(spark, table)[:2] == ["MERGE", "OPTIMIZE"]
+    assert WRITES[0].found(catalog) == WRITES[0].expected
 
 
 FEATURES = {

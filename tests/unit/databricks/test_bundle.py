@@ -173,8 +173,13 @@ def test_spark_and_delta_are_the_runtimes_own() -> None:
     assert not [each for each in installed if re.match(r"pyspark|delta-spark|pandas|offsetstream\[(?!cluster)", each)]
 
 
-def test_the_wheel_is_built_by_the_bundle() -> None:
-    assert bundle()["artifacts"] == {"offsetstream": {"type": "whl", "path": ".", "build": "uv build --wheel"}}
+def test_the_wheel_is_built_where_jobs_take_it_from() -> None:
+    (artifact,) = bundle()["artifacts"].values()
+    project = ROOT / artifact["path"]
+    assert (project / "pyproject.toml").exists()
+    for name in JOBS:
+        taken = ROOT / "resources" / task(name)["libraries"][0]["whl"]
+        assert taken.parent.resolve() == (project / "dist").resolve()
 
 
 def test_jobs_start_by_themselves_in_production_only() -> None:
