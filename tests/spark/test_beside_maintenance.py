@@ -78,8 +78,9 @@ def test_sparks_writes_beside_delta_rs(
 
 def test_batches_in_a_catalog_with_optimize_between_them(catalog: CatalogStore, spark: SparkSession) -> None:
     """As predictive optimization does it to managed tables: a commit that has none of our notes."""
-    create_tables(catalog, "cluster-1", "new", [write.table for write in OF_EACH_KIND])
-    for write in OF_EACH_KIND:
+    writes = [write for write in OF_EACH_KIND if write.name in {"merge", "append"}]
+    create_tables(catalog, "cluster-1", "new", [write.table for write in writes])
+    for write in writes:
         write.prepare(catalog)
         table = catalog.table(write.table)
         for _ in range(2):  # the second time the batch is one that was there before the OPTIMIZE
