@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offsetstream.coordinator.partitioning import partition_for
     from offsetstream.errors import OffsetstreamError
     from offsetstream.frames import decode
-    from offsetstream.reader import Tables, open_tables
+    from offsetstream.reader import Rows, Tables, open_tables
     from offsetstream.stream.job import run
     from offsetstream.stream.settings import JobSettings
 
@@ -29,6 +29,7 @@ __all__ = [
     "GroupMetadataCache",
     "JobSettings",
     "OffsetstreamError",
+    "Rows",
     "Tables",
     "__version__",
     "auto_committing_consumer",
@@ -41,21 +42,24 @@ __all__ = [
     "run",
 ]
 
+# Where each is, and the extra of pyproject.toml with all that it needs.
 _MODULES = {
-    "CommittedOffset": "cluster.committed",
-    "GroupMetadataCache": "coordinator.cache",
-    "JobSettings": "stream.settings",
-    "OffsetstreamError": "errors",
-    "Tables": "reader",
-    "auto_committing_consumer": "cluster.consumers",
-    "commit_offsets": "cluster.offsets",
-    "decode": "frames",
-    "decode_udf": "codec.udf",
-    "fetch_offsets": "cluster.offsets",
-    "open_tables": "reader",
-    "partition_for": "coordinator.partitioning",
-    "run": "stream.job",
+    "CommittedOffset": ("cluster.committed", ""),
+    "GroupMetadataCache": ("coordinator.cache", ""),
+    "JobSettings": ("stream.settings", "spark"),
+    "OffsetstreamError": ("errors", ""),
+    "Rows": ("reader", ""),
+    "Tables": ("reader", ""),
+    "auto_committing_consumer": ("cluster.consumers", "cluster"),
+    "commit_offsets": ("cluster.offsets", "spark"),
+    "decode": ("frames", ""),
+    "decode_udf": ("codec.udf", "spark"),
+    "fetch_offsets": ("cluster.offsets", "spark"),
+    "open_tables": ("reader", ""),
+    "partition_for": ("coordinator.partitioning", ""),
+    "run": ("stream.job", "spark"),
 }
+_IMPORTED_LATER = {"JobSettings": ("cluster.properties", "settings.model")}  # what is missing is told before it is used
 
 
 def __getattr__(name: str) -> Any:
@@ -65,7 +69,19 @@ def __getattr__(name: str) -> Any:
         return version("offsetstream")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    module, extra = _MODULES[name]
+    try:
+        for each in _IMPORTED_LATER.get(name, ()):
+            import_module(f"{__name__}.{each}")
+        return getattr(import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        from offsetstream.cluster.databricks import is_databricks  # noqa: PLC0415 - seldom wanted
+        from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - likewise
+
+        extra = "databricks" if extra == "spark" and is_databricks() else extra
+        raise MissingPackageError(error.name, extra) from None
 
 
 def __dir__() -> list[str]:

@@ -47,6 +47,17 @@ class NoOffsetsTopicError(ClusterError):
     """The topic __consumer_offsets does not exist (yet)."""
 
 
+class UnknownNameError(OffsetstreamError):
+    """No table knows a group or a topic of this name, now or before."""
+
+
+class MissingPackageError(OffsetstreamError, ImportError):
+    """A package that an extra brings is not installed."""
+
+    def __init__(self, package: str | None, extra: str) -> None:
+        super().__init__(f"this needs the package {package}: pip install 'offsetstream[{extra}]'")
+
+
 class TablesError(OffsetstreamError):
     """The Delta tables are missing, of another cluster, or of another version of offsetstream."""
 

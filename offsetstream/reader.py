@@ -2,100 +2,262 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+import textwrap
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from offsetstream.errors import MissingPackageError, NoTableError, UsageError
+from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.location import store_at
-from offsetstream.tables.lookup import Lookup, Where
+from offsetstream.tables.lookup import connected
+from offsetstream.tables.names import COMMITTED_OFFSETS
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.store import Store
-from offsetstream.views.reader import ViewReader
+from offsetstream.tables.store import Source, Store
+from offsetstream.tables.version import refuse_newer
+from offsetstream.views.files import all_views, load_view
+from offsetstream.views.nearest import nearest_text
+from offsetstream.views.reader import INSTANT, ViewReader, schema_of
+from offsetstream.views.sandbox import Query
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-Wanted = str | Collection[str] | None
-_INSIDE = "in_coordinator_partition"
+    from offsetstream.names import TableName, ViewName
+
+Wanted = str | int | Collection[str] | Collection[int] | None
+At = str | datetime | None
+_PARAMETERS = {"group_id": "group"}  # of columns that the command line has another name for
+_WIDTH = 100
 
 
 def open_tables(
-    path: str | PathLike[str], spark: SparkSession | None = None, *, max_age: timedelta | None = None
+    tables: str | PathLike[str], spark: SparkSession | None = None, *, max_age: timedelta | None = None
 ) -> Tables:
-    """Return the tables at a folder, a URI or, for `spark` to read them, in `catalog.schema`; UsageError for others.
+    """Return the tables at a folder, a URI or, for `spark` to read them, in `catalog.schema`.
 
-    Each is opened when it is first read. What nobody looked at for `max_age` is stale (`is_stale` of the views);
-    None: as the tables say how often the job means to look; `timedelta.max`: nothing is.
+    NoTableError where there are none, UsageError for what names no such place. What nobody looked at for `max_age` is
+    stale (`is_stale` of the views); None: as the tables say how often the job means to look; `timedelta.max`: nothing
+    is.
     """
-    store = store_at(fspath(path))
-    return Tables(store if spark is None else store.read_by(spark), max_age)
+    named = store_at(fspath(tables))
+    store = named if spark is None else named.read_by(spark)
+    try:
+        refuse_newer(store.source(COMMITTED_OFFSETS))
+    except NoTableError as error:
+        raise NoTableError(
+            f"there are no tables in {store.name}: name the folder of a job's, or make them by 'offsetstream run'"
+        ) from error
+    return Tables(store, max_age)
 
 
 class Tables:
-    """The tables of one cluster, each as of the moment at which it is first read.
+    """The tables of one cluster and the views over them, each table as of the moment at which it is first read.
 
-    Rows of state tables are those of the groups' own offsets partitions, as coordinators answer; `read` gives
-    those left behind by a change of the partition count, too. All methods raise TablesError where a table cannot be
-    read. `docs/tables.md` has the columns.
+    Print it to see what there is. `group` and `topic` take a name or several, as on the command line; UnknownNameError
+    for one that no table knows. Other columns, such as `partition` or `verdict`, are parameters by their own names.
+    None is all. UsageError for a table, view or parameter that there is not; TablesError where a table cannot be read.
+    `docs/tables.md` and `docs/views.md` have the columns.
+
+        tables = open_tables("tables")
+        tables.view("lag", group="billing").df()
+        tables.view("offsets_at", at="10m", topic=["orders", "payments"])
+        tables.sql("SELECT topic, sum(lag) AS lag FROM lag GROUP BY topic")
     """
 
     def __init__(self, store: Store, max_age: timedelta | None = None) -> None:
-        self._lookup = Lookup(store)
-        self._views = ViewReader(store)
-        if max_age is not None:
-            self._views.set_max_age(None if max_age == timedelta.max else max_age.total_seconds())
+        self._store, self._max_age = store, max_age
+        self._opened: dict[str, Source | None] = {}
+        self._reader = self._new_reader()
 
-    def freshness(self) -> pa.Table:
+    @property
+    def tables(self) -> dict[str, str]:
+        """What one row of each table is, by the table's name."""
+        schemas = sorted([*all_schemas().values(), *BESIDE.values()], key=lambda schema: schema.name)
+        return {schema.name: schema.comment.split(". ")[0] for schema in schemas}
+
+    @property
+    def views(self) -> dict[str, str]:
+        """What one row of each view is, by the view's name; of those that need `at`, that too."""
+        views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
+        return {view.name: view.comment.split(". ")[0] + (" (at=)" if view.is_at else "") for view in views}
+
+    def __repr__(self) -> str:
+        """Return where the tables are, what is in them, and how to ask.
+
+        Rows are those that Delta's log counts: no data is read. Nor is a log, where each look is a request to a store
+        or a job of Spark's: there only tables that were read before have a number.
+        """
+        counts = self._reader.row_counts()
+        width = max(map(len, counts))
+        rows = [
+            f"  {name:{width}}  {'?' if rows is None else f'{rows:,}':>12}" for name, rows in sorted(counts.items())
+        ]
+        views = textwrap.fill(", ".join(self.views), _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        return "\n".join(
+            (
+                f"Tables of {self._store.name}",
+                f"{len(rows)} tables, and the rows in them (.read(name), .sql(query); .tables says what they are):",
+                *rows,
+                f"{len(self.views)} views (.view(name), .sql(query); .views says what they are):",
+                views,
+            )
+        )
+
+    def freshness(self) -> Rows:
         """Return as of when each offsets partition is known, and whether that is too long ago to tell of now."""
         return self.view("freshness")
 
-    def committed_offsets(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
-        """Return the committed offsets of the groups and topics, or of all."""
-        return self._of_groups("committed_offsets", group_id=group, topic=topic)
+    def committed_offsets(self, *, group: Wanted = None, topic: Wanted = None) -> Rows:
+        """Return the committed offsets of the groups and topics, or of all, as their coordinators would.
 
-    def groups(self, *, group: Wanted = None) -> pa.Table:
+        So do the other methods by the names of state tables. `read` gives also rows that a change of the partition
+        count left behind in another offsets partition.
+        """
+        return self.read("committed_offsets", group=group, topic=topic, in_coordinator_partition=True)
+
+    def groups(self, *, group: Wanted = None) -> Rows:
         """Return the groups."""
-        return self._of_groups("groups", group_id=group)
+        return self.read("groups", group=group, in_coordinator_partition=True)
 
-    def group_members(self, *, group: Wanted = None) -> pa.Table:
+    def group_members(self, *, group: Wanted = None) -> Rows:
         """Return the members of the groups."""
-        return self._of_groups("group_members", group_id=group)
+        return self.read("group_members", group=group, in_coordinator_partition=True)
 
-    def member_assignments(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
+    def member_assignments(self, *, group: Wanted = None, topic: Wanted = None) -> Rows:
         """Return the partitions that members have, are to get, or are to give up."""
-        return self._of_groups("member_assignments", group_id=group, topic=topic)
+        return self.read("member_assignments", group=group, topic=topic, in_coordinator_partition=True)
 
-    def member_subscriptions(self, *, group: Wanted = None) -> pa.Table:
+    def member_subscriptions(self, *, group: Wanted = None) -> Rows:
         """Return what members subscribe to."""
-        return self._of_groups("member_subscriptions", group_id=group)
+        return self.read("member_subscriptions", group=group, in_coordinator_partition=True)
 
-    def offset_commits(self, *, group: Wanted = None, topic: Wanted = None) -> pa.Table:
+    def offset_commits(self, *, group: Wanted = None, topic: Wanted = None) -> Rows:
         """Return the history of the groups' commits and offset tombstones."""
-        return self.read("offset_commits", group_id=group, topic=topic)
+        return self.read("offset_commits", group=group, topic=topic)
 
-    def read(self, table: str, **wanted: Wanted | Collection[int]) -> pa.Table:
-        """Return the rows of any table whose columns have one of the values that are wanted, None being all.
+    def read(self, table: TableName, **wanted: Wanted) -> Rows:
+        """Return the rows of any table, with the types that `docs/tables.md` names."""
+        if table not in self.tables:
+            is_view = f"; {table} is a view: view('{table}')" if table in all_views() else ""
+            raise UsageError(f"there is no table {table}{is_view or nearest_text(table, self.tables)}")
+        schema = schema_of(table)
+        return Rows(self._rows(table, schema.column_names, wanted).cast(schema.arrow))
 
-        KeyError for a table or a column that there is not.
+    def view(self, view: ViewName, *, at: At = None, **wanted: Wanted) -> Rows:
+        """Return the rows of a view.
+
+        `at` is the instant of those that have one, such as `offsets_at`: a datetime with its zone, or what `--at` takes
+        (`10m` ago, `03:00`, `2026-11-21T03:00+01:00`; UTC where no zone is said).
         """
-        columns = all_schemas()[table].column_names
-        for column in wanted:
-            if column not in columns:
-                raise KeyError(f"{table} has no column {column}")
-        return self._lookup.arrow(table, _where(wanted))
+        if view not in all_views():
+            is_table = f"; {view} is a table: read('{view}')" if view in self.tables else ""
+            raise UsageError(f"there is no view {view}{is_table or nearest_text(view, self.views)}")
+        return Rows(self._rows(view, load_view(view).column_names, wanted, _instant(at)))
 
-    def view(self, view: str, *, at: datetime | None = None, **wanted: Wanted | Collection[int]) -> pa.Table:
-        """Return the rows of a view (`docs/views.md` has them all), as `read` does.
+    def sql(self, query: str, *, at: At = None) -> Rows:
+        """Return the rows of one SELECT of DuckDB's over all tables and views, as `offsetstream sql` does.
 
-        `at` is the instant of those that have one, such as `offsets_at`; UsageError where it is missing or has no zone.
+        It reaches nothing else, neither files nor variables of yours, and changes nothing. `at` is the instant of views
+        that have one. QueryError for what DuckDB refuses.
         """
-        return self._views.arrow(view, _where(wanted), at=at)
+        return Rows(Query(self._new_reader(), query, _instant(at)).arrow())
 
-    def _of_groups(self, table: str, **wanted: Wanted) -> pa.Table:
-        return self.read(table, **wanted, **{_INSIDE: [True]})
+    def _new_reader(self) -> ViewReader:
+        reader = ViewReader(self._store, opened=self._opened)
+        if self._max_age is not None:
+            reader.set_max_age(None if self._max_age == timedelta.max else self._max_age.total_seconds())
+        return reader
+
+    def _rows(
+        self, name: str, columns: Sequence[str], wanted: dict[str, Wanted], at: datetime | None = None
+    ) -> pa.Table:
+        parameters = {_PARAMETERS.get(column, column): column for column in columns}
+        where: dict[str, list[Any]] = {}
+        for parameter, values in wanted.items():
+            if parameter not in parameters:
+                known = nearest_text(_PARAMETERS.get(parameter, parameter), parameters)
+                raise UsageError(f"{name} has no parameter {parameter}{known}")
+            if values is not None:
+                where[parameters[parameter]] = [values] if isinstance(values, str | int) else list(values)
+        found = self._reader.arrow(name, where, at=at)
+        for column in ("group_id", "topic"):
+            if column in where and (missing := set(where[column]) - set(found[column].unique().to_pylist())):
+                from offsetstream.cli.missing import refuse_unknown  # noqa: PLC0415 - seldom, and of commands
+
+                refuse_unknown(self._store, column, missing)
+        return found
 
 
-def _where(wanted: Mapping[str, Wanted | Collection[int]]) -> Where:
-    return {name: [each] if isinstance(each, str) else each for name, each in wanted.items()}
+class Rows:
+    """Rows as Arrow: all that a `pyarrow.Table` has (`num_rows`, `to_pylist()`, `select()`, ...), and frames of them.
+
+    Polars, DuckDB and whoever knows Arrow's C stream take it as it is.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def arrow(self) -> pa.Table:
+        """Return the `pyarrow.Table`."""
+        return self._rows
+
+    def df(self) -> pd.DataFrame:
+        """Return a pandas frame with Arrow's types: an offset stays exact where others are null.
+
+        MissingPackageError where pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - of the extra pandas
+        except ModuleNotFoundError:
+            raise MissingPackageError("pandas", "pandas") from None
+        found: pd.DataFrame = self._rows.to_pandas(types_mapper=pd.ArrowDtype)
+        return found
+
+    def pl(self) -> pl.DataFrame:
+        """Return a Polars frame; MissingPackageError where Polars is not installed."""
+        try:
+            import polars as pl  # noqa: PLC0415 - of the extra polars
+        except ModuleNotFoundError:
+            raise MissingPackageError("polars", "polars") from None
+        return pl.DataFrame(self._rows)
+
+    def __repr__(self) -> str:
+        """Return a picture of the first and last rows, as DuckDB draws it."""
+        connection = connected()
+        connection.execute("SET TimeZone = 'UTC'")
+        return str(connection.from_arrow(self._rows))
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def __getitem__(self, column: Any) -> Any:
+        return self._rows[column]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._rows)})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # `_rows` itself is missing while a copy is made
+            raise AttributeError(name)
+        return getattr(self._rows, name)
+
+
+def _instant(at: At) -> datetime | None:
+    from offsetstream.cli.times import parse_time  # noqa: PLC0415 - of commands: one way to write times
+
+    if isinstance(at, str):
+        try:
+            return parse_time(at, datetime.now(UTC))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    if at is not None and at.tzinfo is None:
+        raise UsageError(f"{at} has no zone: {INSTANT}")
+    return at

@@ -1,4 +1,7 @@
-"""Write docs/views.md anew from the views' files (`make docs`); the example rows are of a made-up cluster (testkit)."""
+"""Write docs/views.md, and the names for type checkers, anew from the views' files (`make docs`).
+
+The example rows are of a made-up cluster (testkit).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from offsetstream.tables.beside import BESIDE  # noqa: E402
-from offsetstream.tables.schema import TableSchema  # noqa: E402 - the package may be installed without its tests' kit
+from offsetstream.tables.schema import TableSchema, all_schemas  # noqa: E402 - the package may be installed without its tests' kit
 from offsetstream.views.files import View, all_views  # noqa: E402
 from offsetstream.views.reader import ViewReader  # noqa: E402
 from testkit.group_world import GroupWorld  # noqa: E402
@@ -20,6 +23,7 @@ from testkit.sampled_logs import instant  # noqa: E402
 from testkit.tables import reader_of, write_tables  # noqa: E402
 
 PAGE = ROOT / "docs" / "views.md"
+NAMES = ROOT / "offsetstream" / "names.py"
 _SEED = 1
 _HEAD = """# Views
 
@@ -40,6 +44,27 @@ def views_page() -> str:
         "\n".join([_HEAD, *_overview(views), *told, *(line for schema in BESIDE.values() for line in _beside(schema))])
         + "\n"
     )
+
+
+def names_module() -> str:
+    """Return the module that has the names of tables and views as types."""
+    tables = sorted([*all_schemas(), *BESIDE])
+    views = sorted(view.name for view in all_views().values() if not view.is_helper)
+    return "\n".join(
+        (
+            '"""The names of tables and views, for type checkers and editors; made by `make docs`."""',
+            "",
+            "from typing import Literal, TypeAlias",
+            "",
+            *_literal("TableName", tables),
+            *_literal("ViewName", views),
+            "",
+        )
+    )
+
+
+def _literal(alias: str, names: list[str]) -> Iterator[str]:
+    yield from (f"{alias}: TypeAlias = Literal[", *(f'    "{name}",' for name in names), "]")
 
 
 def _overview(views: list[View]) -> Iterator[str]:
@@ -89,3 +114,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(views_page(), encoding="utf-8")
+    NAMES.write_text(names_module(), encoding="utf-8")

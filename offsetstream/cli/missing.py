@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from offsetstream.cli.answers import Row, counted
 from offsetstream.cli.times import instant_text
-from offsetstream.errors import OffsetstreamError
+from offsetstream.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from offsetstream.tables.store import Store
@@ -20,6 +20,8 @@ _NAMES = {
     "group_id": ("groups", "committed_offsets", "offset_commits", "group_history"),
     "topic": ("committed_offsets", "offset_commits"),
 }
+# A topic that no group has an offset in is none that a group reads, but there.
+_MENTIONED = {"group_id": (), "topic": ("topics", "topic_partitions", "member_assignments")}
 _KIND = {"group_id": "group", "topic": "topic"}
 
 
@@ -47,24 +49,30 @@ def not_there(
 
 
 def require_known(tables: Store, groups: Collection[str]) -> list[str]:
-    """Return a message for each group that is gone; OffsetstreamError for one of which the tables know nothing."""
+    """Return a message for each group that is gone; UnknownNameError for one of which the tables know nothing."""
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
+
+    refuse_unknown(tables, "group_id", groups)
+    return not_there(ViewReader(tables), "group_id", groups, ())
+
+
+def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
+    """Raise UnknownNameError for names that no table has, now or before, with what resembles the first of them."""
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
     reader = ViewReader(tables)
-    told = {name: each for name in groups for each in not_there(reader, "group_id", [name], ())}
-    for name, each in told.items():
-        if not _is_known(reader, "group_id", name):
-            raise OffsetstreamError(each)
-    return list(told.values())
+    if unknown := sorted(set(names) - _known(reader, column, names, _MENTIONED[column])):
+        more = f"; {len(unknown) - 1} more are not there either" if len(unknown) > 1 else ""
+        raise UnknownNameError("".join(not_there(reader, column, unknown[:1], ())) + more)
 
 
 def _told_missing(tables: Store, column: str, name: str, at: datetime | None) -> str | None:
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
     reader = ViewReader(tables)  # of all groups
-    if _is_known(reader, column, name):
+    if _known(reader, column, [name]):
         return _told_gone(reader, name, at) if column == "group_id" else _told_gone_topic(reader, name, at)
-    connection, names = reader.connection, _names_sql(column)
+    connection, names = reader.connection, _names_sql(reader, column)
     nearest = connection.execute(
         f"""SELECT {column} FROM ({names})
             WHERE length({column}) < {_LONGEST} AND jaro_winkler_similarity({column}, ?) > 0.6
@@ -75,16 +83,24 @@ def _told_missing(tables: Store, column: str, name: str, at: datetime | None) ->
     return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {known_text}" if known_text else "")
 
 
-def _is_known(reader: ViewReader, column: str, name: str) -> bool:
-    """Tell whether any table has the name; it and the others of `_NAMES` are defined then."""
-    for table in _NAMES[column]:
+def _known(reader: ViewReader, column: str, names: Collection[str], also: Sequence[str] = ()) -> set[str]:
+    """Return which of the names the tables of `_NAMES` have, which are defined then, or others `also`."""
+    for table in _tables(reader, column, also):
         reader.define_table(table)
-    query = f"SELECT 1 FROM ({_names_sql(column)}) WHERE {column} = ? LIMIT 1"  # noqa: S608 - ours
-    return bool(reader.connection.execute(query, [name]).fetchall())
+    named = _names_sql(reader, column, also)
+    query = f"SELECT DISTINCT {column} FROM ({named}) WHERE {column} IN (SELECT unnest(?))"  # noqa: S608 - ours
+    return {name for (name,) in reader.connection.execute(query, [list(names)]).fetchall()}
 
 
-def _names_sql(column: str) -> str:
-    return " UNION ".join(f"FROM {table} SELECT {column}" for table in _NAMES[column])
+def _names_sql(reader: ViewReader, column: str, also: Sequence[str] = ()) -> str:
+    return " UNION ".join(f"FROM {table} SELECT {column}" for table in _tables(reader, column, also))
+
+
+def _tables(reader: ViewReader, column: str, also: Sequence[str]) -> list[str]:
+    """Return where names are looked for: in no history, where Spark would have to hand over all of it."""
+    from offsetstream.tables.schema import is_history  # noqa: PLC0415 - likewise
+
+    return [each for each in (*_NAMES[column], *also) if not (reader.store.needs_spark and is_history(each))]
 
 
 # Of a group that nothing present is of: when its record went, and when its last offset did.

@@ -46,7 +46,8 @@ the rows of all clusters, and a first column cluster.""",
 @output_options
 def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str, **options: Any) -> None:
     """Ask all tables and views by one SELECT; docs/tables.md and docs/views.md have their columns."""
-    from offsetstream.views.sandbox import Query  # noqa: PLC0415 - it needs DuckDB and Arrow, --help does not
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - it needs DuckDB and Arrow, --help does not
+    from offsetstream.views.sandbox import Query  # noqa: PLC0415 - likewise
 
     output = output_of(options)
     if list_names == (query is not None):
@@ -61,13 +62,12 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
         stores = stores_of(click.get_current_context(), clusters)
         asked = Query.over_clusters(stores, query, at, partial(_tell_unreadable, failed))
     else:
-        asked = Query(store_at(tables), query, at)
-    names = _unique(asked.columns)
+        asked = Query(ViewReader(store_at(tables)), query, at)
 
     def rows() -> Iterator[dict[str, Any]]:
-        return ({name: plain(value) for name, value in zip(names, row, strict=True)} for row in asked.rows())
+        return ({name: plain(value) for name, value in zip(asked.columns, row, strict=True)} for row in asked.rows())
 
-    output.table([Column(name, name) for name in names], ReadAnew(rows))
+    output.table([Column(name, name) for name in asked.columns], ReadAnew(rows))
     click.get_current_context().exit(1 if failed else 0)
 
 
@@ -91,17 +91,6 @@ def _print_names(output: Output) -> None:
         for view in views
     ]
     output.table(_LIST, rows)
-
-
-def _unique(names: list[str]) -> list[str]:
-    """Give a number to columns that have the name of one before them."""
-    found: list[str] = []
-    for name in names:
-        number, own = 1, name
-        while own in found:
-            number, own = number + 1, f"{name}_{number}"
-        found.append(own)
-    return found
 
 
 def plain(value: Any) -> Any:

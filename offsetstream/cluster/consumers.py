@@ -26,7 +26,7 @@ def close(consumer: Consumer) -> None:
 
 @contextmanager
 def auto_committing_consumer(
-    bootstrap_server: str, group_id: str, topics: Sequence[str], properties: Mapping[str, str] | None = None
+    bootstrap_server: str, group: str, topics: Sequence[str], properties: Mapping[str, str] | None = None
 ) -> Iterator[Consumer]:
     """Give a member of a group that commits what it has read every five seconds, and at the end.
 
@@ -39,7 +39,7 @@ def auto_committing_consumer(
             "auto.offset.reset": "earliest",
             **librdkafka_config(properties or {}, bootstrap_server),
             "bootstrap.servers": bootstrap_server,
-            "group.id": group_id,
+            "group.id": group,
             "enable.auto.commit": True,
         },
         logger=QUIET,

@@ -137,7 +137,7 @@ class GroupOffsets(Cluster):
 
 def fetch_offsets(
     bootstrap_server: str,
-    group_id: str,
+    group: str,
     partitions: Collection[Place] | None = None,
     *,
     require_stable: bool = False,
@@ -149,12 +149,12 @@ def fetch_offsets(
     `properties` are Kafka's client properties, as in a file of --command-config.
     """
     cluster = GroupOffsets(bootstrap_server, properties)
-    return cluster.fetch(group_id, partitions, require_stable=require_stable, timeout=timeout)
+    return cluster.fetch(group, partitions, require_stable=require_stable, timeout=timeout)
 
 
 def commit_offsets(
     bootstrap_server: str,
-    group_id: str,
+    group: str,
     offsets: Mapping[Place, int | CommittedOffset],
     *,
     properties: Mapping[str, str] | None = None,
@@ -164,7 +164,7 @@ def commit_offsets(
 
     What `fetch_offsets` returned may be committed as it is.
     """
-    return GroupOffsets(bootstrap_server, properties).commit(group_id, offsets, timeout=timeout)
+    return GroupOffsets(bootstrap_server, properties).commit(group, offsets, timeout=timeout)
 
 
 def _is_moving(found: Mapping[Place, CommittedOffset]) -> bool:

@@ -7,12 +7,12 @@ from offsetstream.java_hash import java_hash
 _INT_MIN = -(2**31)
 
 
-def partition_for(group_id: str, partitions: int) -> int:
+def partition_for(group: str, partitions: int) -> int:
     """Return the offsets partition of a group, of `partitions` partitions (50 where nobody changed it).
 
     Kafka's `Utils.abs`: the absolute value, but 0 for the smallest integer. ValueError for no partitions.
     """
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
-    value = java_hash(group_id)
+    value = java_hash(group)
     return 0 if value == _INT_MIN else abs(value) % partitions

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
@@ -16,9 +16,6 @@ from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import is_utf8
 from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Row = dict[str, Any]
 Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the values wanted
@@ -50,18 +47,6 @@ class Lookup:
                 return []
             found = (relation.distinct() if distinct else relation).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in found]
-
-    def arrow(self, table: str, where: Where | None = None) -> pa.Table:
-        """Return all columns of the table's schema of these rows, with its types."""
-        import pyarrow as pa  # noqa: PLC0415 - as is the schema: both are slow to import for a quick look
-
-        from offsetstream.tables.schema import load_schema  # noqa: PLC0415
-
-        schema = load_schema(table).arrow
-        with self._told(table):
-            relation = self._query(self._connection, table, schema.names, where)
-            found: pa.Table = schema.empty_table() if relation is None else pa.table(relation.to_arrow_table())
-            return found.cast(schema)
 
     def stream(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, order: Sequence[str]

@@ -119,6 +119,11 @@ class Source(ABC):
         """Return the rows; None if there are none. A column that older rows lack may be missing."""
 
     @property
+    def row_count(self) -> int | None:
+        """How many rows Delta's log says there are, without a look into the files; None where it does not say."""
+        return None
+
+    @property
     def files(self) -> Sequence[str]:
         """The files that DuckDB opens by itself, as the relation names them and as they are: none where it does not."""
         return ()

@@ -40,19 +40,20 @@ _OF_TOPICS = """
 FROM ({query}) WHERE topic = '__consumer_offsets' OR topic IN (
   FROM offset_commits SELECT topic UNION FROM member_assignments SELECT topic
   UNION FROM member_assignments JOIN topics USING (topic_id) SELECT topics.topic)"""
-_VIEW = "compute the view {}"
+INSTANT = "say which by --at 10m or --at 03:00, in Python by at='10m' or a datetime that has a zone"
 _TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
 
 
 class ViewReader:
-    """The views of a store's tables; what takes more than 400 MB of memory goes to disk.
+    """The views of a store's tables, and the tables; what takes more than 400 MB of memory goes to disk.
 
     `relations` are queries of DuckDB's dialect that stand in for tables or views by their names: so may a `clock` of
     another instant. `groups`: the tables have rows of these only, which is all that views of groups need; `since`: of
     each cell's commits those from then on, and the last commit and deletion before. In a `connection` that readers
-    share, what they define is in the schema that is in use. All methods raise TablesError where a table is not there or
-    cannot be read, KeyError for a view or a column that there is not, UsageError for an instant that is missing or not
-    wanted.
+    share, what they define is in the schema that is in use. `opened` has the tables that another reader of the same
+    store has opened: both then see the same versions. All methods raise TablesError where a table is not there or
+    cannot be read, KeyError for a table, view or column that there is not, UsageError for an instant that is missing or
+    not wanted.
     """
 
     def __init__(
@@ -63,35 +64,69 @@ class ViewReader:
         groups: Collection[str] | None = None,
         since: datetime | None = None,
         connection: duckdb.DuckDBPyConnection | None = None,
+        opened: dict[str, Source | None] | None = None,
     ) -> None:
         self.store = store
         self._groups, self._since = groups, since
         self.connection = connected() if connection is None else connection
         self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
-        self._sources: dict[str, Source | None] = {}
+        self._sources = {} if opened is None else opened
         self.files: list[str] = []
         for name, query in (relations or {}).items():
             self.define(name, query)
 
-    def rows(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:
+    def rows(self, name: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:
         """Return the rows whose columns in `where` have one of the given values; instants are Python's, in UTC."""
-        with _told(_VIEW.format(view)):
-            return fetch_rows(self.relation(view, where, at=at))
+        with _told(_doing(name)):
+            return fetch_rows(self.relation(name, where, at=at))
 
-    def arrow(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> pa.Table:
+    def arrow(self, name: str, where: Where | None = None, *, at: datetime | None = None) -> pa.Table:
         """Return the same as Arrow."""
-        with _told(_VIEW.format(view)):
-            found: pa.Table = self.relation(view, where, at=at).to_arrow_table()
+        with _told(_doing(name)):
+            found: pa.Table = self.relation(name, where, at=at).to_arrow_table()
             return found
 
-    def relation(self, view: str, where: Where | None = None, *, at: datetime | None = None) -> duckdb.DuckDBPyRelation:
-        """Return the same for DuckDB to go on with; `at`, in any zone, is the instant of a view that has one."""
-        wanted = load_view(view)
-        if wanted.is_at and (at is None or at.tzinfo is None):
-            raise UsageError(f"the view {view} is of an instant: say which by at=, a datetime with its zone")
-        if at is not None and not wanted.is_at:
-            raise UsageError(f"the view {view} is of no other instant than now: leave out at=")
+    def relation(self, name: str, where: Where | None = None, *, at: datetime | None = None) -> duckdb.DuckDBPyRelation:
+        """Return the same of a table or view for DuckDB to go on with; `at`, in any zone, is that of a view."""
+        wanted = schema_of(name) if _is_table(name) else load_view(name)
+        is_at = isinstance(wanted, View) and wanted.is_at
+        if is_at and (at is None or at.tzinfo is None):
+            raise UsageError(f"the view {name} is of an instant: {INSTANT}")
+        if at is not None and not is_at:
+            raise UsageError(f"{name} is of no other instant than now: leave out at")
+        if isinstance(wanted, View):
+            self._define_whole(name, at)
+        else:
+            self.define_table(name)
+        relation = self.connection.table(f'"{name}"')
+        for column, values in (where or {}).items():
+            if column not in wanted.column_names:
+                raise KeyError(f"{name} has no column {column}")
+            if values is not None:
+                relation = relation.filter(is_one_of(column, values))
+        return relation
+
+    def row_counts(self) -> dict[str, int | None]:
+        """Return of each table that is there how many rows its log tells of; None where it does not, or nobody looked.
+
+        No data is read, and nothing raised. Where opening a table costs (`is_dear`), only those that were opened are
+        asked.
+        """
+        found: dict[str, int | None] = {}
+        for name in sorted([*all_schemas(), *BESIDE], key=is_history):
+            try:
+                if name in self._sources or not self.store.is_dear:
+                    self._open([name])
+                source = self._sources.get(name)
+                if source is not None or name not in self._sources:
+                    found[name] = None if source is None else source.row_count
+            except Exception:  # whatever stores raise: who asks only wants to see what there is
+                found[name] = None
+        return found
+
+    def _define_whole(self, view: str, at: datetime | None) -> None:
+        """Define a view, and before it all that it reads."""
         views = needed(view)
         # A job may be at work: histories are read after the states that are to be found in them.
         tables = sorted({name for each in views for name in each.reads if _is_table(name)}, key=is_history)
@@ -101,13 +136,6 @@ class ViewReader:
             self.define_table(table)
         for each in views:
             self.define_view(each, at)
-        relation = self.connection.table(f'"{view}"')
-        for column, values in (where or {}).items():
-            if column not in wanted.column_names:
-                raise KeyError(f"{view} has no column {column}")
-            if values is not None:
-                relation = relation.filter(is_one_of(column, values))
-        return relation
 
     def fetch(self, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query over what is defined by then."""
@@ -122,7 +150,7 @@ class ViewReader:
             self.define_table(table)
         literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
         query = view.duckdb_sql.replace("$at", literal)
-        with _told(_VIEW.format(view.name)):
+        with _told(_doing(view.name)):
             if view.name in OF_NOW:
                 query = over_recent(self, view.name, query)
             self.define(view.name, query, kept=view.name in KEPT)
@@ -144,12 +172,12 @@ class ViewReader:
     def define_table(self, table: str) -> None:
         """Have a table's name stand for its rows; a name that is no table's is left alone."""
         if table not in self._defined and _is_table(table):
-            with _told(f"read the table {table}"):
+            with _told(_doing(table)):
                 self.define(table, self.table_query(table))
 
     def table_query(self, table: str) -> str:
         """Return the query of a table's rows as they are stored; a column that the files lack is null."""
-        schema = BESIDE.get(table) or all_schemas()[table]
+        schema = schema_of(table)
         rows = f"{table} as it is stored"
         self._open([table])
         source = self._sources[table]
@@ -201,6 +229,15 @@ class ViewReader:
 
 def _is_table(name: str) -> bool:
     return name in BESIDE or name in all_schemas()
+
+
+def schema_of(table: str) -> TableSchema:
+    """Return the schema of a table, of those beside the job's too; KeyError if there is no such table."""
+    return BESIDE.get(table) or all_schemas()[table]
+
+
+def _doing(name: str) -> str:
+    return f"read the table {name}" if _is_table(name) else f"compute the view {name}"
 
 
 def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:

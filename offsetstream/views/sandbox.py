@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Thread
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
 from duckdb import StatementType
@@ -20,13 +20,17 @@ from offsetstream.tables.store import Store
 from offsetstream.views.clusters import over_clusters
 from offsetstream.views.files import all_views, needed
 from offsetstream.views.nearest import nearest_text
-from offsetstream.views.reader import ViewReader
+from offsetstream.views.reader import INSTANT, ViewReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
 _AGAIN_SECONDS = 0.1
 _AT_ONCE = 2048  # rows that are Python's at a time
 _WORD = re.compile(r"\w+")
+_NEAREST = re.compile(r"^Candidate bindings: (.+)", re.MULTILINE)
 _UNKNOWN = re.compile(r"Table with name (.+?) does not exist")
 
 
@@ -42,13 +46,12 @@ def relation_names() -> list[str]:
 class Query:
     """A SELECT of the user's over all tables and views; `at` is the instant of the views that have one.
 
-    DuckDB opens the tables' own files only, and takes no setting any more. Raises UsageError for another statement than
-    one SELECT, or where `at` is missing; QueryError for one that DuckDB refuses; TablesError for tables that cannot be
-    read.
+    It takes a reader for itself: a locked connection is of no use to others. DuckDB opens the tables' own files only,
+    and takes no setting any more. Raises UsageError for another statement than one SELECT, or where `at` is missing;
+    QueryError for one that DuckDB refuses; TablesError for tables that cannot be read.
     """
 
-    def __init__(self, store: Store, query: str, at: datetime | None = None) -> None:
-        reader = ViewReader(store)
+    def __init__(self, reader: ViewReader, query: str, at: datetime | None = None) -> None:
         _require_select(reader.connection, query)
         _, missing = _define(reader, _words(query), at)
         self._begin(query, reader.connection, reader.files, missing)
@@ -91,7 +94,7 @@ class Query:
         self._query, self._connection, self._missing = query, connection, missing
         _lock(connection, files)
         with self._told():
-            self.columns: list[str] = connection.sql(query).columns
+            self.columns = _unique(connection.sql(query).columns)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Run it, and yield the rows, of which a part is in memory at a time."""
@@ -99,6 +102,12 @@ class Query:
             self._interruptible(lambda: self._connection.execute(self._query))
             while found := self._interruptible(lambda: self._connection.fetchmany(_AT_ONCE)):
                 yield from found
+
+    def arrow(self) -> pa.Table:
+        """Run it, and return all rows as Arrow."""
+        with self._told():
+            found = self._interruptible(lambda: self._connection.sql(self._query).to_arrow_table())
+        return found.rename_columns(self.columns)
 
     def _interruptible(self, call: Callable[[], T]) -> T:
         """Call in a thread of its own: DuckDB hears Ctrl-C between its tasks only, of which one may have no end."""
@@ -130,15 +139,28 @@ class Query:
                 raise self._missing[name] from error
             if name:
                 known = nearest_text(name, relation_names())
-                raise QueryError(f"there is no table or view {name}{known}; sql --list tells all") from error
+                raise QueryError(f"there is no table or view {name}{known}") from error
             raise _refused(error) from error
         except duckdb.Error as error:
             raise _refused(error) from error
 
 
 def _refused(error: duckdb.Error) -> QueryError:
-    """Return what DuckDB says of a query, without the lines that point into it."""
-    return QueryError(f"DuckDB refuses the query: {first_line(error)}")
+    """Return what DuckDB says of a query, and which columns it would know, without the lines that point into it."""
+    nearest = _NEAREST.search(str(error))
+    known = "; nearest: " + ", ".join(re.findall(r'"(\w+)"', nearest[1])) if nearest else ""
+    return QueryError(f"DuckDB refuses the query: {first_line(error)}{known}")
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Give a number to columns that have the name of one before them."""
+    found: list[str] = []
+    for name in names:
+        number, own = 1, name
+        while own in found:
+            number, own = number + 1, f"{name}_{number}"
+        found.append(own)
+    return found
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -183,7 +205,7 @@ def _define(reader: ViewReader, words: set[str], at: datetime | None) -> tuple[l
         if name not in words:
             continue
         if wanted.is_at and at is None:
-            raise UsageError(f"the view {name} is of an instant: say which by --at, as --at 10m or --at 03:00")
+            raise UsageError(f"the view {name} is of an instant: {INSTANT}")
         try:
             for view in needed(name):
                 reader.define_view(view, at)

@@ -63,7 +63,7 @@ def lag_of(families: dict[str, Metric], names: str) -> Lag:
 
 
 def of_the_view(runner: JobRunner) -> Lag:
-    rows = offsetstream.open_tables(runner.tables.root).view("lag", group_id=list(GROUPS)).to_pylist()
+    rows = offsetstream.open_tables(runner.tables.root).view("lag", group=list(GROUPS)).to_pylist()
     return {(row["group_id"], row["topic"], row["partition"]): row["lag"] for row in rows}
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream import open_tables
-from offsetstream.errors import ConflictError
+from offsetstream.errors import ConflictError, UnknownNameError
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.catalog_store.commits import CHANGES, Stamp, TableState
 from offsetstream.tables.catalog_store.sessions import WriterSessions
@@ -88,13 +88,14 @@ def test_a_tables_session_is_like_the_jobs_and_has_a_stamp_only_meanwhile(spark:
 
 
 def test_a_program_reads_them_by_its_session(catalog: CatalogStore, spark: SparkSession) -> None:
-    create_tables(catalog, "cluster-1", "new", ["groups"])
+    create_tables(catalog, "cluster-1", "new", ["groups", "committed_offsets", "offsets_partitions"])
     assert open_tables(catalog.name, spark).groups().num_rows == 0
     table = catalog.open("groups")
     row = {"offsets_partition": 1, "group_id": "g", "in_coordinator_partition": True}
     table.append([pa.Table.from_pylist([row], schema=load_schema("groups").arrow)])
     assert open_tables(catalog.name, spark).groups(group="g").to_pylist()[0].items() >= row.items()
-    assert open_tables(catalog.name, spark).groups(group="h").num_rows == 0
+    with pytest.raises(UnknownNameError, match="group 'h' is not there$"):
+        open_tables(catalog.name, spark).groups(group="h")
 
 
 def test_a_table_whose_notes_are_gone_is_read_again_before_it_is_written(catalog: CatalogStore) -> None:

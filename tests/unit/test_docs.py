@@ -92,6 +92,7 @@ def test_the_page_of_the_tables_is_current() -> None:
 def test_the_page_of_the_views_is_current() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "views_doc.py"))
     assert script["PAGE"].read_text(encoding="utf-8") == script["views_page"](), "run 'make docs'"
+    assert script["NAMES"].read_text(encoding="utf-8") == script["names_module"](), "run 'make docs'"
 
 
 def test_docstrings_have_one_markup() -> None:

@@ -104,6 +104,11 @@ class PathSource(Source):
             return self._relation(connection)
 
     @property
+    def row_count(self) -> int | None:
+        """The rows of all files; None where deletion vectors take some away, as the log counts these apart."""
+        return None if self._has_deletion_vectors else self._delta.count()
+
+    @property
     def is_read_once(self) -> bool:
         """What delta-rs reads by a query is a stream."""
         return self._has_deletion_vectors
