@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Any:
         from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - likewise
 
         extra = "databricks" if extra == "spark" and is_databricks() else extra
-        raise MissingPackageError(error.name, extra) from None
+        raise MissingPackageError((error.name or "").partition(".")[0], extra) from None
 
 
 def __dir__() -> list[str]:

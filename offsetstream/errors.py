@@ -54,7 +54,7 @@ class UnknownNameError(OffsetstreamError):
 class MissingPackageError(OffsetstreamError, ImportError):
     """A package that an extra brings is not installed."""
 
-    def __init__(self, package: str | None, extra: str) -> None:
+    def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs the package {package}: pip install 'offsetstream[{extra}]'")
 
 
