@@ -160,11 +160,11 @@ def test_someone_else_who_deploys_production_is_warned(cli: Cli) -> None:
     assert (done.returncode, "current deployment identity 'ana@example.com'" in done.stderr) == (1, True), done.stderr
 
 
-def test_five_files_go_up(cli: Cli) -> None:
+def test_six_files_go_up(cli: Cli) -> None:
     done = cli(ANA, "bundle", "sync", "--dry-run", "--full", "--output", "text", **VARIABLES)
     (listed,) = [line.removeprefix("Action: PUT: ") for line in done.stdout.splitlines() if "PUT: " in line]
     kept = {f"resources/{name}" for name in ("dashboard.yml", "jobs.yml", "kafka.properties", "tables.yml")}
-    assert set(listed.split(", ")) == kept | {"notebooks/first_queries.sql"}
+    assert set(listed.split(", ")) == kept | {"notebooks/first_queries.sql", "notebooks/explore.ipynb"}
 
 
 def test_production_is_planned_with_a_wheel(cli: Cli) -> None:

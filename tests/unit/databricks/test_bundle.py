@@ -212,12 +212,15 @@ def test_readers_may_only_read_and_see_no_checkpoints() -> None:
     assert [each["principal"] for each in volume["grants"]] == ["${var.service_principal}"]
 
 
+NOTEBOOKS = {"notebooks/first_queries.sql", "notebooks/explore.ipynb"}
+
+
 def test_only_what_is_read_there_goes_up() -> None:
     found = (file for folder in bundle()["sync"]["paths"] for file in (ROOT / folder).rglob("*") if file.is_file())
     up = {str(file.relative_to(ROOT)) for file in found}
     named = set(re.findall(r"\$\{workspace\.file_path\}/(\S+)", (ROOT / "resources/jobs.yml").read_text("utf-8")))
     assert named == {"resources/kafka.properties"}
-    assert up == named | {"notebooks/first_queries.sql"} | files().keys() - {"databricks.yml"}
+    assert up == named | NOTEBOOKS | files().keys() - {"databricks.yml"}
 
 
 def test_the_documented_stop_names_the_schema_of_each_target() -> None:
