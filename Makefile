@@ -8,7 +8,7 @@ PARALLEL := --numprocesses 2 --no-loadscope-reorder --instafail \
 	-o faulthandler_timeout=$(shell awk 'BEGIN { print 600 * $(PATIENCE) }')
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long test-nightly check unit coverage lock audit format docs site bench mutants crash-matrix chaos trino clean
+.PHONY: help install demo test test-long test-nightly test-floors check unit coverage lock audit format docs site bench mutants crash-matrix chaos trino clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -26,13 +26,17 @@ test: check ## Run the checks, and every test that must hold at each change (eig
 test-long: install ## Run the tests that are long by nature (half an hour)
 	@$(BIN)/pytest -m "long and not nightly" $(PARALLEL) --durations 25
 
-test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of PySpark
+test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of packages
 	@$(BIN)/pytest -m nightly -o faulthandler_timeout=3600
 	@OFFSETSTREAM_TEST_EXAMPLES=20 $(BIN)/pytest tests/unit/codec tests/unit/coordinator
 	@$(BIN)/python -m tests.reliability.s3_commits
 	@$(BIN)/python -m tests.reliability.pyspark_versions 4.1.1 4.2.0
+	@$(BIN)/python -m tests.reliability.floors
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30 --compaction
+
+test-floors: install ## Run the unit tier and one whole job with the oldest packages that pyproject.toml allows, and Databricks 17.3's
+	@$(BIN)/python -m tests.reliability.floors
 
 check: install ## Run the checks alone: lint, format, types, import contracts
 	@$(BIN)/ruff check .

@@ -14,10 +14,13 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import suppress
+from functools import partialmethod
+from inspect import signature
 from typing import Any
 
 import pytest
 from _pytest.reports import TestReport
+from click.testing import CliRunner, Result
 
 from testkit.pages import page
 from testkit.processes import started_with
@@ -51,9 +54,17 @@ def settle() -> None:
     sys.dont_write_bytecode = False  # a command of ours takes twice as long to start without
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), _LOOPBACK]))
+    _keep_errors_apart()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # who may not allow more is told so by pytest_configure
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(hard, _OPEN_FILES), max(hard, _OPEN_FILES)))
+
+
+def _keep_errors_apart() -> None:
+    """Have the runner of click before 8.2 keep stderr apart, and show both as output, as later ones do."""
+    if "mix_stderr" in signature(CliRunner.__init__).parameters:
+        setattr(CliRunner, "__init__", partialmethod(CliRunner.__init__, mix_stderr=False))  # noqa: B010
+        setattr(Result, "output", property(lambda result: result.stdout + result.stderr))  # noqa: B010
 
 
 def _ignore(_signal: int, _frame: object) -> None:

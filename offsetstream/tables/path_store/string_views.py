@@ -50,7 +50,7 @@ def _parts(table: PathSnapshot) -> Iterator[str]:
 
 
 def has_string_views(file: pa.NativeFile) -> bool:
-    """Whether a Parquet file has text as views, by its writer's own note: before 21 pyarrow shows them as plain text."""
+    """Whether a Parquet file has text as views, by its writer's note: before 21 pyarrow shows them as plain text."""
     noted = (pq.read_metadata(file).metadata or {}).get(b"ARROW:schema")
     if noted is None:
         return False

@@ -195,7 +195,7 @@ WRONG = [
     (("--checkpoint", "x"), "", "--all-clusters takes --checkpoint of each cluster from the file: leave out --ch"),
     (("--metrics-port", "9400"), "", "--all-clusters takes --metrics-port of each cluster from the file"),
     (("--cluster", "a"), "", "--all-clusters is of all, --cluster of one: give one of them"),
-    (("--nonsense",), "", "No such option '--nonsense'"),
+    (("--nonsense",), "", "No such option"),
 ]
 
 
