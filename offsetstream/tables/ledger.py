@@ -131,15 +131,16 @@ def _counted(history: str, found: pa.RecordBatchReader, above: Mapping[Log, int]
 
 def read_in_pieces(found: pa.RecordBatchReader, schema: TableSchema) -> Iterator[pa.Table]:
     """Yield what a query found that selects a table's columns, a hundred thousand or so together."""
-    pieces, count, size = list[pa.RecordBatch](), 0, 0
-    for piece in found:
+    pieces, count, size = list[pa.Table](), 0, 0
+    for batch in found:
+        piece = conform(pa.Table.from_batches([batch]), schema)  # before 24 pyarrow knows no size of text views
         pieces.append(piece)
         count, size = count + piece.num_rows, size + piece.nbytes
         if count > _PIECE_ROWS or size > _PIECE_BYTES:
-            yield conform(pa.Table.from_batches(pieces), schema)
+            yield pa.concat_tables(pieces)
             pieces, count, size = [], 0, 0
     if pieces:
-        yield conform(pa.Table.from_batches(pieces), schema)
+        yield pa.concat_tables(pieces)
 
 
 def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:
