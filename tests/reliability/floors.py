@@ -19,10 +19,10 @@ import click
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / "build" / "floors"
-EXTRAS = ("all", "msk")
+EXTRAS = ("all", "msk", "polars")
 # What the tests themselves import, as it is locked. mkdocs is not among them: it asks for a newer Jinja than we do.
 TOOLS = (
-    *("databricks-bundles", "grafana-foundation-sdk", "hypothesis", "inotify-simple", "jsonschema", "polars", "pypdf"),
+    *("databricks-bundles", "grafana-foundation-sdk", "hypothesis", "inotify-simple", "jsonschema", "mypy", "pypdf"),
     *("pytest", "pytest-instafail", "pytest-xdist", "pyyaml", "setuptools", "sqlglot", "testcontainers", "uv"),
 )
 UNIT = ("tests/unit", "--ignore", "tests/unit/test_site.py")  # the site is mkdocs' work
@@ -88,7 +88,8 @@ def above_floors(installed: dict[str, str]) -> list[str]:
     """Return what is newer than pyproject.toml asks for at the least."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    of_extras = (each for name in ("cluster", "msk", "pandas", "spark", "databricks") for each in extras[name])
+    named = ("cluster", "msk", "pandas", "polars", "spark", "databricks")
+    of_extras = (each for name in named for each in extras[name])
     asked = (re.match(r"([\w-]+)[>=]=([\w.]+)", each) for each in (*project["dependencies"], *of_extras))
     floors = {found[1]: found[2] for found in asked if found}
     return [
