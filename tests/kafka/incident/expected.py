@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -23,14 +24,14 @@ _KEPT = "kept: a member subscribes to the topic"
 _RETENTION_MS = 60_000
 
 
-def expected(book: Book, answers: Answers, now_ms: int) -> dict[str, list[Row]]:
-    """Return the rows that views must have, by the view's name."""
+def expected(book: Book, answers: Answers, now_ms: int, looked_ms: int) -> dict[str, list[Row]]:
+    """Return the rows that views must have, by the view's name; `looked_ms` is the job's last look."""
     makers: dict[str, Callable[[Book, Answers, int], Iterable[Row]]] = {
         "lag": _lag,
         "lag_history": _lag_history,
         "time_lag": _time_lag,
         "commit_audit": _commit_audit,
-        "commit_freshness": _commit_freshness,
+        "commit_freshness": partial(_commit_freshness, looked_ms=looked_ms),
         "commit_rate": _commit_rate,
         "tombstone_reasons": _tombstone_reasons,
         "orphan_offsets": _orphan_offsets,
@@ -80,8 +81,12 @@ def _lag(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
 def _lag_history(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
     """When the last minute ended in which a cell was committed or sampled anew."""
     for cell, offset in book.standing().items():
-        end = answers.ends[cell.topic, cell.partition][2]
-        yield _of(cell) | {"committed_offset": offset, "log_end_offset": end, "lag": max(0, end - offset)}
+        ends = answers.ends[cell.topic, cell.partition]
+        yield _of(cell) | {
+            "committed_offset": offset,
+            "log_end_offset": ends[2],
+            "lag": _distances(ends, offset)["lag"],
+        }
 
 
 def _why_none(book: Book, cell: Cell) -> str:
@@ -114,14 +119,14 @@ def _commit_audit(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
         yield _of(found.cell) | told | {"moved": found.committed - found.previous} | moved
 
 
-def _commit_freshness(book: Book, answers: Answers, now_ms: int) -> Iterable[Row]:
+def _commit_freshness(book: Book, answers: Answers, now_ms: int, looked_ms: int) -> Iterable[Row]:
     for cell, offset in answers.offsets.items():
         group = answers.groups[cell.group]
         told = {"committed_offset": offset, "group_state": group["state"], "member_count": group["member_count"]}
         own = [commit for commit in book.commits if commit.cell == cell and commit.offset is not None]
         lost = [commit for commit in book.lost if commit.cell == cell]
         if own:
-            age = _between(now_ms - own[-1].until_ms, now_ms - own[-1].since_ms)
+            age = _between(looked_ms - own[-1].until_ms, now_ms - own[-1].since_ms)
             told |= {"commits": len(own) + len(lost), "age_ms": age, "is_in_future": False}
         yield _of(cell) | told
 
@@ -198,7 +203,7 @@ def _group_status(book: Book, answers: Answers, now_ms: int) -> Iterable[Row]:
     may_be = outcomes(book, answers, now_ms)
     for group_id, group in answers.groups.items():
         own = answers.offsets_of(group_id)
-        lags = [max(0, answers.ends[cell.topic, cell.partition][2] - offset) for cell, offset in own.items()]
+        lags = [_distances(answers.ends[cell.topic, cell.partition], offset)["lag"] for cell, offset in own.items()]
         told = {
             "group_id": group_id,
             "group_type": group["group_type"],

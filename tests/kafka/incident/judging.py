@@ -14,14 +14,20 @@ from tests.kafka.incident.book import Book, Cell, Commit
 Outcome = tuple[str, str | None, str]  # Burrow's word of the group, of its worst cell, the verdict
 _RING, _RING_MS, _WINDOW_MS = 10, 90_000, 300_000
 _SLACK_MS = 60_000  # how old the last sample may be
+_LOOKED_MS = 12_000  # ends are sampled every ten seconds
 _LEVELS = ("OK", "WARN", "STOP", "STALL", "REWIND")
 _OF_STATUS = {"STOP": "stopped", "STALL": "stalled", "REWIND": "rewound"}
 _OF_GROUP = {"OK": "OK", "WARN": "WARN"}
 
 
 def outcomes(book: Book, answers: Answers, now_ms: int) -> dict[str, list[Outcome]]:
-    """What each group may be; most may be one thing only."""
-    return {group: sorted(_of_group(book, answers, now_ms, group)) for group in answers.groups}
+    """What each group may be; most may be one thing only. It is judged as of the last look at offsets and ends."""
+    return {
+        group: sorted(
+            {each for at_ms in (now_ms - _LOOKED_MS, now_ms) for each in _of_group(book, answers, at_ms, group)}
+        )
+        for group in answers.groups
+    }
 
 
 def _of_group(book: Book, answers: Answers, now_ms: int, group: str) -> set[Outcome]:

@@ -24,7 +24,7 @@ def wrong_minutes(rows: Rows, book: Book) -> Iterator[str]:
         may_stand = {*_may_stand(own, end_ms), *_may_have_stood(lost.get(cell), own, end_ms)}
         if own and row["committed_offset"] not in may_stand:
             yield f"lag_history: {row} has none of {own}"
-        if row["lag"] != max(0, row["log_end_offset"] - row["committed_offset"]):
+        if row["lag"] != max(0, row["log_end_offset"] - row["committed_offset"] - row["messages_lost"]):
             yield f"lag_history: {row} does not add up"
 
 

@@ -156,7 +156,7 @@ class Incident(Cut):
                 "stalled": ("ERR", "STALL", "stalled"),
                 "catching-up": ("OK", "OK", "catching up"),
                 "late": ("OK", "OK", "late"),
-                "stopped": ("ERR", "STOP", "stopped"),
+                "stopped": ("ERR", "STOP", "unknown"),  # of one commit that is not old enough to tell
                 "falling-behind": ("WARN", "WARN", "falling behind"),
                 "healthy": ("OK", "OK", "ok"),
                 "dead": ("ERR", "STOP", "dead"),
