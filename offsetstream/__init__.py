@@ -77,8 +77,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not extra:
             raise
-        from offsetstream.cluster.databricks import is_databricks  # noqa: PLC0415 - seldom wanted
         from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - likewise
+        from offsetstream.settings.databricks import is_databricks  # noqa: PLC0415 - seldom wanted
 
         extra = "databricks" if extra == "spark" and is_databricks() else extra
         raise MissingPackageError((error.name or "").partition(".")[0], extra) from None

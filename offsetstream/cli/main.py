@@ -12,9 +12,9 @@ import click
 from offsetstream.cli.descriptors import flush_answers, hold_standard_descriptors
 from offsetstream.cli.output import require_stdout
 from offsetstream.cli.tell import tell
-from offsetstream.cluster.databricks import is_databricks
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import OffsetstreamError, first_line, is_interrupt
+from offsetstream.settings.databricks import is_databricks
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
 SETTINGS = {"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]}

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from offsetstream.cli.options import shared_option
-from offsetstream.cluster.databricks import is_databricks
 from offsetstream.settings import schema
+from offsetstream.settings.databricks import is_databricks
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
 

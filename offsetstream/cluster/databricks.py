@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from offsetstream.errors import EnvironmentNotReadyError
+from offsetstream.settings.databricks import is_databricks
 
 # https://docs.databricks.com/aws/en/connect/streaming/kafka/authentication
 _PREFIXES = {"org.apache.kafka.": "kafkashaded.", "software.amazon.msk.": "shadedmskiam."}
@@ -18,11 +18,6 @@ _NAMES_A_CLASS = (
     "sasl.login.callback.handler.class",
     "sasl.client.callback.handler.class",
 )
-
-
-def is_databricks() -> bool:
-    """Tell whether this process runs in Databricks' runtime, by the variable that it sets."""
-    return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
 def runtime_names(properties: Mapping[str, str]) -> dict[str, str]:

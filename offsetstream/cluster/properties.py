@@ -15,10 +15,11 @@ import javaproperties
 
 from offsetstream.cluster import msk
 from offsetstream.cluster.config_providers import resolve_variables
-from offsetstream.cluster.databricks import is_databricks, java_names, runtime_names
+from offsetstream.cluster.databricks import java_names, runtime_names
 from offsetstream.cluster.sasl import sasl_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
+from offsetstream.settings.databricks import is_databricks
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SAME = ("client.id", "client.dns.lookup")

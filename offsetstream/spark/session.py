@@ -13,8 +13,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.databricks import is_databricks
 from offsetstream.errors import EnvironmentNotReadyError
+from offsetstream.settings.databricks import is_databricks
 from offsetstream.spark.settings import (
     CORES,
     HIDDEN_NAMES,

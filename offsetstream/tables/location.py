@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from offsetstream.errors import TablesError, UsageError, first_line
+from offsetstream.settings.databricks import is_databricks
 from offsetstream.settings.kinds import CATALOG
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
@@ -50,7 +51,7 @@ def parse_tables(text: str) -> str:
     """
     if not CATALOG.fullmatch(text):
         location = parse_location(text)
-        if location.startswith("/Volumes/") and "DATABRICKS_RUNTIME_VERSION" in os.environ:  # elsewhere a mere folder
+        if location.startswith("/Volumes/") and is_databricks():  # elsewhere a mere folder
             raise UsageError(
                 f"{location} is a volume of Unity Catalog, where delta-rs cannot commit (delta-io/delta-rs#2540): "
                 "name a catalog's schema, as --tables main.kafka"

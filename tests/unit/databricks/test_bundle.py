@@ -226,7 +226,7 @@ def test_only_what_is_read_there_goes_up() -> None:
 def test_the_documented_stop_names_the_schema_of_each_target() -> None:
     text = (ROOT / "docs/databricks.md").read_text("utf-8")
     schema = resolved("${var.catalog}.${resources.schemas.kafka_offsets.name}", "prod", **VARIABLES)
-    in_dev = schema.replace(".", ".dev_ana_")  # what the CLI makes of it for ana@example.com (test_cli.py)
+    in_dev = schema.replace(".", ".dev_ana_")  # what the CLI makes of it for ana@example.com
     stops = re.findall(r"`databricks bundle run command(.*) -- stop --tables (\S+)`", text)
     assert stops == [(" --target prod", schema), ("", in_dev)]
 
