@@ -15,7 +15,7 @@ RUN sed -n '/^\(setuptools\|uv\)==/,/# via/p' requirements.lock > tools.lock \
 # with another one, ends the build.
 RUN uv pip install --no-cache --no-build-isolation --require-hashes --constraint requirements.lock \
         --requirement pyproject.toml --extra all
-COPY README.md LICENSE ./
+COPY README.md LICENSE setup.py ./
 COPY offsetstream offsetstream
 RUN uv build --no-cache --wheel --no-build-isolation --python "$VIRTUAL_ENV/bin/python" --out-dir dist \
  && uv pip install --no-cache --no-deps dist/offsetstream-*.whl \

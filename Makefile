@@ -1,5 +1,5 @@
 # Everything a developer or a first-time user needs; `make help` lists it.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 
 PATIENCE := $(or $(OFFSETSTREAM_TEST_PATIENCE),1)
@@ -8,13 +8,13 @@ PARALLEL := --numprocesses 2 --no-loadscope-reorder --instafail \
 	-o faulthandler_timeout=$(shell awk 'BEGIN { print 600 * $(PATIENCE) }')
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long test-nightly test-floors check unit coverage lock audit format docs site bench mutants crash-matrix chaos trino clean
+.PHONY: help install demo test test-long test-nightly test-floors test-versions check unit coverage lock audit format docs site bench mutants crash-matrix chaos trino clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 install: ## Make the environment in .venv
-	@test -n "$(PYTHON)" || { echo "offsetstream: Python 3.11 is not installed: install it" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "offsetstream: there is no Python: install 3.11, 3.12 or 3.13" >&2; exit 1; }
 	@$(PYTHON) scripts/install.py
 
 demo: install ## Run the job on an embedded, real Kafka with real clients
@@ -30,13 +30,15 @@ test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of b
 	@$(BIN)/pytest -m nightly -o faulthandler_timeout=3600
 	@OFFSETSTREAM_TEST_EXAMPLES=20 $(BIN)/pytest tests/unit/codec tests/unit/coordinator
 	@$(BIN)/python -m tests.reliability.s3_commits
-	@$(BIN)/python -m tests.reliability.pyspark_versions 4.1.1 4.2.0
-	@$(BIN)/python -m tests.reliability.floors
+	@$(BIN)/python -m tests.reliability.legs
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30
 	@$(BIN)/python -m tests.reliability.chaos --minutes 30 --compaction
 
 test-floors: install ## Run the unit tier and one whole job with the oldest packages that pyproject.toml allows, and Databricks 17.3's
-	@$(BIN)/python -m tests.reliability.floors
+	@$(BIN)/python -m tests.reliability.legs lowest databricks-17.3
+
+test-versions: install ## Run the tests with Python 3.12 and 3.13, and the job with PySpark 4.1 on Java 17 and 4.2 on Java 25
+	@$(BIN)/python -m tests.reliability.legs python-3.12 python-3.13 pyspark-4.1-java-17 pyspark-4.2-java-25
 
 check: install ## Run the checks alone: lint, format, types, import contracts
 	@$(BIN)/ruff check .

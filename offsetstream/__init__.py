@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from offsetstream.version import __version__
+
 if TYPE_CHECKING:
     from offsetstream.cluster.committed import CommittedOffset
     from offsetstream.cluster.consumers import auto_committing_consumer
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from offsetstream.reader import Rows, Tables, open_tables
     from offsetstream.stream.job import run
     from offsetstream.stream.settings import JobSettings
-
-    __version__: str
 
 __all__ = [
     "CommittedOffset",
@@ -63,10 +63,6 @@ _IMPORTED_LATER = {"JobSettings": ("cluster.properties", "settings.model")}  # w
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom wanted
-
-        return version("offsetstream")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extra = _MODULES[name]
@@ -77,7 +73,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not extra:
             raise
-        from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - likewise
+        from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - seldom wanted
         from offsetstream.settings.databricks import is_databricks  # noqa: PLC0415 - seldom wanted
 
         extra = "databricks" if extra == "spark" and is_databricks() else extra

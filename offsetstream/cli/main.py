@@ -13,8 +13,9 @@ from offsetstream.cli.descriptors import flush_answers, hold_standard_descriptor
 from offsetstream.cli.output import require_stdout
 from offsetstream.cli.tell import tell
 from offsetstream.embedded.file_names import start_java_in_utf8
-from offsetstream.errors import OffsetstreamError, first_line, is_interrupt
+from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt
 from offsetstream.settings.databricks import is_databricks
+from offsetstream.version import __version__
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
 SETTINGS = {"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]}
@@ -47,11 +48,19 @@ SUBCOMMANDS = {
     "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
 }
 
-# What is installed with which extra (pyproject.toml).
+# The extra that brings a package (pyproject.toml), and of a command that needs more than Kafka's client, the one that
+# suffices.
 _EXTRAS = {
     **dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster"),
-    **dict.fromkeys(("delta", "pandas", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"),
+    **dict.fromkeys(
+        ("delta", "pandas", "prometheus_client", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"
+    ),
+    **dict.fromkeys(("jinja2", "markupsafe", "vl_convert"), "report"),
     "aws_msk_iam_sasl_signer": "msk",
+}
+_SUFFICES = {
+    "demo": "all",
+    **dict.fromkeys(("dump", "lag", "offsets list", "partitions", "peek", "verify"), "spark"),
 }
 
 
@@ -72,16 +81,14 @@ class OneLineErrors(click.Command):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except OffsetstreamError as error:
-            tell(f"Error: {' '.join(str(error).splitlines())}")
-            ctx.exit(error.exit_code)
-        except ModuleNotFoundError as error:
-            extra = _EXTRAS.get((error.name or "").partition(".")[0])
-            if extra is None:
-                raise
-            extra = "databricks" if extra == "spark" and is_databricks() else extra
-            tell(f"Error: this needs the package {error.name}: pip install 'offsetstream[{extra}]'")
-            ctx.exit(OffsetstreamError.exit_code)
+        except (OffsetstreamError, ModuleNotFoundError) as error:
+            known = (
+                missing_package(error, _path(ctx, ctx.invoked_subcommand))
+                if isinstance(error, ModuleNotFoundError)
+                else error
+            )
+            tell(f"Error: {' '.join(str(known).splitlines())}")
+            ctx.exit(known.exit_code)
         except Exception as error:
             if is_interrupt(error):
                 raise KeyboardInterrupt from error
@@ -89,6 +96,25 @@ class OneLineErrors(click.Command):
                 raise
             tell(f"Error: {first_line(error)}")
             ctx.exit(OffsetstreamError.exit_code)
+
+
+def missing_package(error: ModuleNotFoundError, path: str) -> OffsetstreamError:
+    """Return the error that names the extra which suffices for the command; raise what no extra brings."""
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRAS:
+        raise error
+    extra = _EXTRAS[package]
+    if extra in {"cluster", "spark"}:
+        extra = _SUFFICES.get(path, extra)
+    return MissingPackageError(package, "databricks" if extra == "spark" and is_databricks() else extra)
+
+
+def _path(ctx: click.Context | None, subcommand: str | None) -> str:
+    names = [subcommand]
+    while ctx is not None and ctx.parent is not None:
+        names.append(ctx.info_name)
+        ctx = ctx.parent
+    return " ".join(filter(None, reversed(names)))
 
 
 def is_of_storage(error: Exception) -> bool:
@@ -127,7 +153,10 @@ class LazyGroup(OneLineErrors, click.Group):
         if cmd_name not in self.lazy_subcommands:
             return None
         module, _, name = self.lazy_subcommands[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), name)
+        try:
+            command: click.Command = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise missing_package(error, _path(ctx, cmd_name)) from None
         if ctx.parent is None and not isinstance(command, click.Group):
             command.context_settings.setdefault("auto_envvar_prefix", _ENVIRONMENT_PREFIX)
         return command
@@ -140,10 +169,8 @@ class LazyGroup(OneLineErrors, click.Group):
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom wanted
-
         require_stdout()
-        click.echo(f"offsetstream {version('offsetstream')}")
+        click.echo(f"offsetstream {__version__}")
         ctx.exit()
 
 

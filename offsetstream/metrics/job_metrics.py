@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import version
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -14,6 +13,7 @@ from prometheus_client.registry import Collector
 from offsetstream.metrics.families import job_families
 from offsetstream.metrics.standing import Standing
 from offsetstream.tables.names import RECORD_TABLES, UNDECODABLE, LoadState
+from offsetstream.version import __version__
 
 _BATCH_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -42,7 +42,7 @@ class JobMetrics:
 
     def belongs_to(self, cluster_id: str) -> None:
         """Note which cluster it is."""
-        self._info.labels(version("offsetstream"), cluster_id).set(1)
+        self._info.labels(__version__, cluster_id).set(1)
 
     def watch(self, standing: Callable[[], Standing]) -> None:
         """Ask this how the replay stands, from now on."""

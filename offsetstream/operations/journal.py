@@ -8,7 +8,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from offsetstream.tables.beside import OPERATIONS
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
 from offsetstream.tables.store import Store
+from offsetstream.version import __version__
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Journal:
             "status": status,
             "user_name": _user(),
             "host": socket.gethostname(),
-            "client_version": version("offsetstream"),
+            "client_version": __version__,
             "cluster_id": self.cluster_id,
             "command": _utf8(self.command),
             "groups": json.dumps(plan.group_ids, ensure_ascii=False),

@@ -28,18 +28,16 @@ from offsetstream.spark.settings import (
 )
 from offsetstream.tables.session_settings import as_set, put_back
 
-# The connectors that go with each minor version of PySpark. The token provider of 4.1 is not in every registry; that
-# of 4.0 does the same. Spark 4.0 itself asks for Kafka's clients 3.9.0, which have a known hole (CVE-2025-27817).
+# The connectors that go with each minor version of PySpark: the newest that registries have, with the token provider
+# that goes with it or came before it, as 4.0.4 and 4.1.3 have none of their own everywhere. Spark 4.0 itself asks for
+# Kafka's clients 3.9.0, which have a known hole (CVE-2025-27817).
 _CLIENTS = "org.apache.kafka:kafka-clients:3.9.2"
+_SOURCE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 CONNECTORS = {
-    "4.0": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0", "io.delta:delta-spark_4.0_2.13:4.4.0", _CLIENTS),
-    "4.1": (
-        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
-        "io.delta:delta-spark_4.1_2.13:4.4.0",
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-        _CLIENTS,
-    ),
-    "4.2": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0", _CLIENTS),
+    "4.0": (f"{_SOURCE}:4.0.4", f"{_TOKENS}:4.0.0", "io.delta:delta-spark_4.0_2.13:4.4.0", _CLIENTS),
+    "4.1": (f"{_SOURCE}:4.1.3", f"{_TOKENS}:4.1.1", "io.delta:delta-spark_4.1_2.13:4.4.0", _CLIENTS),
+    "4.2": (f"{_SOURCE}:4.2.0", f"{_TOKENS}:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0", _CLIENTS),
 }
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
@@ -19,6 +20,7 @@ from deltalake import DeltaTable
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
 
 
@@ -41,12 +43,12 @@ def run(folder: Path, *command: str, code: int = 0) -> str:
 def environment(folder: Path, built: Path, extra: str) -> str:
     """Make an empty environment, install the wheel with locked versions, and return its Python."""
     python = str(folder / "bin" / "python")
-    run(folder, sys.executable, "-m", "venv", str(folder))
+    run(folder, "uv", "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
     versions = re.findall(r"^[\w.-]+==\S+(?: ; [^\\\n]+)?", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     (folder / "versions.txt").write_text("\n".join(versions))
     (wheel,) = built.glob("*.whl")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(folder, *pip, "--constraint", str(folder / "versions.txt"), f"{wheel}{extra}")
+    install = ("uv", "pip", "install", "--quiet", "--python", python)
+    run(folder, *install, "--constraint", str(folder / "versions.txt"), f"{wheel}{extra}")
     return python
 
 
@@ -59,6 +61,28 @@ def test_what_is_in_it(built: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"offsetstream", f"{wheel.name.split('-py3')[0]}.dist-info"}
     with tarfile.open(source) as archive:
         assert any(name.endswith("/pyproject.toml") for name in archive.getnames())
+
+
+def test_an_index_takes_both_and_shows_a_readme_whose_links_lead_somewhere(built: Path) -> None:
+    run(
+        built,
+        "uv",
+        "tool",
+        "run",
+        "--quiet",
+        "twine==7.0.0",
+        "check",
+        "--strict",
+        *map(str, built.glob("offsetstream*")),
+    )
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (each for each in archive.namelist() if each.endswith("METADATA"))
+    links = re.findall(r"\]\(([^)]+)\)", archive.read(name).decode())
+    assert [link for link in links if not link.startswith("https://")] == []
+    files = [each for link in links for each in re.findall(rf"^{PROJECT['urls']['Source']}/\w+/[\w.]+/([^#]+)", link)]
+    assert len(files) > 3
+    assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
 def test_launchers_find_the_jobs(built: Path) -> None:
@@ -100,11 +124,41 @@ def test_without_extras_it_has_the_codec_and_look_ups(built: Path, tmp_path: Pat
     command = (python, "-m", "offsetstream")
     assert "there is no table" in run(tmp_path, *command, "groups", "list", "--tables", str(tmp_path), code=1)
     assert "there are no tables" in run(tmp_path, *command, "stop", "--tables", str(tmp_path), code=1)
-    lacks = run(tmp_path, *command, "run", "--bootstrap-server", "localhost:1", code=1)
-    assert lacks.splitlines()[-1].endswith("pip install 'offsetstream[spark]'")
-    assert len(lacks.splitlines()) == 1
-    lacks = run(tmp_path, *command, "dump", "--bootstrap-server", "localhost:1", code=1)
-    assert lacks.splitlines()[-1].endswith("pip install 'offsetstream[cluster]'")
+
+
+# One that starts each way to a package that an extra brings.
+WAYS = {
+    "run": "run --bootstrap-server localhost:1",
+    "demo": "demo",
+    "dump": "dump --bootstrap-server localhost:1",
+    "peek": "peek --bootstrap-server localhost:1 --group g --topic t",
+    "topics": "topics describe --bootstrap-server localhost:1 --topic t",
+    "live offsets": "offsets list --live --bootstrap-server localhost:1 --group g",
+    "held back": "partitions --held-back --bootstrap-server localhost:1",
+    "reset": "offsets reset --bootstrap-server localhost:1 --group g --topic t --to-earliest",
+    "delete": "groups delete --bootstrap-server localhost:1 --group g",
+    "verify": "verify --bootstrap-server localhost:1 --tables .",
+    "maintain": "maintain --tables .",
+}
+
+
+def test_what_an_extra_lacks_is_one_line_that_names_the_extra_which_suffices(built: Path, tmp_path: Path) -> None:
+    """Of what is installed with `[cluster]`, nothing names an extra that was not named before."""
+    folders = {extra: tmp_path / (extra or "nothing") for extra in ("", "[cluster]")}
+    for folder in folders.values():
+        folder.mkdir()
+    without, with_cluster = (environment(folder, built, extra) for extra, folder in folders.items())
+
+    def named(python: str, way: str) -> str | None:
+        command = [python, "-m", "offsetstream", *way.split()]
+        done = subprocess.run(command, cwd=tmp_path, env=OUTSIDE, capture_output=True, text=True, check=False)
+        found = re.fullmatch(r"Error: this needs the package \w+: pip install 'offsetstream\[(\w+)\]'\n", done.stderr)
+        return found and found[1]
+
+    first = {name: named(without, way) for name, way in WAYS.items()}
+    assert first == dict.fromkeys(WAYS, "spark") | {"topics": "cluster", "demo": "all"}
+    then = {name: named(with_cluster, way) for name, way in WAYS.items()}
+    assert {name: extra for name, extra in then.items() if extra not in (None, first[name])} == {}
 
 
 def test_the_demo_runs_from_the_wheel_alone(built: Path, tmp_path: Path) -> None:

@@ -3,13 +3,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+import offsetstream
 from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
 from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
 from offsetstream.tables.path_store import PathStore
@@ -51,7 +51,7 @@ def test_looking_starts_without_spark_or_kafka(arguments: list[str]) -> None:
 
 def test_the_version() -> None:
     for option in ("-V", "--version"):
-        assert CliRunner().invoke(main, [option]).output == f"offsetstream {version('offsetstream')}\n"
+        assert CliRunner().invoke(main, [option]).output == f"offsetstream {offsetstream.__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["groups", "nonsense"], ["groups", "list", "--nonsense"]])
@@ -85,7 +85,7 @@ def test_options_come_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_python_dash_m_is_the_command() -> None:
-    assert printed("-V") == f"offsetstream {version('offsetstream')}\n"
+    assert printed("-V") == f"offsetstream {offsetstream.__version__}\n"
 
 
 def refused_write() -> None:

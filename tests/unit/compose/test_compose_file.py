@@ -11,13 +11,14 @@ import click
 import pytest
 import yaml
 
+import offsetstream
 from offsetstream.cli.main import main
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.stream.settings import JobSettings
 from testkit.image import COMPOSE, DOCKERFILE, ROOT, Service, compose, services, stages_of, unescaped
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-EXACT = re.compile(r"[a-z0-9./-]+:(v?\d+\.\d+\.\d+|RELEASE\.\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)")
+EXACT = re.compile(r"[a-z0-9./-]+:(v?\d+\.\d+\.\d+(rc\d+)?(\.dev\d+)?|RELEASE\.\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)")
 SECRET = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|_KEY$")
 OURS = {name: service for name, service in services().items() if service.is_ours}
 COMMANDS = {
@@ -63,7 +64,7 @@ def test_images_are_of_exact_versions() -> None:
     images = {name: service.image for name, service in services().items()}
     assert {name: image for name, image in images.items() if not EXACT.fullmatch(image)} == {}
     assert images["kafka"].endswith(f":{DEFAULT_VERSION}")
-    assert {OURS[name].image.partition(":")[2] for name in OURS} == {PROJECT["version"]}
+    assert {OURS[name].image.partition(":")[2] for name in OURS} == {offsetstream.__version__}
     assert all("build" in service.spec for service in OURS.values())  # else it would be looked for in a registry
 
 

@@ -1,6 +1,7 @@
 """Which Java is taken, and what is said where there is none."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,18 @@ def test_takes_the_java_of_path_without_java_home(tmp_path: Path, monkeypatch: p
     assert java_executable() == java
 
 
-@pytest.mark.parametrize(("version", "major"), [("1.8.0_402", 8), ("11.0.2", 11), ("25.0.1", 25)])
+@pytest.mark.parametrize(("pyspark", "taken"), [("4.0.4", False), ("4.1.3", False), ("4.2.0", True)])
+def test_takes_java_25_from_pyspark_4_2_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pyspark: str, taken: bool
+) -> None:
+    fake_java(tmp_path, says("25.0.3"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("offsetstream.embedded.java.version", lambda _: pyspark)
+    with nullcontext() if taken else pytest.raises(EnvironmentNotReadyError, match=f"Java 25, which PySpark {pyspark}"):
+        java_executable()
+
+
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_402", 8), ("11.0.2", 11), ("24.0.1", 24)])
 def test_refuses_a_java_that_spark_does_not_support(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
 ) -> None:
