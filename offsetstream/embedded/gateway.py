@@ -7,9 +7,8 @@ from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import pyspark
-from py4j import java_gateway as py4j_gateway
 from py4j import protocol
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, launch_gateway
 
 from offsetstream.embedded.artifacts import classpath
 from offsetstream.embedded.java import java_executable
@@ -31,10 +30,9 @@ def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> It
         enable_auth=True,
         return_proc=True,
     )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=auto_convert))
+    gateway = _Gateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=auto_convert))
     try:
-        with _errors_of_its_own(gateway):
-            yield gateway
+        yield gateway
     finally:
         gateway.shutdown()
         process.stdin.close()
@@ -50,18 +48,20 @@ def _ended(process: Popen[bytes]) -> None:
         process.wait()
 
 
-@contextmanager
-def _errors_of_its_own(gateway: JavaGateway) -> Iterator[None]:
-    """Have this JVM's exceptions come as Py4JJavaError: PySpark, once it runs, asks Spark's JVM about those of any."""
-    others = py4j_gateway.get_return_value
+class _Client(GatewayClient):  # type: ignore[misc]  # py4j is not typed
+    """Raises a Java exception where its answer arrives, as Py4JJavaError.
 
-    def return_value(answer: str, client: Any, *about: Any) -> Any:
-        take = protocol.get_return_value if client is gateway._gateway_client else others
-        return take(answer, client, *about)
+    py4j would do so later, by a function that PySpark replaces for the whole process whenever it makes a session; its
+    replacement asks Spark's JVM about the exceptions of any.
+    """
 
-    py4j_gateway.get_return_value = return_value
-    try:
-        yield
-    finally:
-        if py4j_gateway.get_return_value is return_value:
-            py4j_gateway.get_return_value = others
+    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        answer = super().send_command(command, retry, binary)
+        if not binary and protocol.is_error(answer)[0]:
+            protocol.get_return_value(answer, self, *command.split("\n")[1:3])
+        return answer
+
+
+class _Gateway(JavaGateway):  # type: ignore[misc]  # likewise
+    def _create_gateway_client(self) -> _Client:
+        return _Client(gateway_parameters=self.gateway_parameters)

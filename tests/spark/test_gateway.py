@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.gateway import java_gateway
@@ -19,6 +20,23 @@ def test_its_exceptions_are_its_own_and_sparks_are_sparks(spark: SparkSession) -
             spark.sql("SELECT nothing FROM nowhere")
     with pytest.raises(AnalysisException):
         spark.sql("SELECT nothing FROM nowhere")
+
+
+def test_its_exceptions_stay_its_own_when_a_session_is_made_meanwhile(spark: SparkSession) -> None:
+    """PySpark then replaces py4j's function that raises Java's exceptions, for the whole process.
+
+    The new one asks Spark's JVM about the exception, by its number, which there is that of another object.
+    """
+    datasets = [spark.range(1)._jdf for _ in range(100)]
+    first = int(datasets[0]._target_id.removeprefix("o"))
+    with java_gateway() as gateway:
+        install_exception_handler()
+        while int(gateway.jvm.java.lang.Object()._target_id.removeprefix("o")) < first + 10:
+            pass
+        with pytest.raises(Py4JJavaError) as error:
+            gateway.jvm.java.lang.Integer.parseInt("seven")
+        assert error.value.java_exception.getClass().getSimpleName() == "NumberFormatException"
+        assert "parseInt" in str(error.value)
 
 
 def test_kafkas_clients_have_no_known_hole(spark: SparkSession) -> None:
