@@ -1,4 +1,4 @@
-"""`offsetstream groups`: what there is to ask of groups; only what is called is imported."""
+"""`offsetstream groups`: questions about groups; only the command that is called is imported."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import click
 from offsetstream.cli.main import LazyGroup
 
 SUBCOMMANDS = {
-    "list": ("offsetstream.cli.list_groups:list_groups", "List the groups, with their type and state."),
-    "describe": ("offsetstream.cli.describe_groups:describe_groups", "Describe groups as Kafka's own tool does."),
-    "status": ("offsetstream.cli.status:status", "Show which groups are not well, the worst first, and why."),
-    "rebalances": ("offsetstream.cli.rebalances:rebalances", "Show the rebalances of groups: who came and who left."),
-    "history": ("offsetstream.cli.group_events:group_history", "Show what happened to groups and their members."),
-    "delete": ("offsetstream.cli.deletions:delete_groups", "Delete groups of a cluster; a dry run unless --execute."),
+    "Ask the tables": {
+        "list": ("offsetstream.cli.list_groups:list_groups", "List groups with their type and state."),
+        "describe": ("offsetstream.cli.describe_groups:describe_groups", "Describe groups as Kafka's own tool does."),
+        "status": ("offsetstream.cli.status:status", "Show which groups have trouble, the worst first, and why."),
+        "rebalances": ("offsetstream.cli.rebalances:rebalances", "Show rebalances: who joined, who left, how long."),
+        "history": ("offsetstream.cli.group_events:group_history", "Show each change of a group and its members."),
+    },
+    "Change the cluster (a dry run unless --execute)": {
+        "delete": ("offsetstream.cli.deletions:delete_groups", "Delete groups."),
+    },
 }
 
 
-@click.group(cls=LazyGroup, lazy_subcommands=SUBCOMMANDS)
+@click.group(cls=LazyGroup, sections=SUBCOMMANDS)
 def groups() -> None:
-    """Show groups, from the tables: now, then, and what became of them."""
+    """List and describe consumer groups, now or at any past time, and find out what happened to them."""

@@ -19,33 +19,42 @@ from offsetstream.version import __version__
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
 SETTINGS = {"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]}
-# name: (where it is, what it does). Only the command that is called is imported, so that looking is quick.
+# By section of the help: the name of each command, where it is, and what it does. Only the command that is called is
+# imported, so that looking is quick.
 SUBCOMMANDS = {
-    "run": ("offsetstream.cli.run:run", "Replay __consumer_offsets into Delta tables until stopped."),
-    "stop": ("offsetstream.cli.stop:stop", "Stop the job that writes to the tables."),
-    "reload": ("offsetstream.cli.reload:reload", "Load offsets partitions anew, in the running job."),
-    "maintain": ("offsetstream.cli.maintain:maintain", "Thin the history, compact and vacuum the tables."),
-    "config": ("offsetstream.cli.config:config", "Show the settings, and where each comes from."),
-    "demo": ("offsetstream.cli.demo:demo", "See it all at work on a broker of its own."),
-    "groups": ("offsetstream.cli.groups:groups", "Groups, from the tables: now, then, and what became of them."),
-    "offsets": ("offsetstream.cli.offsets:offsets", "Committed offsets, from the tables: likewise."),
-    "lag": ("offsetstream.cli.lag:lag", "Show how many messages wait for groups."),
-    "partitions": ("offsetstream.cli.partitions:partitions", "Show how far each offsets partition is replayed."),
-    "coordinator": ("offsetstream.cli.coordinator:coordinator", "Show which broker serves a group."),
-    "topics": ("offsetstream.cli.topics:topics", "Topics of the live cluster, and the groups that read them."),
-    "peek": ("offsetstream.cli.peek:peek", "Show the next records that a group would read."),
-    "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
-    "encode": ("offsetstream.cli.encode:encode", "Encode decoded records again, as any release would."),
-    "dump": ("offsetstream.cli.dump:dump", "Print the records of a cluster, or of log segments."),
-    "replay": (
-        "offsetstream.cli.replay:replay",
-        "Print the groups and offsets that log files amount to.",
-    ),
-    "report": ("offsetstream.cli.report:report", "Write one page of what became of the groups."),
-    "sql": ("offsetstream.cli.sql:sql", "Ask the tables and views by SQL, and change nothing."),
-    "views": ("offsetstream.cli.views:views", "Answers in SQL: list the views, create them in a catalog."),
-    "verify": ("offsetstream.cli.verify:verify", "Compare the tables with the live cluster."),
-    "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
+    "Run it": {
+        "demo": ("offsetstream.cli.demo:demo", "Run the whole pipeline on a temporary local Kafka."),
+        "run": ("offsetstream.cli.run:run", "Replay __consumer_offsets into Delta tables until stopped."),
+        "stop": ("offsetstream.cli.stop:stop", "Stop the running job after its present batch."),
+        "reload": ("offsetstream.cli.reload:reload", "Load offsets partitions again, in the running job."),
+        "maintain": ("offsetstream.cli.maintain:maintain", "Compact and vacuum the tables, and thin old history."),
+        "config": ("offsetstream.cli.config:config", "Show each setting, and where its value comes from."),
+    },
+    "Ask it": {
+        "groups": (
+            "offsetstream.cli.groups:groups",
+            "List and describe groups; find what is wrong, and why.",
+        ),
+        "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets; find who moved them; set them."),
+        "lag": ("offsetstream.cli.lag:lag", "Show lag in messages and in time."),
+        "report": ("offsetstream.cli.report:report", "Write one HTML page with what is wrong, and why."),
+        "sql": ("offsetstream.cli.sql:sql", "Query all tables and views by SQL, read-only."),
+        "partitions": ("offsetstream.cli.partitions:partitions", "Show how far each offsets partition is replayed."),
+        "coordinator": ("offsetstream.cli.coordinator:coordinator", "Show which broker serves a group."),
+        "views": ("offsetstream.cli.views:views", "List the SQL views, create them in a catalog, serve JDBC."),
+    },
+    "Ask the live cluster, or change it (also: offsets reset, groups delete)": {
+        "topics": ("offsetstream.cli.topics:topics", "Describe topics, and the groups that read them."),
+        "peek": ("offsetstream.cli.peek:peek", "Show the next records that a group would read."),
+        "verify": ("offsetstream.cli.verify:verify", "Check the tables against the live cluster."),
+    },
+    "Without a cluster": {
+        "replay": ("offsetstream.cli.replay:replay", "Rebuild groups and offsets from log segments."),
+        "dump": ("offsetstream.cli.dump:dump", "Print the records of log segments, or of a cluster."),
+        "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
+        "encode": ("offsetstream.cli.encode:encode", "Encode decoded records again, as any release would."),
+        "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
+    },
 }
 
 # The extra that brings a package (pyproject.toml), and of a command that needs more than Kafka's client, the one that
@@ -128,9 +137,10 @@ def is_of_storage(error: Exception) -> bool:
 class LazyGroup(OneLineErrors, click.Group):
     """A group whose subcommands are imported when they are called (click's documented recipe)."""
 
-    def __init__(self, *args: Any, lazy_subcommands: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, sections: dict[str, dict[str, tuple[str, str]]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.lazy_subcommands = lazy_subcommands
+        self.sections = sections
+        self.lazy_subcommands = {name: place for each in sections.values() for name, (place, _) in each.items()}
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run as a program does."""
@@ -152,7 +162,7 @@ class LazyGroup(OneLineErrors, click.Group):
         """Import and return the subcommand; its options are also read from OFFSETSTREAM_<OPTION>."""
         if cmd_name not in self.lazy_subcommands:
             return None
-        module, _, name = self.lazy_subcommands[cmd_name][0].partition(":")
+        module, _, name = self.lazy_subcommands[cmd_name].partition(":")
         try:
             command: click.Command = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
@@ -163,8 +173,9 @@ class LazyGroup(OneLineErrors, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of subcommands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, what) for name, (_, what) in self.lazy_subcommands.items()])
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:13}", what) for name, (_, what) in commands.items()])
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -176,19 +187,21 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 @click.group(
     cls=LazyGroup,
-    lazy_subcommands=SUBCOMMANDS,
+    sections=SUBCOMMANDS,
     context_settings=SETTINGS,
     epilog="""\b
 Examples:
   offsetstream demo
   offsetstream run --bootstrap-server localhost:9092 --tables tables
-  offsetstream groups describe --group my-group
+  offsetstream groups status --tables tables
+  offsetstream lag --all-groups --tables tables
+  offsetstream report --file report.html --tables tables
 
-Options may also be given by the environment: --tables as OFFSETSTREAM_TABLES, --bootstrap-server as
-OFFSETSTREAM_BOOTSTRAP_SERVER.
+Each option can also come from the environment: --tables from OFFSETSTREAM_TABLES, --bootstrap-server
+from OFFSETSTREAM_BOOTSTRAP_SERVER.
 
-Exit codes: 0 yes, 1 difference, not found or failed, 2 wrong usage, 3 the cluster could not be asked,
-4 a group is not well (groups status).""",
+Exit codes: 0 yes; 1 difference, not found or failed; 2 wrong usage; 3 the cluster could not be asked;
+4 a group has trouble; 5 no group has trouble, but of some nothing is known now (groups status).""",
 )
 @click.option(
     "-V",

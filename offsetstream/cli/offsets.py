@@ -1,4 +1,4 @@
-"""`offsetstream offsets`: what there is to ask of committed offsets, and to do; only what is called is imported."""
+"""`offsetstream offsets`: questions about committed offsets, and changes; only the command called is imported."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import click
 from offsetstream.cli.main import LazyGroup
 
 SUBCOMMANDS = {
-    "list": ("offsetstream.cli.list_offsets:list_offsets", "List committed offsets."),
-    "history": ("offsetstream.cli.offset_history:history", "Show each commit of groups, and how far it moved."),
-    "audit": ("offsetstream.cli.offset_history:audit", "Show who moved offsets, and who lost messages."),
-    "expiring": ("offsetstream.cli.offset_trouble:expiring", "Show which offsets the brokers will delete, and when."),
-    "orphans": ("offsetstream.cli.offset_trouble:orphans", "Show offsets that no consumer can use as they are."),
-    "export": ("offsetstream.cli.export:export", "Write offsets, of now or of an instant, for Kafka's own tool."),
-    "import": (
-        "offsetstream.cli.import_offsets:import_offsets",
-        "Commit another cluster's offsets here; a dry run unless --execute.",
-    ),
-    "reset": ("offsetstream.cli.reset:reset", "Set offsets of groups; a dry run unless --execute."),
-    "undo": ("offsetstream.cli.undo:undo", "Take an operation back; a dry run unless --execute."),
-    "delete": ("offsetstream.cli.deletions:delete_offsets", "Delete offsets of a group; a dry run unless --execute."),
+    "Ask the tables": {
+        "list": ("offsetstream.cli.list_offsets:list_offsets", "List committed offsets."),
+        "history": ("offsetstream.cli.offset_history:history", "Show each commit, and how far it moved the offset."),
+        "audit": ("offsetstream.cli.offset_history:audit", "Show who moved offsets, and who lost messages."),
+        "expiring": (
+            "offsetstream.cli.offset_trouble:expiring",
+            "Show which offsets expire, and when.",
+        ),
+        "orphans": ("offsetstream.cli.offset_trouble:orphans", "Show offsets that no consumer can use as they are."),
+        "export": ("offsetstream.cli.export:export", "Write offsets as a file for Kafka's own tool."),
+    },
+    "Change the cluster (a dry run unless --execute)": {
+        "reset": ("offsetstream.cli.reset:reset", "Set committed offsets of groups."),
+        "undo": ("offsetstream.cli.undo:undo", "Undo a reset, an import or a deletion."),
+        "delete": ("offsetstream.cli.deletions:delete_offsets", "Delete committed offsets of a group."),
+        "import": ("offsetstream.cli.import_offsets:import_offsets", "Commit offsets that another cluster exported."),
+    },
 }
 
 
-@click.group(cls=LazyGroup, lazy_subcommands=SUBCOMMANDS)
+@click.group(cls=LazyGroup, sections=SUBCOMMANDS)
 def offsets() -> None:
-    """Show committed offsets, from the tables: now, then, and what became of them; change those of a cluster."""
+    """List committed offsets, now or at any past time; find out who moved them; set them."""

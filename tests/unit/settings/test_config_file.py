@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from offsetstream.cli.main import SUBCOMMANDS, main
+from offsetstream.cli.main import main
 from offsetstream.errors import UsageError
 from offsetstream.settings.config_file import COMMANDS
 from offsetstream.stream.settings import JobSettings
@@ -17,7 +17,7 @@ from tests.unit.settings.support import SERVER, invoke, show, write
 
 def test_the_commands_that_take_a_file() -> None:
     found = set()
-    for name in SUBCOMMANDS:
+    for name in main.list_commands(click.Context(main)):
         command = main.get_command(click.Context(main), name)
         assert command is not None
         for path, each in leaves(command, [name]):
