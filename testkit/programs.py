@@ -1,4 +1,4 @@
-"""Programs that tests run and Maven does not have: of the Go module proxy, npm and Debian, installed once.
+"""Programs that tests run and Maven does not have: of the Go module proxy, npm, PyPI and Debian, installed once.
 
 But for Debian's they are of fixed versions, and lie in the folder of downloads, beside the jars. What is missing on the
 machine is an error, never a skipped test.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +21,8 @@ from pathlib import Path
 
 from offsetstream.embedded.artifacts import cache_folder
 from offsetstream.errors import EnvironmentNotReadyError
+
+_GO = "Go 1.26 or later (Debian's package golang)"
 
 
 def go_program(module: str, version: str) -> Path:
@@ -30,9 +34,31 @@ def go_program(module: str, version: str) -> Path:
 
     def install(folder: Path) -> None:
         command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{module}@{version}"]
-        _run(command, "Go 1.26 or later (Debian's package golang)", {"GOBIN": str(folder)})
+        _run(command, _GO, {"GOBIN": str(folder)})
 
     return _installed(f"{name}-{version}", install) / name
+
+
+def go_module(module: str, version: str) -> Path:
+    """Return the folder of a Go module's source, in Go's own cache; errors as of `go_program`."""
+    said = _run(["go", "mod", "download", "-json", f"{module}@{version}"], _GO)
+    return Path(json.loads(said)["Dir"])
+
+
+def pypi_package(package: str, version: str, sha256: str) -> Path:
+    """Return a folder with a Python package, without what it needs, whose wheel has that hash; errors as of `go_program`.
+
+    It is for tests that read its files: what they import is in requirements.lock.
+    """
+
+    def install(folder: Path) -> None:
+        wanted = folder / "wanted.txt"
+        wanted.write_text(f"{package}=={version} --hash=sha256:{sha256}\n", "utf-8")
+        uv = str(Path(sys.executable).parent / "uv")
+        options = ("--quiet", "--no-deps", "--require-hashes", "--target", str(folder), "--requirement", str(wanted))
+        _run([uv, "pip", "install", "--python", sys.executable, *options], "uv")
+
+    return _installed(f"{package}-{version}-{sha256[:12]}", install)
 
 
 def npm_program(package: str, version: str, script: str) -> list[str]:
@@ -59,16 +85,17 @@ def npm_file(package: str, version: str, sha256: str, file: str) -> Path:
     return _installed(f"{package}-{version}-{sha256[:12]}", install) / "package" / file
 
 
-def debian_program(name: str) -> Path:
-    """Return a program; where there is none of that name, root gets Debian's package of the same name first."""
+def debian_program(name: str, package: str | None = None) -> Path:
+    """Return a program; where there is none of that name, root gets Debian's package first, which has the same name."""
+    package = package or name
     with _locked(cache_folder() / "programs"):
         if shutil.which(name) is None:
             if os.geteuid() != 0 or shutil.which("apt-get") is None:
-                raise EnvironmentNotReadyError(f"`{name}`, which the tests run, is missing: install Debian's package")
+                raise EnvironmentNotReadyError(f"`{name}`, which the tests run, is missing: install Debian's {package}")
             apt = ["apt-get", "--yes", "-o", "DPkg::Lock::Timeout=300"]
             quiet = {"DEBIAN_FRONTEND": "noninteractive"}
             _run([*apt, "update"], "apt-get", quiet)
-            _run([*apt, "install", "--no-install-recommends", name], "apt-get", quiet)
+            _run([*apt, "install", "--no-install-recommends", package], "apt-get", quiet)
     return Path(shutil.which(name) or name)
 
 
@@ -94,7 +121,7 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: Sequence[str], needs: str, environment: Mapping[str, str] | None = None) -> None:
+def _run(command: Sequence[str], needs: str, environment: Mapping[str, str] | None = None) -> str:
     if shutil.which(command[0]) is None:
         raise EnvironmentNotReadyError(f"`{command[0]}`, which gets what the tests run, is missing: install {needs}")
     environment = {**os.environ, **(environment or {})}
@@ -102,3 +129,4 @@ def _run(command: Sequence[str], needs: str, environment: Mapping[str, str] | No
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
         raise EnvironmentNotReadyError(f"`{' '.join(command)}` failed ({last}): are the package registries reached?")
+    return done.stdout
