@@ -1,0 +1,110 @@
+"""What the chart makes a pod run, as a process: its arguments, environment, mounts, probes, user and root file system.
+
+Nearest to a cluster that this machine comes; `testkit/pod.py` says what is not here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import offsetstream
+from offsetstream.demo.topics import create_topics
+from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.ports import LOOPBACK, free_ports
+from testkit.kubernetes import rendered
+from testkit.pod import Pod
+from testkit.processes import RunningProcess, descendants
+from testkit.waiting import PATIENCE
+
+pytestmark = pytest.mark.nightly
+
+ANY = "0.0.0.0"  # noqa: S104 - as a container listens; here it is the loopback address instead
+SETTINGS = '[run]\ntrigger = "1 second"\nlog-format = "json"\n'
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """A broker with logins."""
+    with EmbeddedKafka(security="sasl_plaintext") as kafka:
+        create_topics(admin_client(kafka.bootstrap_server, kafka.librdkafka_properties()))
+        commit(kafka, "billing", 1)
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def pod(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Pod:
+    login = "".join(f"{name}={value}\n" for name, value in kafka.client_properties().items())
+    cluster = {"bootstrapServer": kafka.bootstrap_server, "clientProperties": login, "settings": SETTINGS}
+    return pod_of({"clusters": {"eu": cluster}}, tmp_path_factory.mktemp("pod"))
+
+
+def pod_of(values: dict[str, object], folder: Path) -> Pod:
+    (port,) = free_ports(1)
+    return Pod(rendered(values), {ANY: LOOPBACK, "9464": str(port)}, folder)
+
+
+def commit(kafka: EmbeddedKafka, group: str, offset: int) -> None:
+    offsetstream.commit_offsets(
+        kafka.bootstrap_server, group, {("orders", 0): offset}, properties=kafka.client_properties()
+    )
+
+
+def committed(pod: Pod) -> dict[str, int]:
+    """The groups and their offsets, from the volume."""
+    rows = offsetstream.open_tables(str(pod.volume("data") / "tables")).committed_offsets().to_pylist()
+    return {row["group_id"]: row["committed_offset"] for row in rows}
+
+
+def said(pod: Pod, *words: str) -> str:
+    done = subprocess.run(pod.command(list(words)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_only_the_mounts_can_be_written(pod: Pod) -> None:
+    tried = "/ /etc /opt /home /data /tmp /etc/offsetstream/settings /etc/offsetstream/client".split()
+    script = 'for each in "$@"; do touch $each/x 2>/dev/null && echo $each && rm $each/x; done; id -u'
+    assert said(pod, "sh", "-c", script, "sh", *tried).split() == ["/data", "/tmp", "10001"]
+
+
+def test_the_job_gets_ready_writes_tables_and_ends_in_time(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    assert not pod.is_well("startupProbe")
+    with RunningProcess(pod.job(), tmp_path / "said") as job:
+        begun, startup = time.monotonic(), pod.container["startupProbe"]
+        job.await_(lambda: pod.is_well("startupProbe"))
+        assert time.monotonic() - begun < startup["periodSeconds"] * startup["failureThreshold"] * PATIENCE
+        job.await_(lambda: pod.is_well("readinessProbe"))
+        assert pod.is_well("livenessProbe")
+        assert (pod.volume("data") / "checkpoints").is_dir()
+        commit(kafka, "shipping", 2)
+        job.await_(lambda: committed(pod) == {"billing": 1, "shipping": 2})
+        # Commands in the pod need no option: the tables, the brokers and the login are in its environment.
+        assert '"billing"' in said(pod, "offsetstream", "offsets", "list", "--group", "billing", "--output", "json")
+        assert "billing" in said(pod, "offsetstream", "offsets", "list", "--group", "billing", "--live")
+        stop(job, pod)
+
+
+def test_the_next_pod_goes_on(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    commit(kafka, "shipping", 3)
+    with RunningProcess(pod.job(), tmp_path / "said") as job:
+        job.await_(lambda: committed(pod) == {"billing": 1, "shipping": 3})
+        stop(job, pod)
+    assert "Loading" not in job.said()
+
+
+def stop(job: RunningProcess, pod: Pod) -> None:
+    """End it as the kubelet does: only the container's process gets the signal, and has its grace."""
+    (process, *_) = descendants(job.pid)
+    asked = time.monotonic()
+    os.kill(process, signal.SIGTERM)
+    assert job.ended() == 0, job.said()
+    assert time.monotonic() - asked < pod.grace_seconds * PATIENCE
+    assert "Stopped between two batches" in job.said()
