@@ -49,7 +49,7 @@ def rendered(values: Mapping[str, Any], *options: str) -> list[Manifest]:
 
 
 def conforms(manifests: Iterable[Manifest] | str, schemas: Path, version: str) -> int:
-    """Hold manifests against the schemas of a version of Kubernetes; how many there were. RefusedError says what is wrong."""
+    """Hold manifests against the schemas of a version of Kubernetes, and count them; RefusedError for a bad one."""
     text = manifests if isinstance(manifests, str) else yaml.safe_dump_all(manifests)
     kinds = schemas / "{{.NormalizedKubernetesVersion}}" / "{{.ResourceKind}}{{.KindSuffix}}.json"
     options = ("-strict", "-summary", "-output", "json", "-kubernetes-version", version, "-schema-location", str(kinds))

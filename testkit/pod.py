@@ -61,7 +61,7 @@ class Pod:
         (port,) = (each["containerPort"] for each in self.container["ports"] if each["name"] == asked["port"])
         address = f"http://{LOOPBACK}:{self._places.of(str(port))}{asked['path']}"
         try:
-            with urlopen(address, timeout=self.container[probe]["timeoutSeconds"]) as answer:  # noqa: S310 - its own
+            with urlopen(address, timeout=self.container[probe]["timeoutSeconds"]) as answer:
                 return bool(answer.status < 400)
         except (HTTPError, URLError, TimeoutError):
             return False
@@ -118,7 +118,8 @@ class Pod:
             yield from ("--bind" if is_written else "--ro-bind", str(self.volume(mount["name"])), mount["mountPath"])
         if self.container["securityContext"]["readOnlyRootFilesystem"]:
             yield from ("--remount-ro", "/")
-        yield from ("--ro-bind", str(_ROOT), str(_ROOT), "--chdir", "/data")  # the tree may be in a folder that is mounted over
+        # This tree may be in a folder that is mounted over.
+        yield from ("--ro-bind", str(_ROOT), str(_ROOT), "--chdir", "/data")
 
 
 def _image_user() -> tuple[str, str]:

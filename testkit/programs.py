@@ -46,9 +46,9 @@ def go_module(module: str, version: str) -> Path:
 
 
 def pypi_package(package: str, version: str, sha256: str) -> Path:
-    """Return a folder with a Python package, without what it needs, whose wheel has that hash; errors as of `go_program`.
+    """Return a folder with a Python package whose wheel has that hash; errors as of `go_program`.
 
-    It is for tests that read its files: what they import is in requirements.lock.
+    It is for tests that read its files, so it comes without what it needs: what tests import is in requirements.lock.
     """
 
     def install(folder: Path) -> None:

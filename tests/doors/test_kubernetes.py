@@ -17,8 +17,8 @@ from testkit.kubernetes import CHART, DEPLOY, VERSIONS, Manifest, RefusedError, 
 
 pytestmark = pytest.mark.nightly
 
-PAGE = DEPLOY.parent / "docs" / "kubernetes.md"
-VOLUME, OBJECT_STORE = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.S))
+PAGE = (DEPLOY.parent / "docs" / "kubernetes.md").read_text("utf-8")
+VOLUME, OBJECT_STORE = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 OF_ALL = ["ConfigMap", "Deployment", "Service"]
 EU = {"bootstrapServer": "broker:9092"}
 EVERYTHING = {
@@ -91,7 +91,9 @@ def selected(labels: dict[str, str], objects: dict[str, dict[str, str]]) -> list
 
 def test_a_change_of_settings_changes_the_pod() -> None:
     def template(settings: str) -> Any:
-        (each,) = (one for one in rendered({"clusters": {"eu": EU}, "settings": settings}) if one["kind"] == "Deployment")
+        (each,) = (
+            one for one in rendered({"clusters": {"eu": EU}, "settings": settings}) if one["kind"] == "Deployment"
+        )
         return each["spec"]["template"]
 
     assert template("[run]\n") == template("[run]\n") != template("[run]\nonce = false\n")

@@ -5,6 +5,7 @@ Nearest to a cluster that this machine comes; `testkit/pod.py` says what is not 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -22,11 +23,13 @@ from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.kubernetes import rendered
 from testkit.pod import Pod
 from testkit.processes import RunningProcess, descendants
+from testkit.s3_server import s3_server
 from testkit.waiting import PATIENCE
 
 pytestmark = pytest.mark.nightly
 
 ANY = "0.0.0.0"  # noqa: S104 - as a container listens; here it is the loopback address instead
+WRITES = 'for each in "$@"; do touch $each/x 2>/dev/null && echo $each && rm $each/x; done; id -u'
 SETTINGS = '[run]\ntrigger = "1 second"\nlog-format = "json"\n'
 
 
@@ -70,9 +73,9 @@ def said(pod: Pod, *words: str) -> str:
 
 
 def test_only_the_mounts_can_be_written(pod: Pod) -> None:
-    tried = "/ /etc /opt /home /data /tmp /etc/offsetstream/settings /etc/offsetstream/client".split()
-    script = 'for each in "$@"; do touch $each/x 2>/dev/null && echo $each && rm $each/x; done; id -u'
-    assert said(pod, "sh", "-c", script, "sh", *tried).split() == ["/data", "/tmp", "10001"]
+    own = ("/etc/offsetstream/settings", "/etc/offsetstream/client", "/data", "/tmp")  # noqa: S108 - the container's
+    tried = ("/", "/etc", "/opt", "/home", *own)
+    assert said(pod, "sh", "-c", WRITES, "sh", *tried).split() == [*own[2:], "10001"]
 
 
 def test_the_job_gets_ready_writes_tables_and_ends_in_time(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) -> None:
@@ -98,6 +101,26 @@ def test_the_next_pod_goes_on(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) ->
         job.await_(lambda: committed(pod) == {"billing": 1, "shipping": 3})
         stop(job, pod)
     assert "Loading" not in job.said()
+
+
+def test_with_an_object_store_only_tmp_is_written(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    with s3_server() as s3:
+        conf = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in s3.spark_conf.items())
+        login = "".join(f"{name}={value}\n" for name, value in kafka.client_properties().items())
+        cluster = {
+            "bootstrapServer": kafka.bootstrap_server,
+            "clientProperties": login,
+            "tables": s3.uri("tables"),
+            "checkpoint": s3.uri("checkpoints"),
+            "settings": f"{SETTINGS}conf = {{ {conf} }}\n",
+        }
+        env = [{"name": name, "value": value} for name, value in s3.environment.items()]
+        pod = pod_of({"clusters": {"eu": cluster}, "env": env}, tmp_path / "pod")
+        assert said(pod, "sh", "-c", WRITES, "sh", "/data", "/tmp").split() == ["/tmp", "10001"]  # noqa: S108 - likewise
+        with RunningProcess(pod.job(), tmp_path / "said") as job:
+            job.await_(lambda: pod.is_well("readinessProbe"))
+            assert "billing" in said(pod, "offsetstream", "offsets", "list", "--group", "billing")
+            stop(job, pod)
 
 
 def stop(job: RunningProcess, pod: Pod) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from offsetstream.cli.run import run
 from offsetstream.cli.submitted import materialize_offsets
 from offsetstream.spark.session import CONNECTORS
 
@@ -72,10 +71,15 @@ def test_every_release_of_pyspark_has_its_jars() -> None:
     }
 
 
-def test_the_pod_runs_a_command_of_ours() -> None:
-    (manifest,) = (yaml.safe_load(text) for kind, text in BLOCKS if kind == "yaml")
-    assert manifest["spec"]["strategy"] == {"type": "Recreate"}
-    (container,) = manifest["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["offsetstream", "run"]
-    given = run.make_context("run", list(container["args"])).params
+def test_the_spark_operators_manifest_is_the_same_recipe() -> None:
+    spec = yaml.safe_load((ROOT / "deploy" / "spark-application.yaml").read_text("utf-8"))["spec"]
+    assert spec["deps"]["packages"] == [*CONNECTORS["4.0"], "org.apache.hadoop:hadoop-aws:3.4.1"]
+    assert spec["sparkVersion"].startswith("4.0.")
+    *_, on_kubernetes = LINES
+    assert spec["mainApplicationFile"] in on_kubernetes
+    job = materialize_offsets
+    given = job.make_context("materialize_offsets", list(spec["arguments"]), **job.context_settings).params
     assert given["tables"] == "s3a://lake/kafka/offsets"
+    assert [given["metrics_port"]] == [each["containerPort"] for each in spec["driver"]["ports"]]
+    (secret,) = spec["driver"]["secrets"]
+    assert given["command_config"] == f"{secret['path']}/client.properties"
