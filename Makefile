@@ -89,7 +89,7 @@ chaos: install ## Kill brokers and the job at random for MINUTES (30; COMPACTION
 	@$(BIN)/python -m tests.reliability.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COMPACTION),--compaction)
 
 trino: install ## Read every table by Trino (a gigabyte the first time; TRINO_JAVA_HOME names a Java 24 or later)
-	@$(BIN)/python -m tests.doors.trino_tables
+	@$(BIN)/pytest -m nightly tests/doors/test_trino.py
 
 clean: ## Remove the environment and what tests and checks left
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -49,7 +49,8 @@ def by_delta_rs(path: str, column: str, text: str) -> int:
 def by_look_up(path: str, column: str, text: str) -> int:
     """Our own commands, of tables that are named by a URI."""
     root, table = path.rsplit("/", 1)
-    return len(Lookup(PathStore(Path(root).as_uri())).rows(table, [column], {column: [text]}))
+    store = PathStore(root if "://" in root else Path(root).as_uri())
+    return len(Lookup(store).rows(table, [column], {column: [text]}))
 
 
 READERS: tuple[Reader, ...] = (by_duckdb, by_pyarrow, by_polars, by_delta_rs, by_look_up)

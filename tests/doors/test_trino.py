@@ -1,0 +1,103 @@
+"""Trino reads every table as we do: from a disk, from an object store, and where Hive's metastore has what a job wrote.
+
+The first run gets Trino, 0.8 GB.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import pytest
+
+from offsetstream.demo.workload import run_workload
+from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.ports import LOOPBACK
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.small_tables import read_rows
+from testkit.metastore import metastore_in
+from testkit.processes import JobProcess
+from testkit.s3_server import s3_server
+from testkit.waiting import SECONDS
+from tests.doors.trino import VERSION, Trino, java_for_trino, of_hive, on_disk, on_s3, trino
+
+pytestmark = pytest.mark.nightly
+
+BI = (Path(__file__).parents[2] / "docs" / "bi.md").read_text("utf-8")
+PLACES = ("disk", "s3", "hive")
+
+
+@pytest.fixture(scope="module")
+def by_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """What a job wrote to a schema `kafka` of Hive's metastore: the metastore's port, and the schema's folder."""
+    metastore = metastore_in(tmp_path_factory.mktemp("metastore"))
+    with metastore.running():
+        with EmbeddedKafka() as kafka, run_workload(kafka.bootstrap_server, groups=12, seed=7, say=lambda _line: None):
+            folder = tmp_path_factory.mktemp("jobs") / "kafka"
+            options = ("--once", *metastore.options)
+            with JobProcess(kafka.bootstrap_server, folder, *options, tables="spark_catalog.kafka") as job:
+                assert job.process.wait(4 * SECONDS) == 0, job.said()
+        yield metastore.port, metastore.place_of("kafka")
+
+
+@pytest.fixture(scope="module")
+def server(night: Path, by_job: tuple[int, Path]) -> Iterator[Trino]:
+    java = java_for_trino()
+    with ExitStack() as stack:
+        s3 = stack.enter_context(s3_server())
+        pafs.copy_files(str(night), f"{s3.bucket}/tables", destination_filesystem=s3.files())
+        catalogs = {
+            "disk": on_disk(night.parent),
+            "s3": on_s3(s3.bucket, s3.environment),
+            "hive": of_hive(f"{LOOPBACK}:{by_job[0]}"),
+        }
+        found = stack.enter_context(trino(java, catalogs))
+        for catalog, root in (("disk", "local:///tables"), ("s3", f"s3://{s3.bucket}/tables")):
+            found.rows(f"CREATE SCHEMA {catalog}.kafka")
+            for table in all_schemas():
+                found.rows(f"CALL {catalog}.system.register_table('kafka', '{table}', '{root}/{table}')")
+        yield found
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_table_has_its_rows(server: Trino, night: Path, by_job: tuple[int, Path], place: str) -> None:
+    tables, total = PathStore(str(by_job[1] if place == "hive" else night)), 0
+    for table, schema in all_schemas().items():
+        columns = ", ".join(f'"{name}"' for name in schema.column_names)
+        theirs = server.rows(f"SELECT {columns} FROM {place}.kafka.{table}")  # noqa: S608
+        ours = [[_as_trino(row[name]) for name in schema.column_names] for row in read_rows(tables.open(table))]
+        assert sorted(theirs, key=repr) == sorted(ours, key=repr), table
+        total += len(ours)
+    assert total > 500
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_column_has_its_comment(server: Trino, place: str) -> None:
+    for table, schema in all_schemas().items():
+        comments = [(row[0], row[3]) for row in server.rows(f"DESCRIBE {place}.kafka.{table}")]
+        assert comments == [(column.name, column.comment) for column in schema.columns], table
+
+
+def test_the_documents_show_the_catalogs_that_are_tried() -> None:
+    blocks = [set(block.splitlines()) for block in BI.split("```")[1::2]]
+    for settings in (on_disk(Path("/lake")), of_hive("metastore:9083")):
+        assert any({f"{key}={value}" for key, value in settings.items()} <= block for block in blocks), settings
+    assert all(key in BI for key in on_s3("lake", defaultdict(str)))
+    assert f"Trino {VERSION}" in BI
+
+
+def _as_trino(value: Any) -> Any:
+    """As its HTTP API has it: instants are rounded to milliseconds."""
+    if isinstance(value, datetime):
+        rounded = value + timedelta(microseconds=500)
+        return f"{rounded.isoformat(' ', 'milliseconds').removesuffix('+00:00')} UTC"
+    if isinstance(value, date):
+        return value.isoformat()
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
