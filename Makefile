@@ -88,7 +88,7 @@ crash-matrix: install ## Kill the job at every file that it makes, and start it 
 chaos: install ## Kill brokers and the job at random for MINUTES (30; COMPACTION=1: another weather), and compare
 	@$(BIN)/python -m tests.reliability.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COMPACTION),--compaction)
 
-trino: install ## Read every table by Trino (a gigabyte the first time; TRINO_JAVA_HOME names a Java 24 or later)
+trino: install ## Read every table by Trino, as make test-nightly does (a gigabyte the first time)
 	@$(BIN)/pytest -m nightly tests/doors/test_trino.py
 
 clean: ## Remove the environment and what tests and checks left

