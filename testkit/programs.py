@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,8 +93,8 @@ def python_packages(*packages: str) -> Path:
         command = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--target", str(folder)]
         _run([*command, "--python", sys.executable, *packages], "the development extra of this project")
 
-    name = "-".join([packages[0], hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]])
-    return _installed(name, install)
+    name = re.sub(r"\W+", "-", packages[0])
+    return _installed(f"{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}", install)
 
 
 def debian_program(name: str, package: str | None = None) -> Path:

@@ -14,7 +14,7 @@ from testkit.programs import python_packages
 VERSION = "1.5.5"
 EXTENSIONS = ("delta", "httpfs", "azure")
 _ITS = tuple(f"duckdb-extension-{name}=={VERSION}" for name in EXTENSIONS)
-_PACKAGES = (f"duckdb=={VERSION}", *_ITS, "duckdb-engine==0.17.0", "sqlalchemy==2.0.44")
+_PACKAGES = (f"duckdb=={VERSION}", *_ITS, "duckdb-engine==0.17.0", "sqlalchemy==2.0.44", "pytz==2026.6")
 
 
 def run_python(code: str, folder: Path, given: object, environment: Mapping[str, str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Trino reads every table as we do: from a disk, from an object store, and where Hive's metastore has what a job wrote.
+"""Trino reads every table as we do: on a disk, on an object store, of Glue, and of Hive's metastore what a job wrote.
 
 The first run gets Trino (0.8 GB) and a Java for it.
 """
@@ -26,12 +26,12 @@ from testkit.metastore import metastore_in
 from testkit.processes import JobProcess
 from testkit.s3_server import s3_server
 from testkit.waiting import SECONDS
-from tests.doors.trino import VERSION, Trino, of_hive, on_disk, on_s3, trino
+from tests.doors.trino import VERSION, Trino, glue, of_glue, of_hive, on_disk, on_s3, trino
 
 pytestmark = pytest.mark.nightly
 
 BI = (Path(__file__).parents[2] / "docs" / "bi.md").read_text("utf-8")
-PLACES = ("disk", "s3", "hive")
+PLACES = ("disk", "s3", "glue", "hive")
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +55,14 @@ def server(night: Path, by_job: tuple[int, Path]) -> Iterator[Trino]:
         catalogs = {
             "disk": on_disk(night.parent),
             "s3": on_s3(s3.bucket, s3.environment),
+            "glue": of_glue(stack.enter_context(glue()), s3.environment),
             "hive": of_hive(f"{LOOPBACK}:{by_job[0]}"),
         }
         found = stack.enter_context(trino(catalogs))
-        for catalog, root in (("disk", "local:///tables"), ("s3", f"s3://{s3.bucket}/tables")):
-            found.rows(f"CREATE SCHEMA {catalog}.kafka")
+        in_bucket = f"s3://{s3.bucket}/tables"
+        for catalog, root in (("disk", "local:///tables"), ("s3", in_bucket), ("glue", in_bucket)):
+            place = f"WITH (location = 's3://{s3.bucket}/glue')" if catalog == "glue" else ""
+            found.rows(f"CREATE SCHEMA {catalog}.kafka {place}")
             for table in all_schemas():
                 found.rows(f"CALL {catalog}.system.register_table('kafka', '{table}', '{root}/{table}')")
         yield found
@@ -88,7 +91,8 @@ def test_the_documents_show_the_catalogs_that_are_tried() -> None:
     blocks = [set(block.splitlines()) for block in BI.split("```")[1::2]]
     for settings in (on_disk(Path("/lake")), of_hive("metastore:9083")):
         assert any({f"{key}={value}" for key, value in settings.items()} <= block for block in blocks), settings
-    assert all(key in BI for key in on_s3("lake", defaultdict(str)))
+    of_s3 = (on_s3("lake", defaultdict(str)), of_glue("", defaultdict(str)))
+    assert [key for settings in of_s3 for key in settings if key not in BI] == []
     assert f"Trino {VERSION}" in BI
 
 

