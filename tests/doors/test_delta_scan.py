@@ -64,8 +64,9 @@ def test_as_superset_would_by_duckdb_engine(night: Path, tmp_path: Path) -> None
     (query,) = [each.replace("/lake/kafka", str(night)) for each in BI.split("`") if "delta_scan('/lake" in each]
     code = """
 import json, sys, sqlalchemy
-settings = {"extension_directory": sys.argv[1], "autoinstall_known_extensions": False, "enable_progress_bar": False}
+settings = {"extension_directory": sys.argv[1], "autoinstall_known_extensions": False}
 with sqlalchemy.create_engine("duckdb:///:memory:", connect_args={"config": settings}).connect() as connection:
+    connection.exec_driver_sql("SET enable_progress_bar = false")  # it would be printed, as code of -c is interactive
     connection.exec_driver_sql(f"INSTALL '{sys.argv[2]}'")
     connection.exec_driver_sql("LOAD delta")
     print(json.dumps([row.group_id for row in connection.execute(sqlalchemy.text(json.load(sys.stdin)))]))
