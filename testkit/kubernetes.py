@@ -13,14 +13,14 @@ from typing import Any
 
 import yaml
 
-from testkit.programs import go_module, go_program, pypi_package
+from testkit.programs import go_module, go_program, python_packages
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 CHART = DEPLOY / "helm" / "offsetstream"
 RELEASE = "offsetstream"
 HELM = ("helm.sh/helm/v4/cmd/helm", "v4.3.2")
 KUBECONFORM = ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
-SCHEMAS = ("kubernetes-validate", "1.37.0", "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9")
+SCHEMAS = "kubernetes-validate==1.37.0"
 VERSIONS = ("1.25.0", "1.37.0")  # the oldest and the newest of Kubernetes whose schemas these are
 OPERATORS = {
     ("github.com/kubeflow/spark-operator/v2", "v2.3.0"): (
@@ -60,7 +60,7 @@ def conforms(manifests: Iterable[Manifest] | str, schemas: Path, version: str) -
 
 def write_schemas(folder: Path) -> Path:
     """Write the schemas as kubeconform finds them, and return the folder: one for each version of Kubernetes."""
-    shipped = pypi_package(*SCHEMAS) / "kubernetes_validate" / "kubernetes-json-schema"
+    shipped = python_packages(SCHEMAS) / "kubernetes_validate" / "kubernetes-json-schema"
     own = dict(_of_operators())
     for version in VERSIONS:
         target = folder / f"v{version}"

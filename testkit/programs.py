@@ -46,22 +46,6 @@ def go_module(module: str, version: str) -> Path:
     return Path(json.loads(said)["Dir"])
 
 
-def pypi_package(package: str, version: str, sha256: str) -> Path:
-    """Return a folder with a Python package whose wheel has that hash; errors as of `go_program`.
-
-    It is for tests that read its files, so it comes without what it needs: what tests import is in requirements.lock.
-    """
-
-    def install(folder: Path) -> None:
-        wanted = folder / "wanted.txt"
-        wanted.write_text(f"{package}=={version} --hash=sha256:{sha256}\n", "utf-8")
-        uv = str(Path(sys.executable).parent / "uv")
-        options = ("--quiet", "--no-deps", "--require-hashes", "--target", str(folder), "--requirement", str(wanted))
-        _run([uv, "pip", "install", "--python", sys.executable, *options], "uv")
-
-    return _installed(f"{package}-{version}-{sha256[:12]}", install)
-
-
 def npm_program(package: str, version: str, script: str) -> list[str]:
     """Return the command that runs a script of an npm package, installed the first time; errors as of `go_program`."""
 
