@@ -76,7 +76,7 @@ docs: install ## Write the views for DuckDB, and the dashboards, and what docume
 site: install ## Build the documents as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-bench: install ## Measure everything beside its peers, and write docs/benchmarks.md
+bench: install ## Measure everything beside its peers, and write docs/explanation/benchmarks.md
 	@$(BIN)/python -m benchmarks --save
 
 mutants: install ## Write small faults into copies of HEAD, and see which test of `make test` catches each

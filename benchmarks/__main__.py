@@ -46,7 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"rows: {', '.join(GOALS)} [default: all]")
     parser.add_argument("--scale", type=float, default=1.0, metavar="F", help="that share of all numbers of records")
-    parser.add_argument("--save", action="store_true", help="write the rows to docs/benchmarks.json and .md")
+    parser.add_argument("--save", action="store_true", help="write docs/explanation/benchmarks.json and .md")
     options = parser.parse_args()
     if unknown := set(options.names) - GOALS.keys():
         parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(GOALS)}")

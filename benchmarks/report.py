@@ -1,4 +1,4 @@
-"""The table of results: on the terminal, as JSON, and as docs/benchmarks.md."""
+"""The table of results: on the terminal, as JSON, and as docs/explanation/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from benchmarks.results import Result
 
 _ROOT = Path(__file__).parents[1]
 RESULTS, PAGE, NOTES = (
-    _ROOT / "docs" / "benchmarks.json",
-    _ROOT / "docs" / "benchmarks.md",
+    _ROOT / "docs" / "explanation" / "benchmarks.json",
+    _ROOT / "docs" / "explanation" / "benchmarks.md",
     _ROOT / "benchmarks/notes.md",
 )
 _HEAD = ("work", "measured", "figure", "goal", "met")
 _INTRODUCTION = """# Benchmarks
 
-Written by `make bench` from `docs/benchmarks.json`; the commands are in `benchmarks/`. Figures are medians, with the
-least and the greatest of the repeats in parentheses. Broker, job and peers share the machine's cores, and each ratio is
-of two measurements of the same run.
+Written by `make bench` from `benchmarks.json` beside it; the commands are in `benchmarks/`. Figures are medians,
+with the least and the greatest of the repeats in parentheses. Broker, job and peers share the machine's cores, and
+each ratio is of two measurements of the same run.
 """
 
 

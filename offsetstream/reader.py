@@ -61,7 +61,7 @@ class Tables:
     Print it to see what there is. `group` and `topic` take a name or several, as on the command line; UnknownNameError
     for one that no table knows. Other columns, such as `partition` or `verdict`, are parameters by their own names.
     None is all. UsageError for a table, view or parameter that there is not; TablesError where a table cannot be read.
-    `docs/tables.md` and `docs/views.md` have the columns.
+    `docs/reference/tables.md` and `docs/reference/views.md` have the columns.
 
         tables = open_tables("tables")
         tables.view("lag", group="billing").df()
@@ -141,7 +141,7 @@ class Tables:
         return self.read("offset_commits", group=group, topic=topic)
 
     def read(self, table: TableName, **wanted: Wanted) -> Rows:
-        """Return the rows of any table, with the types that `docs/tables.md` names."""
+        """Return the rows of any table, with the types that `docs/reference/tables.md` names."""
         if table not in self.tables:
             is_view = f"; {table} is a view: view('{table}')" if table in all_views() else ""
             raise UsageError(f"there is no table {table}{is_view or nearest_text(table, self.tables)}")

@@ -1,8 +1,8 @@
 """What mkdocs does beside its own for the site (mkdocs.yml): pages from outside `docs/`, and links between all of them.
 
 README and its neighbours stay where people look for them, and are pages of the site as they are; their links
-(`docs/tables.md`) are turned to where the pages lie there. A page that is named in backticks becomes a link to it;
-where there is none, it is one of Kafka's own (`tests/unit/test_docs.py` looks for ours).
+(`docs/reference/tables.md`) are turned to where the pages lie there. A page that is named in backticks becomes a link
+to it; where there is none, it is one of Kafka's own (`tests/unit/test_docs.py` looks for ours).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write docs/tables.md anew from the tables' schemas (`make docs`)."""
+"""Write docs/reference/tables.md anew from the tables' schemas (`make docs`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from offsetstream.tables.joins import all_joins
 from offsetstream.tables.schema import TableSchema, all_schemas
 
-PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "tables.md"
 _HEAD = """# Tables
 
 Made from `offsetstream/tables/schemas/` by `make docs`. Timestamps are in UTC, with microseconds; `_ms` columns are

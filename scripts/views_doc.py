@@ -1,4 +1,4 @@
-"""Write docs/views.md, and the names for type checkers, anew from the views' files (`make docs`).
+"""Write docs/reference/views.md, and the names for type checkers, anew from the views' files (`make docs`).
 
 The example rows are of a made-up cluster (testkit).
 """
@@ -22,14 +22,15 @@ from testkit.group_world import GroupWorld  # noqa: E402
 from testkit.sampled_logs import instant  # noqa: E402
 from testkit.tables import reader_of, write_tables  # noqa: E402
 
-PAGE = ROOT / "docs" / "views.md"
+PAGE = ROOT / "docs" / "reference" / "views.md"
 NAMES = ROOT / "offsetstream" / "names.py"
 _SEED = 1
 _HEAD = """# Views
 
-Made from `offsetstream/views/sql/` by `make docs`. Answers over the tables (`docs/tables.md`), in SQL: from Python by
-`offsetstream.open_tables(…).view("lag")`, in Spark by `offsetstream views create`. Each speaks of now; those with `:at`
-of any instant. Only groups in their coordinator's offsets partition count. Example rows are of a made-up cluster.
+Made from `offsetstream/views/sql/` by `make docs`. Answers over the tables (`docs/reference/tables.md`), in SQL: from
+Python by `offsetstream.open_tables(…).view("lag")`, in Spark by `offsetstream views create`. Each speaks of now; those
+with `:at` of any instant. Only groups in their coordinator's offsets partition count. Example rows are of a made-up
+cluster.
 """
 
 

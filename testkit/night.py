@@ -1,6 +1,6 @@
 """The night that README tells of: its tables (tests/fixtures/night/), and what commands print of them.
 
-`python -m testkit.night` writes this into README and docs/operations.md anew, below the commands that stand there.
+`python -m testkit.night` writes this into README and docs/how-to/operations.md, below the commands that stand there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from testkit.tables import append_rows, new_tables, table_schemas
 
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
 README = Path(__file__).parents[1] / "README.md"
-GUIDE = Path(__file__).parents[1] / "docs" / "operations.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "how-to" / "operations.md"
 TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # which the job alone reads
 SECTION = re.compile(r"^## The night of .*?(?=^## )", re.DOTALL | re.MULTILINE)
 SHOWN = re.compile(r"(?<=^```text\n)\$ offsetstream (.*?)\n(.*?)(?=^```)", re.DOTALL | re.MULTILINE)

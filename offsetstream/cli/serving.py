@@ -62,7 +62,8 @@ Examples:
   offsetstream views serve --tables tables
   offsetstream views serve --tables s3a://lake/kafka --port 10001 --conf spark.driver.memory=4g
 
-There is no login: whoever reaches the port may do what this process may, also write. docs/bi.md has the tools.""",
+There is no login: whoever reaches the port may do what this process may, also write.
+docs/how-to/bi.md has the tools.""",
 )
 @config_option("views.serve")
 @tables_option

@@ -45,7 +45,7 @@ the rows of all clusters, and a first column cluster.""",
 @tables_option
 @output_options
 def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str, **options: Any) -> None:
-    """Ask all tables and views by one SELECT; docs/tables.md and docs/views.md have their columns."""
+    """Ask all tables and views by one SELECT; docs/reference has their columns (tables.md, views.md)."""
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - it needs DuckDB and Arrow, --help does not
     from offsetstream.views.sandbox import Query  # noqa: PLC0415 - likewise
 

@@ -40,7 +40,7 @@ Examples:
 def list_views(**options: Any) -> None:
     """List the views: what one row of each is, and which are of an instant (:at).
 
-    docs/views.md has their columns. Python gives their rows by offsetstream.open_tables("tables").view("lag").
+    docs/reference/views.md has their columns. In Python: offsetstream.open_tables("tables").view("lag").
     """
     from offsetstream.views.files import all_views  # noqa: PLC0415 - --help needs none
 

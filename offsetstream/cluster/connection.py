@@ -110,8 +110,8 @@ class Connection:
     def lacks(self, rights: list[Right]) -> UnauthorisedError:
         """Return the error that the user does not have the rights."""
         return UnauthorisedError(
-            f"{self.bootstrap_server} does not let this user do that: it lacks {in_words(rights)}; docs/security.md "
-            "has the rights of each command"
+            f"{self.bootstrap_server} does not let this user do that: it lacks {in_words(rights)}; "
+            "docs/how-to/security.md has the rights of each command"
         )
 
     def _metadata(self, topic: str | None) -> Any:
@@ -236,7 +236,9 @@ class Connection:
         if error.code() in NO_RIGHT:
             if right is not None:
                 return self.lacks([right])
-            return UnauthorisedError(f"{self.bootstrap_server} refuses {what}: {error.str()}; see docs/security.md")
+            return UnauthorisedError(
+                f"{self.bootstrap_server} refuses {what}: {error.str()}; see docs/how-to/security.md"
+            )
         if refusal is not None:
             reason = refusal.str().replace("ssl.ca.location", "ssl.truststore.*")  # as the user's file calls it
             return UnauthorisedError(

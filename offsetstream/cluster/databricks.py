@@ -51,6 +51,6 @@ def kafka_classes(jvm: Any) -> Any:
     found = jvm.kafkashaded.org.apache.kafka if is_databricks() else jvm.org.apache.kafka
     if isinstance(found.common.utils.LogContext, JavaPackage):  # as py4j has it for what is not there
         raise EnvironmentNotReadyError(
-            f"Spark's JVM has no Kafka client as {found._fqn}: take a runtime that has one (docs/databricks.md)"
+            f"Spark's JVM has no Kafka client as {found._fqn}: take a runtime that has one (docs/how-to/databricks.md)"
         )
     return found

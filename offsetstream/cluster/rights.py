@@ -1,4 +1,4 @@
-"""The rights that each command needs on the cluster, as data: docs/security.md shows them, and tests grant them."""
+"""The rights that each command needs on the cluster, as data: docs/how-to/security.md shows them; tests grant them."""
 
 from __future__ import annotations
 

@@ -39,8 +39,10 @@ def why_unreached(uri: str, said: str, hadoop: str) -> str:
             return f"{told}: Hadoop knows Amazon's store as s3a, so name it s3a://..."
         if scheme in _CONNECTORS:
             coordinate = _CONNECTORS[scheme].format(hadoop=hadoop)
-            return f"{told}: give it the connector by --conf spark.jars.packages={coordinate} (docs/stores.md)"
+            return f"{told}: give it the connector by --conf spark.jars.packages={coordinate} (docs/how-to/stores.md)"
         return f"{told}: give it the store's Hadoop connector by --conf spark.jars.packages=..., or mount the store"
     if any(each in said for each in _NO_CREDENTIALS):
-        return f"{told}: give it credentials with the right by --conf spark.hadoop.fs.{scheme}... (docs/stores.md)"
-    return f"{told}: what Hadoop needs for it is set by --conf spark.hadoop.fs.{scheme}... (docs/stores.md)"
+        return (
+            f"{told}: give it credentials with the right by --conf spark.hadoop.fs.{scheme}... (docs/how-to/stores.md)"
+        )
+    return f"{told}: what Hadoop needs for it is set by --conf spark.hadoop.fs.{scheme}... (docs/how-to/stores.md)"

@@ -1,4 +1,4 @@
-"""How the running job keeps its own tables bounded, between its batches (docs/design.md, "What stays bounded")."""
+"""How the running job keeps its own tables bounded, between its batches (design.md, "What stays bounded")."""
 
 from __future__ import annotations
 

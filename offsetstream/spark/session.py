@@ -127,7 +127,7 @@ def _require_own_jvm(spark: SparkSession) -> None:
     if not isinstance(spark, SparkSession):  # one of Spark Connect is of another class
         raise EnvironmentNotReadyError(
             "the job works in Spark's driver, which a session of Spark Connect does not reach: run it by spark-submit, "
-            "or on dedicated compute of Databricks (docs/databricks.md)"
+            "or on dedicated compute of Databricks (docs/how-to/databricks.md)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which columns join which tables: data (`joins.json`) for docs/tables.md, and checked on real tables by the tests."""
+"""Which columns join which tables: data (`joins.json`) for docs/reference/tables.md, checked on real tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of Kafka's own tests (rows.json, from reference 9) are tested here; writes docs/conformance.md.
+"""Which of Kafka's own tests (rows.json, from reference 9) are tested here; writes docs/development/conformance.md.
 
 A row is tested by a case of that name and class in tests/conformance, or by a function in tests/unit/conformance whose
 module names the class, or several, in KAFKA_CLASS: `testLoadOffsets` is `test_load_offsets`, `deserializeOld` is
@@ -19,7 +19,7 @@ from tests.conformance.cases import CASES
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "unit" / "conformance"
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs" / "development" / "conformance.md"
 _DATA = Path(__file__).parent
 REQUIRED = frozenset("RSE")
 _MEANING = {

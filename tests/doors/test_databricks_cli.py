@@ -147,7 +147,7 @@ def test_a_target_is_valid_and_makes_what_is_documented(
     whole = json.loads(cli(user, "bundle", "validate", "--output", "json", "--target", target, **of_target).stdout)
     jobs = whole["resources"]["jobs"]
     assert whole["resources"]["schemas"]["kafka_offsets"]["name"] == schema
-    assert f"lake.{schema}" in (ROOT / "docs/databricks.md").read_text("utf-8")
+    assert f"lake.{schema}" in (ROOT / "docs/how-to/databricks.md").read_text("utf-8")
     pauses = [jobs["materialize_offsets"]["continuous"], jobs["maintain_tables"]["schedule"]]
     assert [each["pause_status"] for each in pauses] == [pause, pause]
     assert {each.get("run_as", {}).get("service_principal_name") for each in jobs.values()} == {

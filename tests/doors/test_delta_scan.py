@@ -20,7 +20,7 @@ from tests.stores.azure_store import CONTAINER, azure_store
 pytestmark = pytest.mark.nightly
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-BI = (Path(__file__).parents[2] / "docs" / "bi.md").read_text("utf-8")
+BI = (Path(__file__).parents[2] / "docs" / "how-to" / "bi.md").read_text("utf-8")
 
 
 def require_all(tables: Path, found: Path) -> None:
@@ -60,7 +60,7 @@ def test_in_azures_store(night: Path, tmp_path: Path) -> None:
 
 
 def test_as_superset_would_by_duckdb_engine(night: Path, tmp_path: Path) -> None:
-    """Superset itself is not run: this is the driver that it is given, and the dataset that docs/bi.md names."""
+    """Superset itself is not run: this is the driver that it is given, and the dataset that docs/how-to/bi.md names."""
     (query,) = [each.replace("/lake/kafka", str(night)) for each in BI.split("`") if "delta_scan('/lake" in each]
     code = """
 import json, sys, sqlalchemy
@@ -80,7 +80,7 @@ def test_the_documents_name_the_version_that_is_tried() -> None:
 
 
 def documented(kind: str) -> str:
-    """Return the statement by which docs/bi.md tells DuckDB the keys of a store."""
+    """Return the statement by which docs/how-to/bi.md tells DuckDB the keys of a store."""
     (found,) = [line for line in BI.splitlines() if line.startswith(f"CREATE SECRET (TYPE {kind},")]
     return found
 

@@ -17,7 +17,7 @@ from testkit.kubernetes import CHART, DEPLOY, VERSIONS, Manifest, RefusedError, 
 
 pytestmark = pytest.mark.nightly
 
-PAGE = (DEPLOY.parent / "docs" / "kubernetes.md").read_text("utf-8")
+PAGE = (DEPLOY.parent / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
 VOLUME, OBJECT_STORE = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 OF_ALL = ["ConfigMap", "Deployment", "Service"]
 EU = {"bootstrapServer": "broker:9092"}

@@ -30,7 +30,7 @@ from tests.doors.trino import VERSION, Trino, glue, of_glue, of_hive, on_disk, o
 
 pytestmark = pytest.mark.nightly
 
-BI = (Path(__file__).parents[2] / "docs" / "bi.md").read_text("utf-8")
+BI = (Path(__file__).parents[2] / "docs" / "how-to" / "bi.md").read_text("utf-8")
 PLACES = ("disk", "s3", "glue", "hive")
 
 

@@ -40,7 +40,7 @@ Settings = Mapping[str, str]
 
 
 def on_disk(root: Path) -> Settings:
-    """A catalog without a metastore, of the tables below a folder, which is local:///; docs/bi.md shows it."""
+    """A catalog without a metastore, of the tables below a folder, which is local:///; docs/how-to/bi.md shows it."""
     return {
         **_OF_FILES,
         "hive.metastore.catalog.dir": "local:///metastore",

@@ -1,6 +1,6 @@
 """What the cluster itself says of its groups, by confluent-kafka's Admin client, as plain sorted values.
 
-It does not see share and streams groups, and lists no offsets of topics that it may not describe (docs/security.md).
+It does not see share and streams groups, and lists no offsets of topics that it may not describe.
 """
 
 from collections.abc import Iterable

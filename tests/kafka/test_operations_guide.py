@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md, in its order, by whoever is called: beside a job, and while there is none."""
+"""The commands of docs/how-to/operations.md, in its order: beside a job, and while there is none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from testkit.processes import RunningProcess, offsetstream, printed
 
 pytestmark = pytest.mark.long
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "how-to" / "operations.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
 RUN, STOP = (next(line for line in COMMANDS if line.startswith(f"offsetstream {name} ")) for name in ("run", "stop"))
 # What each says, besides succeeding.

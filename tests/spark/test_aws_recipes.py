@@ -1,4 +1,4 @@
-"""The files that docs/aws.md has for EMR are ones that AWS's services, spark-submit and the job take."""
+"""The files that docs/how-to/aws.md has for EMR are ones that AWS's services, spark-submit and the job take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offsetstream.cluster.msk import java_plugins
 from offsetstream.spark.session import CONNECTORS
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "aws.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "aws.md").read_text("utf-8")
 STEPS, RUN, POLICY = (json.loads(text) for text in re.findall(r"^```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 (STEP,) = STEPS
 SUBMITTED = RUN["jobDriver"]["sparkSubmit"]
@@ -98,7 +98,7 @@ def test_delta_is_the_releases_own() -> None:
 
 
 def test_the_policy_grants_what_the_page_on_security_asks_for() -> None:
-    asked = (ROOT / "docs" / "security.md").read_text("utf-8")
+    asked = (ROOT / "docs" / "how-to" / "security.md").read_text("utf-8")
     granted = {action.removeprefix("kafka-cluster:") for each in POLICY["Statement"] for action in each["Action"]}
     beyond = {"AlterGroup", "DescribeTransactionalId"}  # each told of on the page
     assert {action for action in granted if f"`{action}`" in asked} | {"Connect"} == granted - beyond

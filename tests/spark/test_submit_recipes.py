@@ -16,7 +16,7 @@ from offsetstream.cli.submitted import materialize_offsets
 from offsetstream.spark.session import CONNECTORS
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "spark-submit.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "spark-submit.md").read_text("utf-8")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = _BLOCK.findall((ROOT / "README.md").read_text("utf-8") + PAGE)
 LINES = [

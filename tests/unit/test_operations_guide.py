@@ -1,4 +1,4 @@
-"""docs/operations.md: what it names is there. Its commands are run by `cli/test_night.py` and in `tests/kafka`."""
+"""docs/how-to/operations.md: what it names is there. `cli/test_night.py` and `tests/kafka` run its commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.metrics.families import COORDINATORS, GROUPS, job_families, qu
 from testkit.processes import leaves
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "how-to" / "operations.md").read_text("utf-8")
 RUNBOOKS = [  # alerts lead to these
     "The job is behind",
     "An offsets partition is held back",
@@ -59,7 +59,7 @@ def test_every_option_that_is_named_is_one() -> None:
 
 
 def test_every_benchmark_that_is_named_is_there() -> None:
-    rows = json.loads((ROOT / "docs" / "benchmarks.json").read_text("utf-8"))["rows"]
+    rows = json.loads((ROOT / "docs" / "explanation" / "benchmarks.json").read_text("utf-8"))["rows"]
     for words in re.findall(r"`python -m benchmarks ([a-z -]+)`", GUIDE):
         assert set(words.split()) <= {row["name"] for row in rows}
     for module in re.findall(r"`python -m benchmarks\.(\w+)`", GUIDE):

@@ -32,10 +32,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_readme_is_its_first_page_and_leads_to_the_others(site: Path) -> None:
     first = (site / "index.html").read_text("utf-8")
-    assert 'href="tables/"' in first
+    assert 'href="reference/tables/"' in first
     assert 'href="CONTRIBUTING/"' in first
     assert re.search(r'src="images/report\.png"|src=images/report\.png', first)
-    assert re.search(r'href="\.\./security/"[^>]*><code>docs/security\.md</code>', _page(site, "spark-submit"))
+    linked = r'href="\.\./security/"[^>]*><code>docs/how-to/security\.md</code>'
+    assert re.search(linked, _page(site, "how-to/spark-submit"))
     assert re.search(r'href="\.\./docs/|href="docs/', first + _page(site, "CONTRIBUTING")) is None
 
 
@@ -52,7 +53,7 @@ def test_what_leads_nowhere_fails_it(tmp_path: Path) -> None:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     with (tmp_path / "README.md").open("a", encoding="utf-8") as readme:
-        readme.write("\n[gone](docs/gone.md), [no heading](docs/tables.md#no-table)\n")
+        readme.write("\n[gone](docs/gone.md), [no heading](docs/reference/tables.md#no-table)\n")
     (tmp_path / "docs" / "in-no-list.md").write_text("# Nobody finds it\n", encoding="utf-8")
     done = build(tmp_path, tmp_path / "site")
     assert done.returncode == 1

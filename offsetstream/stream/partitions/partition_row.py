@@ -16,7 +16,7 @@ from offsetstream.tables.small_tables import as_utc
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """What the job knows of an offsets partition; `docs/tables.md` has what each column means.
+    """What the job knows of an offsets partition; `docs/reference/tables.md` has what each column means.
 
     `load_state` is None, as nearly all the others are, until the first load begins.
     """

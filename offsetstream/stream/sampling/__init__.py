@@ -1,1 +1,1 @@
-"""Where the logs end that groups read, sampled in a thread of the job (docs/design.md, "End offsets")."""
+"""Where the logs end that groups read, sampled in a thread of the job (docs/development/design.md, "End offsets")."""

@@ -16,7 +16,7 @@ Part = TypeVar("Part")
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _ANSWER = re.compile(r"<Code>(.+?)</Code>\s*<Message>(.+?)</Message>", re.DOTALL)  # of S3 and Azure
 _MOST = 400  # letters
-REACH = "delta-rs takes the store's address, region and credentials from the environment (docs/stores.md)"
+REACH = "delta-rs takes the store's address, region and credentials from the environment (docs/how-to/stores.md)"
 
 
 @contextmanager

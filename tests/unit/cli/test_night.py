@@ -1,4 +1,4 @@
-"""README's night, and docs/operations.md: each of their commands, as it stands there, prints what is below it."""
+"""README's night, and docs/how-to/operations.md: each of their commands prints what is below it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from offsetstream.cluster.rights import COMMANDS, Right, describe_each, in_words
 
-SECURITY = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
+SECURITY = (Path(__file__).parents[3] / "docs" / "how-to" / "security.md").read_text("utf-8")
 
 
 def in_markdown(right: Right) -> str:

@@ -16,7 +16,7 @@ import yaml
 from testkit.image import DOCKERFILE, ROOT, services
 
 CHART = ROOT / "deploy" / "helm" / "offsetstream"
-PAGE = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 TEMPLATE = (CHART / "templates" / "clusters.yaml").read_text("utf-8")
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]

@@ -175,8 +175,8 @@ def test_a_command_that_is_not_ours_is_seen() -> None:
 
 
 def test_our_environment_is_known() -> None:
-    """Variables of delta-rs that docs/stores.md tells of."""
-    told = (ROOT / "docs" / "stores.md").read_text("utf-8")
+    """Variables of delta-rs that docs/how-to/stores.md tells of."""
+    told = (ROOT / "docs" / "how-to" / "stores.md").read_text("utf-8")
     for service in OURS.values():
         assert [name for name in service.environment if name not in told] == []
 

@@ -1,4 +1,4 @@
-"""Every row of reference 9 that must be tested is, or says why it does not apply; docs/conformance.md says which."""
+"""Every row of reference 9 that must be tested is, or says why it does not apply (docs/development/conformance.md)."""
 
 from __future__ import annotations
 

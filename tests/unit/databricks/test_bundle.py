@@ -208,7 +208,7 @@ def test_readers_may_only_read_and_see_no_checkpoints() -> None:
     schema, volume = found["schemas"]["kafka_offsets"], found["volumes"]["checkpoints"]
     granted = {each["principal"]: set(each["privileges"]) for each in schema["grants"]}
     assert granted["${var.readers}"] == {"USE_SCHEMA", "SELECT"}
-    assert granted["${var.service_principal}"] >= {"USE_SCHEMA", "CREATE_TABLE"}  # as docs/stores.md says
+    assert granted["${var.service_principal}"] >= {"USE_SCHEMA", "CREATE_TABLE"}  # as docs/how-to/stores.md says
     assert [each["principal"] for each in volume["grants"]] == ["${var.service_principal}"]
 
 
@@ -224,7 +224,7 @@ def test_only_what_is_read_there_goes_up() -> None:
 
 
 def test_the_documented_stop_names_the_schema_of_each_target() -> None:
-    text = (ROOT / "docs/databricks.md").read_text("utf-8")
+    text = (ROOT / "docs/how-to/databricks.md").read_text("utf-8")
     schema = resolved("${var.catalog}.${resources.schemas.kafka_offsets.name}", "prod", **VARIABLES)
     in_dev = schema.replace(".", ".dev_ana_")  # what the CLI makes of it for ana@example.com
     stops = re.findall(r"`databricks bundle run command(.*) -- stop --tables (\S+)`", text)

@@ -12,9 +12,17 @@ NO_CLASS = "java.lang.RuntimeException: java.lang.ClassNotFoundException: Class 
 @pytest.mark.parametrize(
     ("uri", "said", "advice"),
     [
-        ("s3a://lake/t", NO_CLASS, "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1 (docs/stores.md)"),
-        ("abfss://c@a.dfs.core.windows.net/t", NO_CLASS, "org.apache.hadoop:hadoop-azure:3.4.1 (docs/stores.md)"),
-        ("gs://lake/t", 'No FileSystem for scheme "gs"', "gcs-connector:hadoop3-2.2.26 (docs/stores.md)"),
+        (
+            "s3a://lake/t",
+            NO_CLASS,
+            "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1 (docs/how-to/stores.md)",
+        ),
+        (
+            "abfss://c@a.dfs.core.windows.net/t",
+            NO_CLASS,
+            "org.apache.hadoop:hadoop-azure:3.4.1 (docs/how-to/stores.md)",
+        ),
+        ("gs://lake/t", 'No FileSystem for scheme "gs"', "gcs-connector:hadoop3-2.2.26 (docs/how-to/stores.md)"),
         ("s3://lake/t", 'No FileSystem for scheme "s3"', "Hadoop knows Amazon's store as s3a, so name it s3a://..."),
         ("cos://lake/t", 'No FileSystem for scheme "cos"', "by --conf spark.jars.packages=..., or mount the store"),
         ("s3a://lake/t", "NoAuthWithAWSException: none", "credentials with the right by --conf spark.hadoop.fs.s3a..."),

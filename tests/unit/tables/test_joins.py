@@ -1,4 +1,4 @@
-"""The joins of docs/tables.md, on the tables of the recorded night and of a made-up cluster."""
+"""The joins of docs/reference/tables.md, on the tables of the recorded night and of a made-up cluster."""
 
 from __future__ import annotations
 
