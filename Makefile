@@ -63,7 +63,7 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --upgrade --quiet --output-file requirements.lock
 
-audit: install ## Ask whether a locked version is known to be vulnerable (1: yes, 3: nobody could be asked)
+audit: install ## Ask whether a locked version, or a jar that we run or ship, is known to be vulnerable (1: yes, 3: nobody could be asked)
 	@$(BIN)/python scripts/audit.py
 
 docs: install ## Write the views for DuckDB, and the dashboards, and what documents have of tables, views and metrics, anew

@@ -1,8 +1,9 @@
-"""Ask whether a version of requirements.lock is known to be vulnerable: `make audit`.
+"""Ask whether a version of requirements.lock, or a jar, is known to be vulnerable: `make audit`.
 
-pip-audit asks PyPI, or what its options name (`--vulnerability-service osv --osv-url URL`). Its exit code is 1 for
-whatever is not clean, and 0 where nobody knew the packages; so its answer is read. Exit codes: 0 clean, 1 vulnerable,
-2 wrong usage, 3 of some packages, or of all, the database could not be asked: nobody knows.
+pip-audit asks PyPI, or OSV (`--vulnerability-service osv`, `--osv-url URL`). Its exit code is 1 for whatever is not
+clean, and 0 where nobody knew the packages; so its answer is read. Of jars, `audit_jars.py` asks OSV at the same URL.
+Exit codes: 0 clean, 1 vulnerable, 2 wrong usage, 3 of some packages, or of all, the database could not be asked:
+nobody knows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import audit_jars
+
 ROOT = Path(__file__).parents[1]
 PIP_AUDIT = "pip-audit==2.10.1"
 CLEAN, VULNERABLE, WRONG_USAGE, NOT_ASKED = 0, 1, 2, 3
@@ -21,14 +24,26 @@ _SHOWN = 5
 
 
 def main() -> int:
-    """Audit a file of pinned requirements with hashes; nothing is resolved or installed."""
-    parser = argparse.ArgumentParser(description="Ask whether a locked version is known to be vulnerable.")
-    parser.add_argument("file", nargs="?", type=Path, default=ROOT / "requirements.lock")
-    known, options = parser.parse_known_args()
-    if not known.file.is_file():
-        print(f"audit: there is no file {known.file}", file=sys.stderr)
+    """Audit the lock and all jars, or the files given; of requirements nothing is resolved or installed."""
+    parser = argparse.ArgumentParser(description="Ask whether a locked version, or a jar, is known to be vulnerable.")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE",
+                        help="requirements with hashes, or jars (without any: requirements.lock, and the jars that we "
+                        "run and ship)")  # fmt: skip
+    parser.add_argument("--vulnerability-service", choices=("pypi", "osv"), default="pypi", help="asked about packages")
+    parser.add_argument("--osv-url", default=audit_jars.OSV_URL, help="where OSV answers (%(default)s)")
+    parser.add_argument("--known", action="store_true", help="print each finding in a jar that is known already, too")
+    given = parser.parse_args()
+    missing = [str(file) for file in given.files if not file.is_file()]
+    if missing:
+        print(f"audit: there is no file {', '.join(missing)}", file=sys.stderr)
         return WRONG_USAGE
-    return tell(*ask(known.file, options))
+    options = ["--vulnerability-service", given.vulnerability_service, "--osv-url", given.osv_url]
+    jars = [file for file in given.files if file.suffix == ".jar"]
+    locks = [file for file in given.files if file not in jars] if given.files else [ROOT / "requirements.lock"]
+    codes = {tell(*ask(file, options)) for file in locks}
+    if jars or not given.files:
+        codes.add(audit_jars.audit(jars, given.osv_url, every=given.known))
+    return VULNERABLE if VULNERABLE in codes else max(codes)
 
 
 def ask(file: Path, options: list[str]) -> tuple[list[dict[str, Any]], str]:

@@ -18,9 +18,9 @@ from offsetstream.embedded.gateway import java_gateway
 from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
 
-_LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
+LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
 # What the client needs besides for OAUTHBEARER, and does not bring along.
-_TOKENS = ("com.fasterxml.jackson.core:jackson-databind:2.21.2", "org.bitbucket.b_c:jose4j:0.9.6")
+TOKENS = ("com.fasterxml.jackson.core:jackson-databind:2.21.7", "org.bitbucket.b_c:jose4j:0.9.6")
 Answer = TypeVar("Answer")
 NO_ANSWER = frozenset({"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES})
 NO_RIGHT_TO_GROUP = "GROUP_AUTHORIZATION_FAILED"
@@ -35,7 +35,7 @@ def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator
 
     Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
     """
-    libraries = _LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*_LIBRARIES, *_TOKENS)
+    libraries = LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*LIBRARIES, *TOKENS)
     with java_gateway(resolve((*libraries, *java_plugins(properties))), auto_convert=True) as gateway:
         for name, value in java_system_properties(properties).items():
             gateway.jvm.java.lang.System.setProperty(name, value)

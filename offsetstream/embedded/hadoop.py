@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from offsetstream.errors import EnvironmentNotReadyError, first_line
 
 # What Hadoop's own distribution, or the store's maker, has for it; PySpark brings none of them.
-_CONNECTORS = {
+CONNECTORS = {
     "s3a": "org.apache.hadoop:hadoop-aws:{hadoop}",
     "abfs": "org.apache.hadoop:hadoop-azure:{hadoop}",
     "abfss": "org.apache.hadoop:hadoop-azure:{hadoop}",
@@ -37,8 +37,8 @@ def why_unreached(uri: str, said: str, hadoop: str) -> str:
     if any(each in said for each in _NO_CLASS):
         if scheme == "s3":
             return f"{told}: Hadoop knows Amazon's store as s3a, so name it s3a://..."
-        if scheme in _CONNECTORS:
-            coordinate = _CONNECTORS[scheme].format(hadoop=hadoop)
+        if scheme in CONNECTORS:
+            coordinate = CONNECTORS[scheme].format(hadoop=hadoop)
             return f"{told}: give it the connector by --conf spark.jars.packages={coordinate} (docs/how-to/stores.md)"
         return f"{told}: give it the store's Hadoop connector by --conf spark.jars.packages=..., or mount the store"
     if any(each in said for each in _NO_CREDENTIALS):

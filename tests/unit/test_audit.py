@@ -1,14 +1,18 @@
-"""`make audit` by the real pip-audit: clean, vulnerable and "nobody knows" are three answers."""
+"""`make audit` by the real pip-audit and the real jars: clean, vulnerable and "nobody knows" are three answers."""
 
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 CLEAN, VULNERABLE, WRONG_USAGE, NOT_ASKED = range(4)
 HASH = "--hash=sha256:74c935a1b8bb9a3947c50a54766a969d4846290e1e788ea44c1392163723c3bd"
 OLD, NEW = f"jinja2==2.10 {HASH}\n", f"jinja2==3.1.6 {HASH}\n"
+NO_OSV = ("--osv-url", f"http://{LOOPBACK}:9/v1/query")
 # As OSV has it, but for its text.
 ADVISORY = {
     "id": "GHSA-462w-v97r-4m45",
@@ -35,24 +40,57 @@ ADVISORY = {
         }
     ],
 }
+OF_KAFKA = {
+    "id": "GHSA-vgq5-3255-v292",
+    "aliases": ["BIT-kafka-2025-27817", "CVE-2025-27817"],
+    "affected": [
+        {
+            "package": {"ecosystem": "Maven", "name": "org.apache.kafka:kafka-clients"},
+            "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "3.1.0"}, {"fixed": "3.9.1"}]}],
+        }
+    ],
+}
+KAFKA = "org.apache.kafka:kafka-clients"
 
 
-def audit(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "audit.py"), str(file), *options]
+def audit(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "audit.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
 def osv() -> Iterator[list[str]]:
-    """Options that ask a database of one advisory, which answers as OSV does."""
+    """Options that ask a database of two advisories, which answers as OSV does, each batch on two pages."""
 
     class Database(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer(self.batch(asked["queries"]) if self.path == "/v1/querybatch" else self.query(asked))
+
+        def do_GET(self) -> None:
+            assert self.path == "/v1/vulns/GHSA-vgq5-3255-v292"
+            self.answer(OF_KAFKA)
+
+        def query(self, asked: dict[str, Any]) -> dict[str, Any]:
             known = (asked["package"]["name"], asked["version"]) == ("jinja2", "2.10")
+            return {"vulns": [ADVISORY]} if known else {}
+
+        def batch(self, queries: list[dict[str, Any]]) -> dict[str, Any]:
+            assert len(queries) <= 1000
+            return {"results": [self.page(each) for each in queries]}
+
+        def page(self, asked: dict[str, Any]) -> dict[str, Any]:
+            package = asked["package"]
+            if (package["ecosystem"], package["name"], asked["version"]) != ("Maven", KAFKA, "3.9.0"):
+                return {}
+            if "page_token" not in asked:
+                return {"next_page_token": "second"}
+            return {"vulns": [{"id": "GHSA-vgq5-3255-v292", "modified": "2025-06-10T00:00:00Z"}]}
+
+        def answer(self, said: object) -> None:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps({"vulns": [ADVISORY]} if known else {}).encode())
+            self.wfile.write(json.dumps(said).encode())
 
         def log_message(self, *_: object) -> None:
             """Be silent."""
@@ -63,6 +101,30 @@ def osv() -> Iterator[list[str]]:
         yield ["--vulnerability-service", "osv", "--osv-url", f"http://{LOOPBACK}:{server.server_port}/v1/query"]
         server.shutdown()
         thread.join()
+
+
+def jar(path: Path, *packages: str) -> Path:
+    """Write a jar that says, as Maven writes it, that it has `packages` in it (`group:artifact:version`)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as opened:
+        opened.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
+        for each in packages:
+            group, artifact, version = each.split(":")
+            properties = f"#Created by Maven\nartifactId={artifact}\ngroupId={group}\nversion={version}\n"
+            opened.writestr(f"META-INF/maven/{group}/{artifact}/pom.properties", properties)
+    return path
+
+
+@pytest.fixture(scope="module")
+def jars() -> dict[str, Any]:
+    """What scripts/audit_jars.py has, and `parts`, `nameless` and `found` of all the jars that we run and ship."""
+    script = runpy.run_path(str(ROOT / "scripts" / "audit_jars.py"))
+    listed = json.loads(script["LIST"].read_text())
+    bundles, missing = script["ours"]()
+    parts, nameless = script["read"](bundles, listed["groups"])
+    found = script["ask_list"](parts, listed["advisories"])
+    return {**script, "listed": listed, "bundles": bundles, "missing": missing, "parts": parts,
+            "nameless": nameless, "found": found}  # fmt: skip
 
 
 def test_vulnerable_and_clean(tmp_path: Path, osv: list[str]) -> None:
@@ -88,7 +150,7 @@ def test_the_lock_is_one_that_it_can_read(osv: list[str]) -> None:
 def test_a_database_that_is_not_reached_is_no_clean_answer(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text(NEW)
-    done = audit(file, "--vulnerability-service", "osv", "--osv-url", f"http://{LOOPBACK}:9/v1/query")
+    done = audit(file, "--vulnerability-service", "osv", *NO_OSV)
     assert (done.returncode, done.stdout) == (NOT_ASKED, "")
     assert done.stderr.startswith("audit: not done, nobody knows: ")
 
@@ -100,6 +162,7 @@ def test_a_package_that_the_database_does_not_know_is_no_clean_answer(tmp_path: 
     assert done.returncode == NOT_ASKED
     assert "nobody knows" in done.stderr
     assert audit(tmp_path / "none.txt").returncode == WRONG_USAGE
+    assert audit(file, "--osv-uri", "x").returncode == WRONG_USAGE
 
 
 def test_pypi_knows_an_old_version(tmp_path: Path) -> None:
@@ -110,3 +173,95 @@ def test_pypi_knows_an_old_version(tmp_path: Path) -> None:
         pytest.skip(f"PyPI's database is not reached from here: {done.stderr.strip()}")
     assert done.returncode == VULNERABLE
     assert "jinja2 2.10: " in done.stdout
+
+
+def test_osv_knows_a_jar(tmp_path: Path, osv: list[str]) -> None:
+    old = jar(tmp_path / "shaded-1.0.jar", "org.example:shaded:1.0", f"{KAFKA}:3.9.0")
+    done = audit(old, *osv)
+    assert (done.returncode, done.stderr) == (VULNERABLE, "")
+    assert done.stdout == (
+        "org.apache.kafka:kafka-clients 3.9.0: GHSA-vgq5-3255-v292, CVE-2025-27817, mended in 3.9.1; "
+        "the jars given: shaded-1.0.jar\n"
+        "2 packages in 1 jars looked up, 1 vulnerabilities, 1 new.\n"
+    )
+    done = audit(jar(tmp_path / "kafka-clients-3.9.2.jar", f"{KAFKA}:3.9.2"), *osv)
+    assert (done.returncode, done.stderr) == (CLEAN, "")
+    assert done.stdout == "1 packages in 1 jars looked up, 0 vulnerabilities, 0 new.\n"
+
+
+def test_without_osv_a_list_of_a_day_answers_and_nothing_is_clean(tmp_path: Path) -> None:
+    done = audit(jar(tmp_path / "kafka-clients-3.9.0.jar", f"{KAFKA}:3.9.0"), *NO_OSV)
+    assert done.returncode == VULNERABLE
+    assert "GHSA-vgq5-3255-v292, CVE-2025-27817, mended in 3.9.1;" in done.stdout
+    assert re.search(r"looked up by the list of 20\d\d-\d\d-\d\d \(OSV is not reached: ", done.stdout)
+    done = audit(jar(tmp_path / "kafka-clients-3.9.2.jar", f"{KAFKA}:3.9.2"), *NO_OSV)
+    assert (done.returncode, done.stderr) == (NOT_ASKED, "audit: nobody knows what came after the list\n")
+
+
+def test_a_jar_without_a_name_inside_has_one_by_its_file_and_folders(tmp_path: Path, osv: list[str]) -> None:
+    in_ivy = jar(tmp_path / "org.apache.kafka" / "kafka-clients" / "jars" / "kafka-clients-3.9.0.jar")
+    assert audit(in_ivy, *osv).returncode == VULNERABLE
+    done = audit(jar(tmp_path / "mystery-1.0.jar"), *osv)
+    assert done.returncode == NOT_ASKED
+    assert done.stderr == "audit: of 1 nobody knows: mystery-1.0.jar (the jars given)\n"
+
+
+def test_all_jars_that_we_run_and_ship_are_read(jars: dict[str, Any]) -> None:
+    assert (jars["missing"], jars["nameless"]) == ([], [])
+    spark = jars["bundles"][jars["SPARK"]]
+    assert len(spark) > 250
+    of_spark = {part.jar for part in jars["parts"] if part.by == jars["SPARK"]}
+    assert of_spark == {each.name for each in spark}
+    packages = {(part.package, part.version) for part in jars["parts"]}
+    assert {(KAFKA, "3.9.2"), (KAFKA, "4.3.1"), ("io.delta:delta-spark_4.0_2.13", "4.4.0")} <= packages
+    assert ("org.lz4:lz4-java", "1.8.0") in packages
+    inside = {part.package for part in jars["parts"] if part.jar.startswith("hadoop-client-runtime-")}
+    assert {"org.eclipse.jetty:jetty-http", "com.nimbusds:nimbus-jose-jwt"} <= inside
+
+
+def test_what_the_image_adds_is_read_from_the_dockerfile(jars: dict[str, Any]) -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    added = jars["dockerfile_adds"]()
+    assert added == [("org.apache.hadoop:hadoop-aws:3.4.1",)]
+    assert jars["dockerfile_adds"](text.replace("hadoop-aws:3.4.1", "hadoop-aws:3.4.9")) == [
+        ("org.apache.hadoop:hadoop-aws:3.4.9",)
+    ]
+    assert text.count("resolve(") == len(added) + 1, "a line of the Dockerfile resolves jars that nobody audits"
+    assert "resolve(connectors())" in text
+    assert ("org.apache.hadoop:hadoop-aws", "3.4.1") in {(part.package, part.version) for part in jars["parts"]}
+
+
+def test_what_is_known_is_there_and_has_a_reason(jars: dict[str, Any]) -> None:
+    found = {(each.part.by, each.id) for each in jars["found"]}
+    for group in jars["listed"]["known"]:
+        gone = {id for id in group["ids"] if (group["by"], id) not in found}
+        assert not gone, f"{group['by']} no longer has {sorted(gone)}: take them out of scripts/jar_advisories.json"
+        assert len(group["reason"]) > 20
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", group["since"])
+
+
+def test_what_is_known_is_a_line_and_no_longer_the_exit_code(
+    jars: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(known: list[dict[str, Any]], *, every: bool = False) -> tuple[int, list[str]]:
+        code = jars["tell"](1, jars["parts"], jars["found"], known, " by the list", [], every=every)
+        return code, capsys.readouterr().out.splitlines()
+
+    known = jars["listed"]["known"]
+    code, lines = told(known)
+    assert code == NOT_ASKED
+    assert [line.startswith("known since ") for line in lines] == [True] * len(known) + [False]
+    code, lines = told(known, every=True)
+    assert code == NOT_ASKED
+    assert len(lines) == len({*jars["found"]}) + len(known) + 1
+    code, lines = told(known[1:])
+    assert code == VULNERABLE
+    assert lines[0].split("; ")[1].startswith(f"{known[0]['by']}: ")
+
+
+def test_versions_are_in_the_order_of_maven(jars: dict[str, Any]) -> None:
+    rising = "2.0-alpha1 2.0-beta9 2.0-rc1 2.0 2.0.1 2.10 4.1.91.Final 4.1.118.Final 4.1.118.1 4.2.0.Alpha1 4.2.0.Final"
+    rising += " 9.4.57 9.4.57.v20241219 9.4.60 33.4.0-jre 33.4.1"
+    assert sorted(reversed(rising.split()), key=jars["order"]) == rising.split()  # noqa: C414  # a stable sort hides ties
+    for one, other in (("4.1.0.Final", "4.1"), ("3.0.0-alpha-1", "3-alpha1"), ("1.0-cr1", "1.0.0-RC1"), ("2", "2.0.0")):
+        assert jars["order"](one) == jars["order"](other)
