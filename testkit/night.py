@@ -1,6 +1,6 @@
-"""The night that README tells of: its tables (tests/fixtures/night/), and what commands print of them.
+"""The recorded incident that documents show: its tables (tests/fixtures/night/), and what commands print of them.
 
-`python -m testkit.night` writes this into README and docs/how-to/operations.md, below the commands that stand there.
+`python -m testkit.night` writes this into the documents, below the commands that stand there.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from testkit.processes import offsetstream
 from testkit.tables import append_rows, new_tables, table_schemas
 
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
-README = Path(__file__).parents[1] / "README.md"
-GUIDE = Path(__file__).parents[1] / "docs" / "how-to" / "operations.md"
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / "how-to" / name for name in ("investigate.md", "operations.md"))]
 TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # which the job alone reads
-SECTION = re.compile(r"^## The night of .*?(?=^## )", re.DOTALL | re.MULTILINE)
 SHOWN = re.compile(r"(?<=^```text\n)\$ offsetstream (.*?)\n(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
 
 
@@ -40,10 +39,8 @@ def main() -> None:
     with TemporaryDirectory(prefix="offsetstream-") as made:
         night_tables(Path(made))
         tables = Path(made)
-        told = SECTION.sub(lambda section: _answered(tables, section[0]), README.read_text("utf-8"))
-        guide = _answered(tables, GUIDE.read_text("utf-8"))
-    README.write_text(told, "utf-8")
-    GUIDE.write_text(guide, "utf-8")
+        for page in PAGES:
+            page.write_text(_answered(tables, page.read_text("utf-8")), "utf-8")
 
 
 def _answered(tables: Path, text: str) -> str:

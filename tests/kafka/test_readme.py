@@ -1,4 +1,4 @@
-"""The README's examples work as they stand: in a folder of their own, against a real broker."""
+"""The examples of README, tutorial and how-to pages work as they stand: in a folder, against a real broker."""
 
 import os
 import re
@@ -17,10 +17,21 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.live_logs import numbered, write
 from testkit.processes import offsetstream
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
-SETTINGS, CLUSTERS = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ROOT = Path(__file__).parents[2]
+# The other how-to pages have tests of their own.
+HOW_TO = ("ask", "change-offsets", "configure", "log-files", "python", "retention")
+PAGES = (ROOT / "README.md", ROOT / "docs/tutorial.md", *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO))
+
+
+def blocks(language: str) -> list[str]:
+    """The blocks of a language, in the order of the pages."""
+    block = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    return [each for page in PAGES for each in block.findall(page.read_text("utf-8"))]
+
+
+COMMANDS = list(dict.fromkeys(line for block in blocks("bash") for line in block.splitlines()))
+SETTINGS, CLUSTERS = blocks("toml")
+PYTHON = blocks("python")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +68,7 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path, *, of_many_
         assert says.get(command.split()[1], "billing") in shown.stdout + shown.stderr, command
 
 
-@pytest.mark.parametrize("example", PYTHON, ids=["notebook", "SQL", "Arrow", "views", "thresholds", "live"])
+@pytest.mark.parametrize("example", PYTHON, ids=["notebook", "Arrow", "views", "thresholds", "SQL", "live"])
 def test_the_python_examples_work(own_kafka: EmbeddedKafka, folder: Path, example: str) -> None:
     own = example.replace("localhost:9092", own_kafka.bootstrap_server)
     shown = subprocess.run([sys.executable, "-c", own], cwd=folder, capture_output=True, text=True, check=False)

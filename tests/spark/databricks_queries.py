@@ -1,4 +1,4 @@
-"""The SQL of README, notebook and dashboard, and the tables of a folder in a schema, as a catalog has them."""
+"""The SQL of docs, notebook and dashboard, and the tables of a folder in a schema, as a catalog has them."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def datasets() -> dict[str, str]:
     return {each["name"]: "".join(each["queryLines"]) for each in dashboard["datasets"]}
 
 
-def of_readme(root: Path, group: str) -> str:
-    """README's query of a table by its path, on the tables of the folder."""
-    (query,) = re.findall(r"``(SELECT .*?)``", (ROOT / "README.md").read_text("utf-8"))
+def of_python_page(root: Path, group: str) -> str:
+    """The query of docs/how-to/python.md of a table by its path, on the tables of the folder."""
+    (query,) = re.findall(r"``(SELECT .*?)``", (ROOT / "docs" / "how-to" / "python.md").read_text("utf-8"))
     return str(query).replace("tables/", f"{root}/").replace("billing", group)
 
 
 def answers(spark: SparkSession, schema: str, root: Path, group: str) -> Iterator[tuple[str, DataFrame]]:
     """Run everything, the notebook's first cell before its others, as it enters the schema."""
-    yield "README", spark.sql(of_readme(root, group))
+    yield "python.md", spark.sql(of_python_page(root, group))
     for cell in cells():
         yield cell, spark.sql(cell, {"schema_name": schema, "group_id": group})
     for name, query in datasets().items():

@@ -1,4 +1,4 @@
-"""Each query of README and of Databricks' notebook and dashboard runs on our tables, also by Spark Connect."""
+"""Each query of docs and of Databricks' notebook and dashboard runs on our tables, also by Spark Connect."""
 
 from __future__ import annotations
 

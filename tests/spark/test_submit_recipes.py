@@ -1,4 +1,4 @@
-"""The lines for spark-submit in README and docs are ones that spark-submit and the job take, with the jars of ours."""
+"""The lines for spark-submit in docs are ones that spark-submit and the job take, with the jars of ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offsetstream.spark.session import CONNECTORS
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "spark-submit.md").read_text("utf-8")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-BLOCKS = _BLOCK.findall((ROOT / "README.md").read_text("utf-8") + PAGE)
+BLOCKS = _BLOCK.findall(PAGE)
 LINES = [
     shlex.split(text.replace("$PWD/", "").replace("\\\n", ""))
     for kind, text in BLOCKS
