@@ -95,6 +95,11 @@ def test_the_page_of_the_views_is_current() -> None:
     assert script["NAMES"].read_text(encoding="utf-8") == script["names_module"](), "run 'make docs'"
 
 
+def test_the_page_of_the_commands_is_current() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "commands_doc.py"))
+    assert script["PAGE"].read_text(encoding="utf-8") == script["commands_page"](), "run 'make docs'"
+
+
 def test_docstrings_have_one_markup() -> None:
     """That of these documents: Markdown's single backticks, no roles."""
     other = re.compile(r"(?<![`\"])`{2}(?![`\"])|:(?:class|func|meth|data|attr|mod|exc):`")
