@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))
 from testkit.browser import Visit, chromium  # noqa: E402 - testkit is not installed
 
 DEMO, PICTURE = ROOT / "demo-tables", ROOT / "docs" / "images" / "report.png"
-GROUPS = ("billing", "ledger", "data-lake-export", "fraud-detector", "recommendations", "warehouse")
+GROUPS = ("loyalty-points", "fraud-scoring", "cart-reminder", "billing", "recommendations", "warehouse")
 WIDTH, HEIGHT = 1000, 1812  # pixels
 
 

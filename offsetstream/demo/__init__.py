@@ -1,4 +1,4 @@
-"""A workload of real clients whose groups are worth looking at: for `offsetstream demo` and for tests."""
+"""Real clients of a shop: healthy groups of every kind, and five troubles. For `offsetstream demo` and for tests."""
 
 from offsetstream.demo.workload import Workload, run_workload
 

@@ -1,5 +1,6 @@
-"""The demo's workload: real clients that give a cluster groups of every kind, and change them when asked."""
+"""The demo's workload: real clients that give a cluster healthy groups of every kind, and change them when asked."""
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -7,23 +8,45 @@ from typing import Self
 
 from confluent_kafka import TopicPartition
 
-from offsetstream.demo import cast
 from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.live import LiveGroups
-from offsetstream.demo.support import has_kip_848_groups
-from offsetstream.demo.topics import create_topics, end_offsets, produce_records
+from offsetstream.demo.members import GroupPlan, LiveGroups, has_kip_848_groups
+from offsetstream.demo.topics import NIGHTLY, PARTITIONS, create_topics, end_offsets, produce_records
 from offsetstream.embedded.clients import admin_client
 from offsetstream.errors import UsageError
 
+_KIP_848 = {"group.protocol": "consumer"}
+_COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+
+GROWING_GROUP = GroupPlan("billing", ("orders", "payments"), 2)  # one more joins with each change
+SHRINKING_GROUPS = (  # one leaves with the first change
+    GroupPlan("fraud-detector", ("payments",), 2, _COOPERATIVE),
+    GroupPlan("search-indexer", ("orders", "inventory"), 2, _KIP_848),
+)
+LIVE_GROUPS = (
+    GROWING_GROUP,
+    *SHRINKING_GROUPS,
+    GroupPlan("warehouse", ("shipments",), 2, static=True),
+    GroupPlan("mobile-push", ("orders",), 1),
+    GroupPlan("recommendations", ("^page-.*",), 1, _KIP_848),
+)
+# Its member leaves: an Empty group with a generation and commits, unlike the groups that never had members.
+LEAVING_GROUP = GroupPlan("email-sender", ("reviews",), 1)
+TRANSACTIONAL_GROUP = "ledger"
+DELETED_GROUP = "old-checkout"
+LATE_GROUP = "returns-desk"  # commits with the first change only
 MIN_GROUPS = 12
-_RECORDS = 400  # of each topic, in each phase
+
+_AREAS = ("checkout", "pricing", "stock", "loyalty", "refund", "tax", "invoice", "shipping", "catalog", "review")
+_ROLES = ("api", "worker", "exporter", "audit", "cache", "mailer", "monitor", "archiver")
+_NOTES = ("", "", "nightly run", "restored from backup", "größe ✓", '{"checkpoint": 17}')
+_RECORDS = 400  # of each topic, with each change
 _TIMEOUT = 30.0
 
 Say = Callable[[str], None]
 
 
 def run_workload(bootstrap_server: str, *, groups: int, seed: int, say: Say) -> "Workload":
-    """Make `groups` groups (12 or more) on the cluster, and return once they have come to rest.
+    """Make `groups` groups (12 or more) on the cluster, and return once they have read and committed everything.
 
     The same seed makes the same records and commits. `say` is told in one line each what was done. Members stay
     in their groups until the workload is closed. KIP-848 groups are left out where the broker has none.
@@ -50,6 +73,7 @@ class Workload:
         self._admin = admin_client(bootstrap_server)
         self._live = LiveGroups(bootstrap_server, self._admin)
         self._committing: list[str] = []
+        self._places: dict[str, list[tuple[str, int]]] = {}  # which each of them commits
         self._ends: dict[tuple[str, int], int] = {}
         self._rng = random.Random(seed)  # noqa: S311 - offsets and amounts, no secrets
         self._say = say
@@ -72,78 +96,37 @@ class Workload:
         create_topics(self._admin)
         self._produce()
         self._start_members()
-        self._live.join(cast.GROWING_GROUP)
-        self._live.leave(cast.LEAVING_GROUP.group_id)
+        self._live.join(GROWING_GROUP)
+        self._live.leave(LEAVING_GROUP.group_id)
         self._live.settle()
-        self._say(f"{cast.GROWING_GROUP.group_id} rebalanced: another member joined")
-        self._say(f"{cast.LEAVING_GROUP.group_id} is empty: its only member left")
+        self._say(f"another member joined {GROWING_GROUP.group_id}: it rebalanced")
+        self._say(f"the only member left {LEAVING_GROUP.group_id}: it is Empty")
         self._transactions()
-        self._first_commits(groups)
-        self.delete([cast.DELETED_GROUP])
+        self._committing = committing_groups(groups - len(self.groups))
+        self._commit([*self._committing, DELETED_GROUP])
+        self._say(f"{len(self._committing)} groups committed without members")
+        self.delete([DELETED_GROUP])
 
     def more(self) -> None:
-        """Change the state: more records read, members come and go, commits forth and back, deletions.
+        """Change the groups: more records, a member joins and others leave, new commits, groups are deleted.
 
-        May be called again; each time a few groups fewer are there.
+        Afterwards all groups have read everything. May be called again; each time a few groups fewer are there.
         """
         self._produce()
-        self._live.join(cast.GROWING_GROUP)
-        shrinking = sorted({plan.group_id for plan in cast.SHRINKING_GROUPS} & set(self.live_groups))
+        self._live.join(GROWING_GROUP)
+        shrinking = sorted({plan.group_id for plan in SHRINKING_GROUPS} & set(self.live_groups))
         for group in shrinking:
             self._live.leave(group)
         self._live.settle()
-        self._say(f"{cast.GROWING_GROUP.group_id} rebalanced: another member joined")
+        self._say(f"another member joined {GROWING_GROUP.group_id}: it rebalanced")
         if shrinking:
             self._say(f"a member each left {', '.join(shrinking)}")
         self._transactions()
-        changed = [cast.LATE_GROUP, *self._rng.sample(self._committing, len(self._committing) // 2)]
-        self._commit({group: cast.random_commits(self._ends, self._rng) for group in changed})
-        self._say(f"{len(changed)} groups committed again, some of them back to older offsets")
-        leaving = {cast.LEAVING_GROUP.group_id} & self.groups
+        changed = [LATE_GROUP, *self._committing]
+        self._commit(changed)
+        self._say(f"{len(changed)} groups committed again")
+        leaving = {LEAVING_GROUP.group_id} & self.groups
         self.delete([*leaving, *self._rng.sample(self._committing, min(2, len(self._committing)))])
-
-    def close(self) -> None:
-        """Let all members leave their groups; a static one keeps its place until its session ends."""
-        self._live.close()
-
-    def _produce(self) -> None:
-        produce_records(self._bootstrap_server, _RECORDS, self._rng)
-        self._ends = end_offsets(self._admin)
-        self._say(f"{_RECORDS} records written to each of the topics {', '.join(sorted({t for t, _ in self._ends}))}")
-
-    def _start_members(self) -> None:
-        kip_848 = has_kip_848_groups(self._admin)
-        for plan in (*cast.LIVE_GROUPS, cast.LEAVING_GROUP):
-            if kip_848 or not plan.is_kip_848:
-                self._live.join(plan, plan.members)
-        self._live.settle()
-        self.groups |= set(self.live_groups)
-        without = "" if kip_848 else " (and none of KIP-848, which this broker has not)"
-        self._say(f"groups with members that read and commit: {', '.join(self.live_groups)}{without}")
-
-    def _transactions(self) -> None:
-        """Commit in two transactions, then abort one that would have gone on: its offsets must not be seen."""
-        group = cast.TRANSACTIONAL_GROUP
-        for share, abort in ((4, False), (2, False), (1, True)):
-            offsets = [
-                TopicPartition("orders", partition, self._ends["orders", partition] // share) for partition in (0, 1)
-            ]
-            commit_in_transaction(self._bootstrap_server, group, offsets, abort=abort)
-        self.groups.add(group)
-        self._say(f"{group} committed in two transactions and aborted a third")
-
-    def _first_commits(self, groups: int) -> None:
-        self._committing = cast.committing_groups(groups - len(self.groups) - 1)
-        lagging = [TopicPartition(*place, 1, "stuck") for place in sorted(self._ends) if place[0] == "page-views"]
-        commits = {
-            group: cast.random_commits(self._ends, self._rng) for group in (*self._committing, cast.DELETED_GROUP)
-        }
-        self._commit({cast.LAGGING_GROUP: lagging, **commits})
-        self._say(f"{len(commits)} groups committed without members; {cast.LAGGING_GROUP} stays behind")
-
-    def _commit(self, commits: dict[str, Sequence[TopicPartition]]) -> None:
-        commit_plainly(self._bootstrap_server, commits)
-        self.groups |= set(commits)
 
     def delete(self, groups: Sequence[str]) -> None:
         """Delete groups that have no members, by Admin."""
@@ -155,3 +138,56 @@ class Workload:
         self.deleted |= set(groups)
         self._committing = [group for group in self._committing if group not in groups]
         self._say(f"deleted by Admin: {', '.join(groups)}")
+
+    def close(self) -> None:
+        """Let all members leave their groups; a static one keeps its place until its session ends."""
+        self._live.close()
+
+    def _produce(self) -> None:
+        produce_records(self._bootstrap_server, _RECORDS, self._rng)
+        self._ends = end_offsets(self._admin)
+        self._say(f"{_RECORDS} records written to each of the topics {', '.join(sorted({*PARTITIONS, *NIGHTLY}))}")
+
+    def _start_members(self) -> None:
+        kip_848 = has_kip_848_groups(self._admin)
+        for plan in (*LIVE_GROUPS, LEAVING_GROUP):
+            if kip_848 or not plan.is_kip_848:
+                self._live.join(plan, plan.members)
+        self._live.settle()
+        self.groups |= set(self.live_groups)
+        without = "" if kip_848 else " (none of KIP-848: this broker does not have it)"
+        self._say(f"groups with members read and commit: {', '.join(self.live_groups)}{without}")
+
+    def _transactions(self) -> None:
+        """Commit in two transactions, the second up to the end, then abort one that goes back: it must not be seen."""
+        ends = {partition: self._ends["returns", partition] for partition in (0, 1)}
+        steps: list[tuple[Callable[[int], int], bool]] = [
+            (lambda end: end - 1, False),
+            (lambda end: end, False),
+            (lambda end: end // 2, True),
+        ]
+        for offset_of, abort in steps:
+            offsets = [TopicPartition("returns", partition, offset_of(end)) for partition, end in ends.items()]
+            commit_in_transaction(self._bootstrap_server, TRANSACTIONAL_GROUP, offsets, abort=abort)
+        self.groups.add(TRANSACTIONAL_GROUP)
+        self._say(f"{TRANSACTIONAL_GROUP} committed in two transactions and aborted a third")
+
+    def _commit(self, groups: Sequence[str]) -> None:
+        """Commit where the logs end, for some partitions of each group, with a note and a leader epoch or without."""
+        nightly = sorted(place for place in self._ends if place[0] in NIGHTLY)
+        commits: dict[str, list[TopicPartition]] = {}
+        for group in groups:
+            places = self._places.setdefault(group, self._rng.sample(nightly, self._rng.randint(1, 5)))
+            commits[group] = [
+                TopicPartition(*place, self._ends[place], self._rng.choice(_NOTES), self._rng.choice((-1, 0, 0, 3)))
+                for place in places
+            ]
+        commit_plainly(self._bootstrap_server, commits)
+        self.groups |= set(groups)
+
+
+def committing_groups(count: int) -> list[str]:
+    """Return `count` readable names of groups that only commit, the same at every call."""
+    rounds = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    names = (f"{area}-{role}{suffix}" for suffix in rounds for role in _ROLES for area in _AREAS)
+    return list(itertools.islice(names, count))

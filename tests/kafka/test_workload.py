@@ -3,7 +3,8 @@
 import pytest
 
 from offsetstream.demo import run_workload
-from offsetstream.demo.topics import end_offsets
+from offsetstream.demo.topics import create_topics, end_offsets
+from offsetstream.demo.troubles import TROUBLES, Shop
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UsageError
@@ -35,7 +36,7 @@ def test_makes_groups_of_every_kind_and_changes_them(kafka: BrokerUnderTest) -> 
             "warehouse": ("Classic", "Stable", 2),
         }
         assert described["email-sender"] == ("Classic", "Empty", 0)
-        check_offsets(kafka)
+        check_offsets(kafka, workload.groups)
 
         workload.more()
         assert len(workload.groups) == 20 + 1 - 3
@@ -46,26 +47,26 @@ def test_makes_groups_of_every_kind_and_changes_them(kafka: BrokerUnderTest) -> 
         assert described["billing"] == ("Classic", "Stable", 4)
         assert described["fraud-detector"] == ("Classic", "Stable", 1)
         assert described["search-indexer"] == ("Consumer", "Stable", 1)
-        check_offsets(kafka)
+        check_offsets(kafka, workload.groups)
     assert any("aborted" in line for line in said)
     assert counts(describe_groups(admin, ["billing"]))["billing"] == ("Classic", "Empty", 0)
 
 
-def check_offsets(kafka: BrokerUnderTest) -> None:
-    """Members have committed everything, a laggard next to nothing, and an aborted transaction shows nowhere."""
+def check_offsets(kafka: BrokerUnderTest, groups: set[str]) -> None:
+    """All groups have committed what is in the topics, and an aborted transaction, which went back, shows nowhere."""
     admin = admin_client(kafka.bootstrap_server)
     ends = end_offsets(admin)
-    groups = ["billing", "ledger", "mobile-push", "data-lake-export", "old-checkout"]
-    found = committed_offsets(admin, groups[:-1])
-    billing = {place[1:]: offset.committed_offset for place, offset in found.items() if place[0] == "billing"}
-    assert billing == {place: end for place, end in ends.items() if place[0] in {"orders", "payments"}}
+    found = committed_offsets(admin, groups)
+    assert {group for group, _, _ in found} == groups
+    assert {place: offset.committed_offset for place, offset in found.items()} == {
+        place: ends[place[1:]] for place in found
+    }
+    billing = {place[1:] for place in found if place[0] == "billing"}
+    assert billing == {place for place in ends if place[0] in {"orders", "payments"}}
     for partition in (0, 1):
-        # The aborted one went to the end.
-        assert found["ledger", "orders", partition].committed_offset == ends["orders", partition] // 2
+        assert ("ledger", "returns", partition) in found
         assert found["billing", "orders", partition].metadata.startswith("read by billing-")
         assert found["billing", "orders", partition].leader_epoch == 0
-    assert {offset.committed_offset for place, offset in found.items() if place[0] == "data-lake-export"} == {1}
-    assert "mobile-push" not in {group for group, _, _ in found}
 
 
 def test_leaves_kip_848_out_where_the_broker_has_it_not() -> None:
@@ -82,6 +83,24 @@ def test_leaves_kip_848_out_where_the_broker_has_it_not() -> None:
         listed = {group.group_id for group in list_groups(admin_client(kafka.bootstrap_server))}
         assert workload.groups == listed
     assert any("none of KIP-848" in line for line in said)
+
+
+def test_each_trouble_begins_and_leaves_the_other_groups_their_members() -> None:
+    with EmbeddedKafka() as kafka:
+        admin = admin_client(kafka.bootstrap_server)
+        create_topics(admin)
+        with Shop(kafka.bootstrap_server, 1) as shop:
+            shop.open()
+            for trouble in TROUBLES:
+                trouble.begin(shop)
+            described = describe_groups(admin, [trouble.group for trouble in TROUBLES])
+            assert {group: members for group, (_, _, members) in counts(described).items()} == {
+                "order-archive": 0,
+                "fraud-scoring": 1,
+                "cart-reminder": 1,
+                "invoice-mailer": 1,
+                "loyalty-points": 0,
+            }
 
 
 def test_refuses_fewer_groups_than_it_has_names_for() -> None:

@@ -12,16 +12,16 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from offsetstream.demo import cast
 from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.live import LiveGroups
-from offsetstream.demo.members import GroupPlan
+from offsetstream.demo.members import GroupPlan, LiveGroups
 from offsetstream.demo.topics import PARTITIONS, create_topics, produce_records
+from offsetstream.demo.workload import TRANSACTIONAL_GROUP, committing_groups
 from offsetstream.embedded.clients import admin_client
 
 _RECORDS = 100  # of each topic, in each round
 _GROUPS = 40
 _AT_ONCE = 8
+_NOTES = ("", "nightly run", "größe ✓")
 _APART, _SECONDS_APART = get_context("spawn"), 90.0
 _PLANS = (
     GroupPlan("billing", ("orders", "payments"), 2),
@@ -38,7 +38,7 @@ class ChaosClients:
         self._rng = Random(seed)
         self._admin = admin_client(bootstrap_server)
         self._live = LiveGroups(bootstrap_server, self._admin)
-        self._groups = cast.committing_groups(_GROUPS)
+        self._groups = committing_groups(_GROUPS)
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="chaos clients")
@@ -76,8 +76,12 @@ class ChaosClients:
         commit_plainly(self._server, {group: self._places() for group in self._rng.sample(self._groups, _AT_ONCE)})
 
     def _places(self) -> list[TopicPartition]:
-        everywhere = {(topic, n): 10_000 for topic, count in PARTITIONS.items() for n in range(count)}
-        return cast.random_commits(everywhere, self._rng)
+        everywhere = [(topic, n) for topic, count in PARTITIONS.items() for n in range(count)]
+        places = self._rng.sample(everywhere, self._rng.randint(1, 5))
+        return [
+            TopicPartition(*place, self._rng.randint(0, 10_000), self._rng.choice(_NOTES), self._rng.choice((-1, 0, 3)))
+            for place in places
+        ]
 
     def _produce(self) -> None:
         produce_records(self._server, _RECORDS, self._rng)
@@ -109,7 +113,7 @@ class ChaosClients:
 
 def _book(bootstrap_server: str, places: list[tuple[str, int, int]], *, abort: bool) -> None:
     offsets = [TopicPartition(*place) for place in places]
-    commit_in_transaction(bootstrap_server, cast.TRANSACTIONAL_GROUP, offsets, abort=abort)
+    commit_in_transaction(bootstrap_server, TRANSACTIONAL_GROUP, offsets, abort=abort)
 
 
 def _delete_groups(bootstrap_server: str, groups: list[str]) -> None:
