@@ -17,6 +17,8 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable
 
+import offsetstream
+
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +85,11 @@ def test_an_index_takes_both_and_shows_a_readme_whose_links_lead_somewhere(built
     files = [each for link in links for each in re.findall(rf"^{PROJECT['urls']['Source']}/\w+/[\w.]+/([^#]+)", link)]
     assert len(files) > 3
     assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+def test_its_version_is_the_one_that_the_code_names(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    assert wheel.name == f"offsetstream-{offsetstream.__version__}-py3-none-any.whl"
 
 
 def test_launchers_find_the_jobs(built: Path) -> None:

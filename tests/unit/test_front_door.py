@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -40,7 +39,6 @@ def test_every_public_name_is_there() -> None:
     for name in offsetstream.__all__:
         assert getattr(offsetstream, name) is not None
     assert set(offsetstream.__all__) <= set(dir(offsetstream))
-    assert offsetstream.__version__ == version("offsetstream")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         offsetstream.nothing  # noqa: B018
 
