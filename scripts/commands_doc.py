@@ -25,7 +25,7 @@ is also its key in the settings file, and its variable: `max-silence` in `[run]`
 | 2 | wrong usage |
 | 3 | the cluster could not be asked |
 | 4 | a group has trouble (`groups status`) |
-| 5 | no group has trouble, but of some nothing is known now (`groups status`) |
+| 5 | no group has trouble, but the tables are too old to tell (`groups status`, `--max-age`) |
 
 """
 _ENVIRONMENT = re.compile(r" *\[env var: \w+\]|(?<=\[)env var: \w+; ")  # the head says how they are called

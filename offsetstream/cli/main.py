@@ -201,7 +201,7 @@ Each option can also come from the environment: --tables from OFFSETSTREAM_TABLE
 from OFFSETSTREAM_BOOTSTRAP_SERVER.
 
 Exit codes: 0 yes; 1 difference, not found or failed; 2 wrong usage; 3 the cluster could not be asked;
-4 a group has trouble; 5 no group has trouble, but of some nothing is known now (groups status).""",
+4 a group has trouble; 5 no group has trouble, but the tables are too old to tell (groups status).""",
 )
 @click.option(
     "-V",

@@ -141,6 +141,16 @@ def test_rows_are_frames_and_arrow(tables: offsetstream.Tables) -> None:
     assert "0 rows" in repr(tables.groups())
 
 
+def test_the_day_of_a_partition_is_in_every_answer(tables: offsetstream.Tables) -> None:
+    """It is in the paths of files alone."""
+    today = NOW.date()
+    assert {row["written_day"] for row in tables.read("offset_commits").to_pylist()} == {today}
+    found = tables.sql(
+        "SELECT written_day, count(*) AS n FROM offset_commits WHERE written_day IS NOT NULL GROUP BY ALL"
+    )
+    assert found.to_pylist() == [{"written_day": today, "n": 2}]
+
+
 def test_what_is_wanted_is_said_as_on_the_command_line(tables: offsetstream.Tables) -> None:
     assert tables.view("lag", group=["billing", "billing-test"], topic="orders", partition=0).num_rows == 2
     assert tables.read("offset_commits", group="billing-test").num_rows == 1

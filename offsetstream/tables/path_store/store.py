@@ -125,8 +125,11 @@ class PathSource(Source):
             return connection.from_arrow(self._delta.to_pyarrow_dataset())
         # DuckDB takes paths as patterns.
         files = [_GLOB.sub(r"[\g<0>]", file) for file in self._paths]
-        # Files from before a column was added lack it.
-        return connection.from_parquet(files, union_by_name=True) if files else None
+        if not files:
+            return None
+        # Files from before a column was added lack it; the day of a partition is in a file's path alone.
+        is_partitioned = bool(self._delta.metadata().partition_columns)
+        return connection.from_parquet(files, union_by_name=True, hive_partitioning=is_partitioned)
 
     @property
     def files(self) -> Sequence[str]:
