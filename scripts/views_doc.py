@@ -82,6 +82,10 @@ def _view(view: View, reader: ViewReader, now_ms: int) -> Iterator[str]:
     for column in view.columns:
         shown = _cell(_told(example.get(column.name)))
         yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} | {shown} |"
+    if view.name == "verdicts":  # so few that all of them are told, the worst last
+        yield from ("", "| verdict | level | meaning |", "|---|---|---|")
+        for row in sorted(reader.rows(view.name), key=lambda row: row["rank"]):
+            yield f"| `{row['verdict']}` | {row['level']} | {_cell(row['meaning'])} |"
 
 
 def _example(rows: list[dict[str, object]]) -> dict[str, object]:
