@@ -151,6 +151,13 @@ def test_the_day_of_a_partition_is_in_every_answer(tables: offsetstream.Tables) 
     assert found.to_pylist() == [{"written_day": today, "n": 2}]
 
 
+def test_a_folder_above_the_tables_makes_no_column(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder / "tables", tmp_path / "topic=elsewhere" / "day=1" / "tables")
+    commits, before = (offsetstream.open_tables(each).offset_commits() for each in (copy, folder / "tables"))
+    assert commits.column_names == before.column_names
+    assert {row["topic"] for row in commits.to_pylist()} == {"orders"}
+
+
 def test_what_is_wanted_is_said_as_on_the_command_line(tables: offsetstream.Tables) -> None:
     assert tables.view("lag", group=["billing", "billing-test"], topic="orders", partition=0).num_rows == 2
     assert tables.read("offset_commits", group="billing-test").num_rows == 1

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable, QueryBuilder
 
 from offsetstream.tables.path_store.errors import told
+from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Source, Store
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.transaction import BatchId
 
+_DAY = f"TRY_CAST(regexp_extract(filename, '/{HISTORY_DAY}=([^/]+)/[^/]+$', 1) AS DATE) AS {HISTORY_DAY}"
 _GLOB = re.compile(r"[*?\[]")
 _LOOK_SECONDS = 12.0  # a store asks money for each request: so an idle job makes no thirty of them a minute
 
@@ -127,9 +129,11 @@ class PathSource(Source):
         files = [_GLOB.sub(r"[\g<0>]", file) for file in self._paths]
         if not files:
             return None
-        # Files from before a column was added lack it; the day of a partition is in a file's path alone.
-        is_partitioned = bool(self._delta.metadata().partition_columns)
-        return connection.from_parquet(files, union_by_name=True, hive_partitioning=is_partitioned)
+        # Files from before a column was added lack it.
+        found = connection.from_parquet(files, union_by_name=True)
+        # The day of a partition is in a file's path alone. DuckDB's hive_partitioning would take columns from the
+        # folders above too: in `topic=a/tables` each row would be of topic a.
+        return found.project(f"*, {_DAY}") if HISTORY_DAY in self._delta.metadata().partition_columns else found
 
     @property
     def files(self) -> Sequence[str]:
