@@ -19,7 +19,7 @@ class Loaded(Protocol):
     """Takes what was just loaded: partitions, offsets, who merged, records left out (None without filters)."""
 
     def __call__(
-        self, partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], left_out: int | None = None
+        self, partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], filtered: int | None = None
     ) -> None:
         """Tell it."""
 
@@ -57,12 +57,12 @@ class Progress:
         records: Mapping[str, int],
         seconds: float,
         merged_by: Mapping[str, StateWrites],
-        left_out: int | None = None,
+        filtered: int | None = None,
     ) -> None:
         """Write what a micro-batch did: its records by kind, how many were left out, and who merged into the state."""
         counts = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in records.items())
-        said = f"Batch {batch_id}: {counts}{_left_out(left_out)}, {seconds:.1f} s{_state_by(merged_by)}"
-        figures = {} if left_out is None else {"left_out": left_out}
+        said = f"Batch {batch_id}: {counts}{_filtered(filtered)}, {seconds:.1f} s{_state_by(merged_by)}"
+        figures = {} if filtered is None else {"filtered": filtered}
         self.say(said, batch_id=batch_id, records=dict(records), **figures, seconds=round(seconds, 3))
 
     @contextmanager
@@ -81,12 +81,12 @@ class Progress:
             task = bar.add_task("offsets partitions loaded", total=partitions)
 
             def loaded(
-                partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], left_out: int | None = None
+                partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], filtered: int | None = None
             ) -> None:
                 nonlocal done
                 done += partitions
                 bar.advance(task, partitions)
-                now = f"+{offsets:,} offsets{_left_out(left_out)}{_state_by(merged_by)}"
+                now = f"+{offsets:,} offsets{_filtered(filtered)}{_state_by(merged_by)}"
                 said = f"  {done} of {total} offsets partitions loaded ({now})"
                 self.say(said, loaded=done, partitions=total)
 
@@ -99,8 +99,8 @@ def json_line(level: str, line: str, figures: Mapping[str, Any]) -> str:
     return json.dumps({"time": time, "level": level, "message": line.strip(), **figures}, ensure_ascii=False)
 
 
-def _left_out(records: int | None) -> str:
-    return "" if records is None else f", {records:,} left out"
+def _filtered(records: int | None) -> str:
+    return "" if records is None else f", {records:,} filtered"
 
 
 def _state_by(merged_by: Mapping[str, StateWrites]) -> str:

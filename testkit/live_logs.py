@@ -58,12 +58,12 @@ def transaction(
 def await_end(server: str, *places: tuple[str, int]) -> None:
     """Wait until no transaction keeps readers from the partitions' ends: its end is told before it is in the log."""
 
-    def is_held_back(topic: str, partition: int) -> bool:
+    def is_blocked(topic: str, partition: int) -> bool:
         end = LogEnds(server).ends({topic: [partition]}, {})[TopicPlace(topic, partition)]
         assert isinstance(end, LogEnd)
         return end.last_stable_offset < end.high_watermark
 
-    await_(lambda: not any(is_held_back(*place) for place in places))
+    await_(lambda: not any(is_blocked(*place) for place in places))
 
 
 def joined(server: str, group: str, topic: str) -> Consumer:

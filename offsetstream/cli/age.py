@@ -22,7 +22,8 @@ STALE = 5  # the exit code where nothing known is wrong, and something is not kn
 AGE = (Column("as_of"), Column("stale"))  # not in text: there the line before the answer has it
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _READ = """
-SELECT f.offsets_partition, as_of, is_stale, CASE WHEN held_since <= now_at - INTERVAL 1 MINUTE THEN held_since END,
+SELECT f.offsets_partition, as_of, is_stale,
+       CASE WHEN blocked_since <= now_at - INTERVAL 1 MINUTE THEN blocked_since END,
        history_complete_from, now_at, (SELECT max(ended_at) FROM cluster), max_age_seconds
 FROM clock CROSS JOIN max_age LEFT JOIN freshness AS f ON true
 LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition"""
@@ -32,15 +33,15 @@ LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition""
 class Age:
     """As of when each offsets partition is known; `now` is the instant that is asked about.
 
-    `held_since`: of those that an open transaction holds back for a minute; `complete_from`: of their histories, None
-    where there is none.
+    `blocked_since`: since when an open transaction blocks a partition, where it does so for a minute or longer.
+    `complete_from`: since when its history is complete, None where there is none.
     """
 
     now: datetime
     of_partition: Mapping[int, tuple[datetime | None, bool]]
     ended_at: datetime | None
     max_age: float | None = None  # in seconds
-    held_since: Mapping[int, datetime] = field(default_factory=dict)
+    blocked_since: Mapping[int, datetime] = field(default_factory=dict)
     complete_from: Mapping[int, datetime | None] = field(default_factory=dict)
 
     @classmethod
@@ -88,8 +89,8 @@ class Age:
             number: (as_of, is_stale and (as_of is None or as_of + allowed < end))
             for number, (as_of, is_stale) in self.of_partition.items()
         }
-        held = {number: since for number, since in self.held_since.items() if since < end}
-        return replace(self, of_partition=known, held_since=held)
+        held = {number: since for number, since in self.blocked_since.items() if since < end}
+        return replace(self, of_partition=known, blocked_since=held)
 
     def tell_of_groups(self, tables: Store, groups: Collection[str]) -> None:
         """Write to stderr, in red, what is not known of some groups, of all where none is named."""
@@ -124,7 +125,7 @@ class Age:
             told = [f"No job keeps these tables any more: their now is {instant_text(self.ended_at)}, when they end"]
         else:
             told = self._stale_lines(partitions)
-        return told + self._held_lines(partitions)
+        return told + self._blocked_lines(partitions)
 
     def _stale_lines(self, partitions: Collection[int] | None) -> list[str]:
         asked, told = _some(self.of_partition, partitions), []
@@ -138,13 +139,13 @@ class Age:
             told.append(self._stale_line(stale, len(asked)))
         return told
 
-    def _held_lines(self, partitions: Collection[int] | None) -> list[str]:
-        held = _some(self.held_since, partitions)
+    def _blocked_lines(self, partitions: Collection[int] | None) -> list[str]:
+        held = _some(self.blocked_since, partitions)
         if not held:
             return []
         asked, since = len(_some(self.of_partition, partitions)), instant_text(min(held))
         return [
-            f"HELD BACK: of {len(held)} of {asked} offsets partitions nothing is known since {since}: "
+            f"BLOCKED: of {len(held)} of {asked} offsets partitions nothing is known since {since}: "
             "an open transaction is there, and nobody can read what came after"
         ]
 

@@ -71,5 +71,5 @@ def require_of_file(ctx: click.Context) -> None:
         if ctx.params.get(name) and is_said(ctx, name):
             flag = f"--{name.replace('_', '-')}"
             by_flag = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-            left_out = flag if by_flag else f"{PREFIX}{name.upper()}"
-            raise UsageError(f"{FLAG} takes {flag} of each cluster from the file: leave out {left_out}")
+            unneeded = flag if by_flag else f"{PREFIX}{name.upper()}"
+            raise UsageError(f"{FLAG} takes {flag} of each cluster from the file: leave out {unneeded}")

@@ -84,7 +84,7 @@ def _row(lag: ExactLag, now_ms: int) -> Row:
     reading, end = lag.reading, lag.reading.end
     record = reading.records[0] if reading.records else None
     waits = None if record is None or record.timestamp_ms is None else now_ms - record.timestamp_ms
-    if record is None and reading.error is None and not reading.is_held_back:
+    if record is None and reading.error is None and not reading.is_blocked:
         waits = 0  # nothing is there to be read
     return {
         "group": lag.group_id,

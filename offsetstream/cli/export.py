@@ -17,9 +17,9 @@ from offsetstream.cli.options import client_properties, cluster_options, config_
 from offsetstream.cli.output import Output
 from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
-from offsetstream.cluster.committed import left_out
+from offsetstream.cluster.committed import omitted
 from offsetstream.errors import UsageError
-from offsetstream.tables.left_out import LeftOutNames
+from offsetstream.tables.filtered_names import FilteredNames
 
 _TIMES_SECONDS = 60.0
 _LONGEST_PLAIN = 24  # Jackson looks no further into a text, and quotes it
@@ -84,7 +84,7 @@ def export(
         Output(file=output_file).pieces(lines)
         of_groups = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
         tell(f"{of_groups} as of {instant_text(age.now)}.{unknown_text(reader)}")
-        if note := LeftOutNames.of(reader.store).note:
+        if note := FilteredNames.of(reader.store).note:
             tell(f"Note: {note}.")
     for message in missing:
         tell(f"Error: {message}")
@@ -98,7 +98,7 @@ def _rows(reader: Any, group: tuple[str, ...], topic: tuple[str, ...]) -> list[R
     )
     for row in at_home:
         if row["committed_offset"] < 0:
-            tell(left_out(row["group_id"], (row["topic"], row["partition"]), row["committed_offset"]))
+            tell(omitted(row["group_id"], (row["topic"], row["partition"]), row["committed_offset"]))
     return [row for row in at_home if row["committed_offset"] >= 0]
 
 

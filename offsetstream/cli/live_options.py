@@ -55,9 +55,9 @@ def told_nothing(topic: str, reading: Reading) -> str | None:
         )
     if reading.error is not None:
         return reading.error + (f" after {reading.errors} errors" if reading.errors else "")
-    if reading.is_held_back and end is not None:
+    if reading.is_blocked and end is not None:
         return (
-            f"held back by an open transaction from {end.last_stable_offset} on, the log ends at {end.high_watermark}: "
-            f"'partitions --held-back --topic {topic}' names it"
+            f"blocked by an open transaction from {end.last_stable_offset} on, the log ends at {end.high_watermark}: "
+            f"'partitions --blocked --topic {topic}' names it"
         )
     return None

@@ -35,13 +35,13 @@ def not_there(
     missing = sorted(set(wanted) - set(found))
     if not missing:
         return []
-    from offsetstream.tables.left_out import LeftOutNames  # noqa: PLC0415 - of DuckDB, which --help does not need
+    from offsetstream.tables.filtered_names import FilteredNames  # noqa: PLC0415 - of DuckDB, which --help does not need
 
-    tables = LeftOutNames.of(reader.store)
-    left_out = tables.groups(missing) if column == "group_id" else tables.topics(missing)
+    tables = FilteredNames.of(reader.store)
+    filtered = tables.groups(missing) if column == "group_id" else tables.topics(missing)
     told = (
         f"{_KIND[column]} '{name}' is left out by the filters of the tables"
-        if name in left_out
+        if name in filtered
         else _told_missing(reader.store, column, name, at)
         for name in missing
     )

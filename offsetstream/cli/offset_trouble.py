@@ -47,7 +47,7 @@ _EXPIRING = (
 )
 _SELECTED = """
 group_id, group_id AS "group", topic, partition, committed_offset AS current_offset, group_state AS state,
-group_type AS type, expires_at_ms, expires_in_ms, kept_because, coalesce(counted, kept_because) AS why,
+group_type AS type, expires_at_ms, expires_in_ms, kept_because, coalesce(counted_from, kept_because) AS why,
 epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(as_of) AS as_of_ms, is_stale AS stale, offsets_partition"""
 _ORPHANS = (
     *_KAFKAS,

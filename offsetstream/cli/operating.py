@@ -141,14 +141,14 @@ def session(operator: Operator, *operations: str) -> Iterator[Session]:
 
 def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) -> None:
     """Show the plan, and do it if that is wanted and nothing speaks against it; end with the exit code."""
-    left_out = (
+    skipped = (
         {each.group_id for each in plan.standing_objections(operator.despite)} if operator.skip_objected else set()
     )
-    objections, plan = plan.objections, plan.without_groups(left_out)
+    objections, plan = plan.objections, plan.without_groups(skipped)
     standing = plan.standing_objections(operator.despite)
     if not operator.execute or standing or not plan.group_ids:
         show_plan(output, plan, objections, planned(plan, standing))
-        click.get_current_context().exit(1 if standing or left_out else 0)
+        click.get_current_context().exit(1 if standing or skipped else 0)
     from offsetstream.operations.execute import execute  # noqa: PLC0415 - only what is asked is imported
 
     output.require_writable()
@@ -165,7 +165,7 @@ def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) ->
         tell(f"Error: {each}")
     if result.unrecorded is not None:
         tell("The table operations does not say how this ended; what was done stands above.")
-    code = errors[0].exit_code if errors else 0 if result.status(plan) == "done" and not left_out else 1
+    code = errors[0].exit_code if errors else 0 if result.status(plan) == "done" and not skipped else 1
     click.get_current_context().exit(code)
 
 

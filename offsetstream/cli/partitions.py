@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.held_back import show_held_back
+from offsetstream.cli.blocked import show_blocked
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
@@ -27,8 +27,8 @@ _PARTITIONS = (
     Column("last_stable_offset", "LAST-STABLE-OFFSET"),
     Column("high_watermark", "HIGH-WATERMARK"),
     Column("waiting_records", "WAITING"),
-    Column("held_back_records", "HELD-BACK"),
-    Column("last_stable_offset_since", "HELD-BACK-SINCE"),
+    Column("blocked_records", "BLOCKED"),
+    Column("last_stable_offset_since", "BLOCKED-SINCE"),
     Column("groups_count", "GROUPS-AT-LOAD"),
     Column("offsets_count", "OFFSETS-AT-LOAD"),
     Column("caught_up_at", "CAUGHT-UP-AT"),
@@ -43,7 +43,7 @@ _PARTITIONS = (
     Column("partition_count"),
     Column("placement_rule"),
     Column("filters"),
-    Column("left_out_count"),
+    Column("filtered_count"),
 )
 _EVENTS = (
     Column("event_at", "TIME", 24),
@@ -64,7 +64,7 @@ _EVENTS = (
     Column("checkpoint_id"),
     Column("batch_id"),
 )
-_COMPUTED = {"waiting_records", "held_back_records"}
+_COMPUTED = {"waiting_records", "blocked_records"}
 _TIMES = (
     *("event_at", "caught_up_at", "last_stable_offset_since", "load_started_at", "loaded_at"),
     "history_complete_from",
@@ -79,18 +79,18 @@ Examples:
   offsetstream partitions --tables tables
   offsetstream partitions --offsets-partition 12 --offsets-partition 27 --output json
   offsetstream partitions --offsets-partition 12 --events
-  offsetstream partitions --held-back --bootstrap-server localhost:9092
-  offsetstream partitions --held-back --group my-group --bootstrap-server localhost:9092
+  offsetstream partitions --blocked --bootstrap-server localhost:9092
+  offsetstream partitions --blocked --group my-group --bootstrap-server localhost:9092
 
-WAITING: offsets up to the last stable one that are not applied yet. HELD-BACK: offsets beyond it, which an open
+WAITING: offsets up to the last stable one that are not applied yet. BLOCKED: offsets beyond it, which an open
 transaction keeps from every read_committed reader, and since when it does. GROUPS and OFFSETS: as of the last load or
 unload.
 
-With --held-back the live cluster is asked, and no table: each open transaction, its producer, transactional id, start
+With --blocked the live cluster is asked, and no table: each open transaction, its producer, transactional id, start
 and age, and the command that ends it. HANGING: no coordinator knows it, so that none will end it. One that is not
 hanging ends by itself after its TIMEOUT.
 
-Exit code 1 where a partition is not there; with --held-back also where one is held back, or does not answer."""
+Exit code 1 where a partition is not there; with --blocked also where one is blocked, or does not answer."""
 )
 @config_option("partitions")
 @click.option(
@@ -102,9 +102,9 @@ Exit code 1 where a partition is not there; with --held-back also where one is h
     help="Only this partition of __consumer_offsets; repeatable.",
 )
 @click.option("--events", is_flag=True, help="What happened to the partitions, in order: loads, moves of coordinators.")
-@click.option("--held-back", is_flag=True, help="Who holds partitions back: the open transactions of the live cluster.")
-@click.option("--group", multiple=True, metavar="GROUP", help="With --held-back: the partitions it reads; repeatable.")
-@click.option("--topic", multiple=True, metavar="TOPIC", help="With --held-back: of this topic; repeatable.")
+@click.option("--blocked", is_flag=True, help="Show the open transactions of the live cluster that block partitions.")
+@click.option("--group", multiple=True, metavar="GROUP", help="With --blocked: the partitions it reads; repeatable.")
+@click.option("--topic", multiple=True, metavar="TOPIC", help="With --blocked: of this topic; repeatable.")
 @cluster_options
 @tables_option
 @output_options
@@ -112,7 +112,7 @@ def partitions(
     *,
     wanted: tuple[int, ...],
     events: bool,
-    held_back: bool,
+    blocked: bool,
     group: tuple[str, ...],
     topic: tuple[str, ...],
     bootstrap_server: str | None,
@@ -122,10 +122,10 @@ def partitions(
 ) -> None:
     """Show how far each partition of __consumer_offsets is replayed, who coordinates it, and what happened to it."""
     output = output_of(options)
-    if (held_back and events) or ((group or topic) and not held_back):
-        raise click.UsageError("--group and --topic are of --held-back, which goes without --events")
-    if held_back:
-        show_held_back(output, bootstrap_server, command_config, offsets_partitions=wanted, groups=group, topics=topic)
+    if (blocked and events) or ((group or topic) and not blocked):
+        raise click.UsageError("--group and --topic are of --blocked, which goes without --events")
+    if blocked:
+        show_blocked(output, bootstrap_server, command_config, offsets_partitions=wanted, groups=group, topics=topic)
         return
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
@@ -135,7 +135,7 @@ def partitions(
     else:
         found.sort(key=lambda row: row["offsets_partition"])
         output.table(_PARTITIONS, [_shown(row | _computed(row)) for row in found])
-        _tell_left_out(found)
+        _tell_filtered(found)
     missing = sorted(set(wanted) - {row["offsets_partition"] for row in found})
     for number in missing:
         tell(f"Error: the tables have no offsets partition {number}.")
@@ -143,11 +143,11 @@ def partitions(
         click.get_current_context().exit(1)
 
 
-def _tell_left_out(rows: list[Row]) -> None:
+def _tell_filtered(rows: list[Row]) -> None:
     by_filters = Counter[str]()
     for row in rows:
         if row["filters"] is not None:
-            by_filters[row["filters"]] += row["left_out_count"] or 0
+            by_filters[row["filters"]] += row["filtered_count"] or 0
     if by_filters:
         from offsetstream.tables.filters import Filters  # noqa: PLC0415 - of Arrow, and most tables have none
 
@@ -174,7 +174,7 @@ def _computed(row: Row) -> Row:
     return {
         # Offsets that a later look saw as applied may be beyond the end of an earlier look.
         "waiting_records": None if applied is None or stable is None else max(0, stable - applied),
-        "held_back_records": None if stable is None or high is None else max(0, high - stable),
+        "blocked_records": None if stable is None or high is None else max(0, high - stable),
     }
 
 

@@ -112,7 +112,7 @@ def _plan(found: Session, operator: Operator, group: Sequence[str], scope: Scope
         plan.objections += [*then.objections, *recreated(plan.changes, then.topic_ids)]
         plan.changes = without_epochs(plan.changes, plan.objections)
         plan.notes += then.notes
-        plan.notes += [then.left_out.note] if then.left_out.note else []
+        plan.notes += [then.filtered.note] if then.filtered.note else []
         return plan
     if word == "from_file":
         given = read_offsets(value, group_ids)

@@ -68,7 +68,7 @@ _COLUMNS = (
 _BURROW = Column("burrow", "BURROW", 6)
 _RANK = {each.word: rank for rank, each in enumerate(VERDICTS)}
 _TRANSACTION, _NAMED = "an open transaction on ", "the open transaction "
-_WHO = "; 'offsetstream partitions --held-back' shows what ends it"
+_WHO = "; 'offsetstream partitions --blocked' shows what ends it"
 _END = "kafka-transactions.sh forceTerminateTransaction --transactionalId"
 _FAILS: Mapping[str, Collection[str]] = {"WARN": NOT_WELL, "ERR": ("ERR",), "never": ()}
 

@@ -94,7 +94,7 @@ def verify(
 
     Every column of the state tables, also those that no cluster tells, is compared with the records that the job keeps
     in its history; no row may be there twice. Each difference is one line; one that is to be expected of a running
-    cluster says why: a job is at it, say, or an open transaction holds the rest back. Needs DESCRIBE on all groups and
+    cluster says why: a job is at it, say, or an open transaction blocks the rest. Needs DESCRIBE on all groups and
     topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
 
     The rows of the history are counted, and compared with the ledger that the job keeps of them; with --history also
@@ -159,7 +159,7 @@ def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
         found += derived.differences
         tell(str(derived))
     result = Reconciliation() if reader is None else reader.reconcile()
-    for partition, reason in sorted(result.left_out.items()):
+    for partition, reason in sorted(result.not_compared.items()):
         tell(f"Offsets partition {partition} is not compared with the topic: {reason}")
     return replace(result, differences=[*found, *result.differences])
 
@@ -200,10 +200,10 @@ def _print(result: Comparison, output: Output) -> None:
     explained = sum(found.explanation is not None for found in result.found)
     differences = f"{len(result.found) - explained} unexplained differences, {explained} explained"
     tell(f"{result.groups} groups compared: {differences}")
-    if result.left_out.groups or result.left_out.offsets:
+    if result.filtered.groups or result.filtered.offsets:
         tell(
-            f"The filters of the tables leave out {counted(len(result.left_out.groups), 'group')} of the cluster, and "
-            f"{counted(result.left_out.offsets, 'offset')} of other groups"
+            f"The filters of the tables leave out {counted(len(result.filtered.groups), 'group')} of the cluster, and "
+            f"{counted(result.filtered.offsets, 'offset')} of other groups"
         )
     _tell_not_compared(result)
     if not result.standing.has_job and (lags := result.standing.lags):

@@ -24,7 +24,7 @@ def no_offset(committed: int | None = None) -> str:
     return f"no offset: {'one below zero' if committed is None else committed} was committed"
 
 
-def left_out(group_id: str, place: Place, committed: int | None = None) -> str:
+def omitted(group_id: str, place: Place, committed: int | None = None) -> str:
     """Say that a partition is left out, since what was committed for it is no offset."""
     return f"group '{group_id}' {place[0]}-{place[1]} is left out ({no_offset(committed)})"
 

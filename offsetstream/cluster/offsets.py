@@ -65,10 +65,10 @@ class GroupOffsets(Cluster):
             wanted: Collection[Place] | None = partitions
             if partitions is None and require_stable:  # which ones it left out
                 wanted = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)
-        left_out = [place for place in wanted or () if place not in found]
-        if not found and partitions is None and not left_out and not sees_all_topics(self):
+        omitted = [place for place in wanted or () if place not in found]
+        if not found and partitions is None and not omitted and not sees_all_topics(self):
             raise self.lacks([ALL_TOPICS])
-        return found | (self._errors_of(group_id, left_out, timeout, require_stable=require_stable))
+        return found | (self._errors_of(group_id, omitted, timeout, require_stable=require_stable))
 
     def commit(
         self, group_id: str, offsets: Mapping[Place, int | CommittedOffset], *, timeout: float = TIMEOUT

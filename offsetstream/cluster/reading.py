@@ -21,14 +21,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
 class Reading:
     """What is read from `offset` on, and why there is no more of it: the log ends there, unless one of these says else.
 
-    `is_held_back`: what comes next belongs to an open transaction, or is behind one; `error`: by Kafka's name. `errors`
+    `is_blocked`: what comes next belongs to an open transaction, or is behind one; `error`: by Kafka's name. `errors`
     counts those that were heard before an answer came.
     """
 
     offset: int
     end: LogEnd | None
     records: tuple[Record, ...] = ()
-    is_held_back: bool = False
+    is_blocked: bool = False
     error: str | None = None
     errors: int = 0
 
@@ -161,7 +161,7 @@ def _read_once(
         if each.error is not None:
             found[place] = _explained(cluster, place, reading, each.error)
         elif each.is_at_end and last is not None and isolation_level == "read_committed":
-            found[place] = replace(reading, is_held_back=last.last_stable_offset < last.high_watermark)
+            found[place] = replace(reading, is_blocked=last.last_stable_offset < last.high_watermark)
         else:
             found[place] = reading
     return found
@@ -175,7 +175,7 @@ def _without_reading(offset: int, end: LogEnd | NoEnd, isolation_level: Isolatio
     if offset == end.high_watermark:
         return Reading(offset, end)
     if isolation_level == "read_committed" and offset >= end.last_stable_offset:
-        return Reading(offset, end, is_held_back=True)
+        return Reading(offset, end, is_blocked=True)
     return None
 
 

@@ -72,10 +72,10 @@ MARKERS_SEEN = Right(
     "READ",
     "topic",
     ANY,
-    without="whether one message waits, or only a transaction's marker, is unknown, and who holds a log back",
+    without="whether one message waits, or only a transaction's marker, is unknown, and which transaction blocks a log",
 )
 TRANSACTION_IDS = Right(
-    "DESCRIBE", "transactional_id", ANY, without="which open transaction holds a log back is unknown"
+    "DESCRIBE", "transactional_id", ANY, without="which open transaction blocks a log is unknown"
 )
 TOPICS_SEEN = Right("DESCRIBE", "topic", ANY, without="topics that it may not see are left out")
 READ_TOPIC = Right("READ", "topic", "<topic>")
@@ -94,15 +94,15 @@ COMMANDS: dict[str, tuple[Right, ...]] = {
         Right("DESCRIBE", "group", "<group>"),
     ),
     "offsets list --live": (ALL_TOPICS, Right("DESCRIBE", "group", "<group>")),
-    "partitions --held-back": (READ_OFFSETS, TRANSACTIONS, TRANSACTION_COORDINATORS),
-    "partitions --held-back --group": (
+    "partitions --blocked": (READ_OFFSETS, TRANSACTIONS, TRANSACTION_COORDINATORS),
+    "partitions --blocked --group": (
         ALL_TOPICS,
         OF_GROUP,
         READ_TOPIC_OF_GROUP,
         TRANSACTIONS,
         TRANSACTION_COORDINATORS,
     ),
-    "partitions --held-back --topic": (READ_TOPIC, TRANSACTIONS, TRANSACTION_COORDINATORS),
+    "partitions --blocked --topic": (READ_TOPIC, TRANSACTIONS, TRANSACTION_COORDINATORS),
     "lag --exact": (ALL_TOPICS, OF_GROUP, READ_TOPIC_OF_GROUP),
     "lag --exact --topic": (OF_GROUP, READ_TOPIC),
     "peek --group": (ALL_TOPICS, OF_GROUP, READ_TOPIC_OF_GROUP),

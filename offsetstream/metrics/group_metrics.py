@@ -94,11 +94,11 @@ class GroupMetrics(Collector):
     def read(self, tables: Store) -> None:
         """Read the tables now; raises TablesError."""
         began, at = time.monotonic(), time.time()
-        found, left_out = _families(ViewReader(tables), self._shown)
+        found, dropped = _families(ViewReader(tables), self._shown)
         for name, value in {
             "offsetstream_group_metrics_timestamp_seconds": at,
             "offsetstream_group_metrics_seconds": time.monotonic() - began,
-            "offsetstream_group_series_left_out": left_out,
+            "offsetstream_group_series_dropped": dropped,
         }.items():
             family = gauge(name)
             family.add_metric([], value)
@@ -140,16 +140,16 @@ def _families(reader: ViewReader, shown: Shown) -> tuple[list[GaugeMetricFamily]
     reader.connection.execute("SET VARIABLE topics = $1", [shown.topics])
     for name, query in _SHOWN.items():
         reader.define(name, query, kept=True)
-    room, left_out = shown.max_series, 0
+    room, dropped = shown.max_series, 0
     for each in (*queried_families(GROUPS), *queried_families(shown.names)):
         gauges = _gauges(each, reader.fetch(each.sql))
         series = sum(len(family.samples) for family in gauges)
         if series > room:  # all or none: of some of them a sum would be wrong
-            left_out += series
+            dropped += series
             continue
         room -= series
         found += gauges
-    return found, left_out
+    return found, dropped
 
 
 def _gauges(queried: Queried, rows: list[tuple[object, ...]]) -> list[GaugeMetricFamily]:

@@ -29,7 +29,7 @@ class JobMetrics:
         for table in RECORD_TABLES:
             self._records.labels(table)
         self._undecodable = self._counter("offsetstream_undecodable_records_total")
-        self._left_out = self._counter("offsetstream_filtered_records_total")
+        self._filtered = self._counter("offsetstream_filtered_records_total")
         told = job_families()["offsetstream_batch_seconds"]
         self._seconds = Histogram(told.name, told.help, registry=self.registry, buckets=_BATCH_SECONDS)
         self._last_batch = self._gauge("offsetstream_last_batch_timestamp_seconds")
@@ -52,12 +52,12 @@ class JobMetrics:
         """Return how the replay stands now."""
         return self._standing()
 
-    def batch(self, records: Mapping[str, int], seconds: float, left_out: int = 0) -> None:
+    def batch(self, records: Mapping[str, int], seconds: float, filtered: int = 0) -> None:
         """Count a batch that was applied: its records by the table of their kind, and those that filters left out."""
         for table, count in records.items():
             self._records.labels(table).inc(count)
         self.undecodable(records.get(UNDECODABLE, 0))
-        self.left_out(left_out)
+        self.filtered(filtered)
         self._seconds.observe(seconds)
         self._last_batch.set_to_current_time()
 
@@ -65,9 +65,9 @@ class JobMetrics:
         """Count records of a batch or a load that could not be decoded."""
         self._undecodable.inc(count)
 
-    def left_out(self, count: int) -> None:
+    def filtered(self, count: int) -> None:
         """Count records of a batch or a load that the filters left out."""
-        self._left_out.inc(count)
+        self._filtered.inc(count)
 
     def table(self, name: str, files: int, size: int) -> None:
         """Note the data files of a table's present version, and their bytes."""
@@ -111,8 +111,8 @@ class _OfStanding(Collector):
             "offsetstream_behind_records": now.behind_records,
             "offsetstream_behind_seconds": now.behind_seconds,
             "offsetstream_leaderless_partitions": now.leaderless,
-            "offsetstream_held_back_partitions": now.held_back,
-            "offsetstream_held_back_records": now.held_back_records,
+            "offsetstream_blocked_partitions": now.blocked,
+            "offsetstream_blocked_records": now.blocked_records,
             "offsetstream_hanging_transactions": now.hanging,
         }.items():
             family = gauge(name)

@@ -14,8 +14,8 @@ class Standing:
     leaderless: int = 0
     behind_records: int = 0
     behind_seconds: float = 0.0
-    held_back: int = 0
-    held_back_records: int = 0
+    blocked: int = 0
+    blocked_records: int = 0
     hanging: int = 0
 
     @property

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offsetstream.cluster.committed import CommittedOffset, Place, left_out, with_offsets
+from offsetstream.cluster.committed import CommittedOffset, Place, omitted, with_offsets
 from offsetstream.cluster.group_admin import GroupAdmin, Standing
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
 from offsetstream.cluster.metadata import MetadataCache
@@ -93,7 +93,7 @@ def plan_reset(
         plan.objections += open_transactions(admin, group_id, places[group_id])
         plan.notes += _left_alone(target, group_id, set(committed) - places[group_id], of_topics)
         if scope.all_topics:
-            plan.notes += _left_out(group_id, set(told[group_id]) - set(committed) - places[group_id])
+            plan.notes += _omitted(group_id, set(told[group_id]) - set(committed) - places[group_id])
         for each in changes_of(target, group_id, places[group_id], committed, ends, times):
             (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
     plan.objections += list(long_metadata(cluster, plan.changes))
@@ -132,7 +132,7 @@ def open_transactions(admin: GroupAdmin, group_id: str, places: Collection[Place
             OPEN,
             group_id,
             place,
-            "an open transaction is to commit to it, and replaces what is committed now: 'partitions --held-back' "
+            "an open transaction is to commit to it, and replaces what is committed now: 'partitions --blocked' "
             "names it",
         )
 
@@ -198,9 +198,9 @@ def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: se
         yield f"group '{group_id}' has offsets of {shown}{more} now, with none to go to: they stay as they are"
 
 
-def _left_out(group_id: str, places: set[Place]) -> Iterator[str]:
+def _omitted(group_id: str, places: set[Place]) -> Iterator[str]:
     for place in sorted(places):
-        yield f"{left_out(group_id, place)}: name it by --topic to set one"
+        yield f"{omitted(group_id, place)}: name it by --topic to set one"
 
 
 def _topics_of(target: Target) -> set[str]:

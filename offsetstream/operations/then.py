@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from offsetstream.cluster.committed import CommittedOffset, Place, left_out
+from offsetstream.cluster.committed import CommittedOffset, Place, omitted
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.plan import BEHIND, Objection
-from offsetstream.tables.left_out import LeftOutNames
+from offsetstream.tables.filtered_names import FilteredNames
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.placement import read_placement
@@ -27,7 +27,7 @@ class Then:
     What is left out by the filters of the tables is not among them.
     """
 
-    left_out: LeftOutNames
+    filtered: FilteredNames
     offsets: dict[str, dict[Place, CommittedOffset]] = field(default_factory=dict)
     topic_ids: dict[tuple[str, Place], set[str]] = field(default_factory=dict)
     objections: list[Objection] = field(default_factory=list)
@@ -44,14 +44,14 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
     reader.define_table("committed_offsets")
     rows = reader.connection.table("committed_offsets").fetchall()
     names = reader.connection.table("committed_offsets").columns
-    found = Then(LeftOutNames.of(store))
+    found = Then(FilteredNames.of(store))
     ids = _ids_of_then(store, at)
     for row in (dict(zip(names, each, strict=True)) for each in rows):
         if not row["in_coordinator_partition"]:
             continue
         place = row["topic"], row["partition"]
         if row["committed_offset"] < 0:
-            found.notes.append(left_out(row["group_id"], place, row["committed_offset"]))
+            found.notes.append(omitted(row["group_id"], place, row["committed_offset"]))
         else:
             offset = CommittedOffset(row["committed_offset"], row["leader_epoch"], row["metadata"] or "")
             found.offsets.setdefault(row["group_id"], {})[place] = offset
@@ -64,9 +64,9 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
 
 def require_told(then: Then, topics: Collection[str], at: datetime) -> None:
     """Raise OffsetstreamError where the filters of the tables leave out one of the topics, so that nothing is told."""
-    for topic in then.left_out.topics(topics):
+    for topic in then.filtered.topics(topics):
         raise OffsetstreamError(
-            f"what was committed of topic '{topic}' at {at.isoformat()} is not known: {then.left_out.note}"
+            f"what was committed of topic '{topic}' at {at.isoformat()} is not known: {then.filtered.note}"
         )
 
 
@@ -96,8 +96,8 @@ def _require_known(unknown: list[dict[str, Any]], found: Then, group_ids: Collec
         why = str(row["unknown_reason"]).replace("unknown_before", before)
         raise OffsetstreamError(f"what {whose} had at {at.isoformat()} is not known: {why}")
     missing, then = sorted(set(group_ids or ()) - set(found.offsets)), at.isoformat()
-    for group_id in found.left_out.groups(missing):
-        raise OffsetstreamError(f"what group '{group_id}' had at {then} is not known: {found.left_out.note}")
+    for group_id in found.filtered.groups(missing):
+        raise OffsetstreamError(f"what group '{group_id}' had at {then} is not known: {found.filtered.note}")
     for group_id in missing:
         raise OffsetstreamError(f"group '{group_id}' had no committed offset at {then}")
 

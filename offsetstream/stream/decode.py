@@ -18,7 +18,7 @@ from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.spark_rows import is_held, timestamp_of
 
-LEFT_OUT = "is_left_out"
+FILTERED = "is_filtered"
 
 
 class Decoder:
@@ -31,7 +31,7 @@ class Decoder:
         """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
 
         `placed_by` is as of `in_coordinator_partition`. The raw key and value stay, and whatever else was there. With
-        filters there is a column that tells what these leave out, LEFT_OUT, which `sifted` takes away.
+        filters there is a column that tells what these leave out, FILTERED, which `sifted` takes away.
         """
         decoded = as_few_tasks(raw).select("*", self._udf("offsets_partition", "key", "value").alias("decoded"))
         return decoded.selectExpr(
@@ -88,11 +88,11 @@ def _udf(placed_by: int | None, filters: Filters) -> Callable[..., Column]:
         if not filters:
             return frame
         names = pa.table({name: pa.array(frame[name]) for name in ("error", "group_id", "topic")})
-        return frame.assign(**{LEFT_OUT: pd.arrays.ArrowExtensionArray(filters.left_out(names))})
+        return frame.assign(**{FILTERED: pd.arrays.ArrowExtensionArray(filters.filtered(names))})
 
     decoded_type = StructType(list(DECODED_TYPE.fields)).add("in_coordinator_partition", "boolean")
     if filters:
-        decoded_type = decoded_type.add(LEFT_OUT, "boolean")
+        decoded_type = decoded_type.add(FILTERED, "boolean")
     # Not deterministic, so that Spark neither repeats it nor pushes a filter on its result below it.
     udf: Any = pandas_udf(decode_batch, returnType=decoded_type)  # type: ignore[call-overload]  # as in codec.udf
     nondeterministic: Callable[..., Column] = udf.asNondeterministic()

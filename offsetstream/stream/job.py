@@ -96,8 +96,8 @@ class Job:
         if self._signals.stop.is_set():
             self._progress.say("Stopped between two batches")
         else:
-            left_out = self._leaders.left_out
-            but = f", but for {in_words(left_out)}, which cannot be read now" if left_out else ""
+            leaderless = self._leaders.leaderless
+            but = f", but for {in_words(leaderless)}, which cannot be read now" if leaderless else ""
             self._progress.say(f"Everything is applied{but}")
 
     def _run(self) -> None:

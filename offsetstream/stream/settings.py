@@ -91,7 +91,7 @@ class JobSettings(Settings):
     ] = MAX_OFFSETS_AT_ONCE
     max_transaction_timeout: Annotated[
         timedelta,
-        Option("Tell of a transaction that holds an offsets partition back for longer.", "MINUTES", MINUTES),
+        Option("Warn of a transaction that blocks an offsets partition for longer.", "MINUTES", MINUTES),
     ] = timedelta(minutes=15)  # the brokers' transaction.max.timeout.ms, where nobody has changed it
     max_silence: Annotated[
         timedelta,

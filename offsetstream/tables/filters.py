@@ -67,17 +67,17 @@ class Filters:
     def _given(self) -> dict[str, str]:
         return {name: pattern for name, pattern in asdict(self).items() if pattern is not None}
 
-    def left_out(self, decoded: pa.Table | pa.RecordBatch) -> pa.Array:
+    def filtered(self, decoded: pa.Table | pa.RecordBatch) -> pa.Array:
         """Tell of each decoded record whether it is left out; needs `error`, `group_id` and `topic`."""
         groups, topics = (_plain(decoded[name]) for name in ("group_id", "topic"))
-        left_out = pc.or_(self.leaves_out_groups(groups), self.leaves_out_topics(topics))
-        return pc.and_(left_out, pc.is_null(_plain(decoded["error"])))
+        filtered = pc.or_(self.filters_groups(groups), self.filters_topics(topics))
+        return pc.and_(filtered, pc.is_null(_plain(decoded["error"])))
 
-    def leaves_out_groups(self, group_ids: pa.Array) -> pa.Array:
+    def filters_groups(self, group_ids: pa.Array) -> pa.Array:
         """Tell of each group id whether the group is left out; false of null."""
         return _any(group_ids, [(self.group_filter, False), (self.group_exclude, True), (self.short_lived, True)])
 
-    def leaves_out_topics(self, topics: pa.Array) -> pa.Array:
+    def filters_topics(self, topics: pa.Array) -> pa.Array:
         """Tell of each topic whether its offsets are left out; false of null."""
         return _any(topics, [(self.topic_filter, False), (self.topic_exclude, True)])
 
@@ -89,10 +89,10 @@ def _any(names: pa.Array, patterns: list[tuple[str | None, bool]]) -> pa.Array:
     """Tell of each name whether any pattern says of it what is beside it; each name is looked at once."""
     coded = names.dictionary_encode()
     found = pa.repeat(pa.scalar(False), len(coded.dictionary))
-    for pattern, is_left_out in patterns:
+    for pattern, is_filtered in patterns:
         if pattern is not None:
             matches = whole_matches(coded.dictionary, pattern)
-            found = pc.or_(found, matches if is_left_out else pc.invert(matches))
+            found = pc.or_(found, matches if is_filtered else pc.invert(matches))
     return pc.fill_null(found.take(coded.indices), False)
 
 

@@ -9,7 +9,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class Filtered:
     """What the tables leave out by their filters, and the answers no longer have.
 
     `groups`, the number of offsets of other groups, and which of these groups have no other offsets (`bare`).
@@ -39,4 +39,4 @@ class Answers:
     cuts_group_ids: bool = False
     gone: set[str] = field(default_factory=set)
     unreadable: dict[str, str] = field(default_factory=dict)
-    left_out: LeftOut = field(default_factory=LeftOut)
+    filtered: Filtered = field(default_factory=Filtered)

@@ -48,12 +48,12 @@ class Derivation:
 
     records: int = 0
     differences: list[Difference] = field(default_factory=list)
-    left_out: int = 0
+    not_compared: int = 0
 
     def __str__(self) -> str:
         told = f"{self.records:,} group records decoded once more and compared with the decoded history"
-        if self.left_out:
-            told += f"; {self.left_out:,} groups up to a load only, for which compaction had taken records of them"
+        if self.not_compared:
+            told += f"; {self.not_compared:,} groups up to a load only, for which compaction had taken records of them"
         return told
 
 
@@ -84,7 +84,7 @@ def _compare(tables: Store) -> Derivation:
             continue
         derived = _derived(recorded, written, spans, names)
         ended = _ended_by_loads(recorded, written, complete_from)
-        result.left_out += ended.num_rows
+        result.not_compared += ended.num_rows
         for table in DECODED_TABLES:
             ours, theirs = (_before(ended, rows[table]) for rows in (written, derived))
             result.differences += _differences(load_schema(table).unsigned, ours, theirs)

@@ -20,7 +20,7 @@ class Explanations:
         self._live = {row["group_id"]: row for row in answers.groups}
         self._in_tables = {row["group_id"] for rows in tables.rows.values() for row in rows}
         self._offsets = {row["group_id"] for row in answers.offsets}
-        self._bare = answers.left_out.bare
+        self._bare = answers.filtered.bare
 
     def of(self, difference: Difference) -> str | None:
         """Return why the difference is to be expected; None if nothing explains it."""
@@ -30,8 +30,8 @@ class Explanations:
         if partition is not None:
             if self._standing.has_job and self._tables.partitions[partition]["load_state"] != OWNED:
                 return "the group's offsets partition is not loaded yet"
-            if self._standing.is_held_back(partition):
-                return "an open transaction holds back the group's offsets partition (reference 10.1)"
+            if self._standing.is_blocked(partition):
+                return "an open transaction blocks the group's offsets partition (reference 10.1)"
             if self._standing.may_lack(partition) and (difference.column == ROW or difference.table == GROUPS):
                 return (
                     "cleanup.policy of the offsets topic has delete: what retention took, a coordinator has until it "

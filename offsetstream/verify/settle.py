@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsetstream.verify.answers import Answers, LeftOut
+from offsetstream.verify.answers import Answers, Filtered
 from offsetstream.verify.compare import differences, groups_not_compared
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 from offsetstream.verify.explain import Explanations
-from offsetstream.verify.left_out import kept_answers
+from offsetstream.verify.filtered import kept_answers
 from offsetstream.verify.table_lag import Standing
 from offsetstream.verify.tables import TableRows
 
@@ -28,7 +28,7 @@ class Found:
 @dataclass(frozen=True)
 class Comparison:
     """What a comparison came to; `groups_not_compared` are those that the client cannot see, or read
-    (`unreadable`: its error). `left_out`: what the cluster has and the filters of the tables leave out.
+    (`unreadable`: its error). `filtered`: what the cluster has and the filters of the tables leave out.
 
     `stood_still`: the partitions of differences of which a job that runs applied nothing in all that time.
     """
@@ -39,7 +39,7 @@ class Comparison:
     unreadable: dict[str, str]
     standing: Standing
     stood_still: list[int]
-    left_out: LeftOut
+    filtered: Filtered
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def compare_until_settled(
         answers.unreadable,
         standing,
         _stood_still(found, first, last),
-        answers.left_out,
+        answers.filtered,
     )
 
 

@@ -33,8 +33,8 @@ class Standing:
         """The partitions that are behind, and by how much."""
         return {number: lag for number in sorted(self.ends) if (lag := self.lag(number))}
 
-    def is_held_back(self, partition: int) -> bool:
-        """Tell whether all that can be applied is, and an open transaction holds back the rest."""
+    def is_blocked(self, partition: int) -> bool:
+        """Tell whether all that can be applied is, and an open transaction blocks the rest."""
         if partition not in self.ends or self.lag(partition):
             return False
         end = self.ends[partition]

@@ -24,7 +24,7 @@ from offsetstream.tables.small_tables import read_rows, rows_per_partition
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.verify.difference import ROW, TOPIC, Difference
 from offsetstream.verify.doubled_rows import some_at_a_time
-from offsetstream.verify.left_out import filters_of, left_out_records
+from offsetstream.verify.filtered import filtered_records, filters_of
 from offsetstream.verify.reconcile import Gathered, Reconciled, Records, reconcile
 
 _NAMES = ("offsets_partition", "log_id", "record_offset")
@@ -38,25 +38,25 @@ _NAMED = 20  # of each kind of difference, table and step; the others are counte
 class Reconciliation:
     """What a comparison with the topic came to: records by what became of them, and the differences by name.
 
-    `left_out` are offsets partitions that were not compared, with the reason.
+    `not_compared`: the offsets partitions that were not compared, with the reason.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
-    left_out: dict[int, str] = field(default_factory=dict)
+    not_compared: dict[int, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         told = (
             "{both:,} in the topic and in the tables, {superseded:,} superseded in the topic, {thinned:,} thinned by "
             "retention, {missing:,} only in the topic, {beyond:,} only in the tables, {changed:,} changed"
         )
-        if self.counts["left_out"]:
-            told += ", {left_out:,} more left out by the filters"
+        if self.counts["filtered"]:
+            told += ", {filtered:,} more left out by the filters"
         if self.counts["unclaimed"]:
             told += ", {unclaimed:,} of before history_complete_from that went from the topic while no job looked"
         counts = {name: self.counts[name] for name in ("both", "superseded", "thinned", "missing", "beyond", "changed")}
         total = sum(counts.values()) - counts["changed"] + self.counts["unclaimed"]
-        others = {name: self.counts[name] for name in ("left_out", "unclaimed")}
+        others = {name: self.counts[name] for name in ("filtered", "unclaimed")}
         return f"{total:,} records reconciled: {told.format(**counts, **others)}"
 
 
@@ -84,7 +84,7 @@ class TopicReader:
                 found = _in_both(found, self._compare(partitions))
             result.counts.update(found.counts)
             result.differences += found.differences
-            result.left_out |= found.left_out
+            result.not_compared |= found.not_compared
             done += len(partitions)
             self._say(f"{done} of {len(every)} offsets partitions are compared with the topic")
         return result
@@ -93,17 +93,17 @@ class TopicReader:
         result = Reconciliation()
         books = {row["offsets_partition"]: row for row in read_rows(self._tables.open(OFFSETS_PARTITIONS))}
         for number in partitions:
-            if reason := _left_out(books.get(number)):
-                result.left_out[number] = reason
-        books = {number: books[number] for number in partitions if number not in result.left_out}
+            if reason := _why_not_compared(books.get(number)):
+                result.not_compared[number] = reason
+        books = {number: books[number] for number in partitions if number not in result.not_compared}
         if not books:
             return result
         applied = {number: row["next_offset"] for number, row in books.items()}
         log_ids = {number: row["log_id"] for number, row in books.items()}
         claims = {number: row["history_complete_from"] for number, row in books.items()}
         starts = {number: end.log_start_offset for number, end in self._cluster.partition_ends(books).items()}
-        log, left_out = self._read_log(log_ids, filters_of(books))  # before the rows, which then are all there
-        result.counts["left_out"] += left_out
+        log, filtered = self._read_log(log_ids, filters_of(books))  # before the rows, which then are all there
+        result.counts["filtered"] += filtered
         for name, of_log in log.items():
             has_cells = bool(load_schema(name).cell)
             table = self._tables.open(name)
@@ -119,21 +119,21 @@ class TopicReader:
         self, log_ids: Mapping[int, int], filters: Mapping[Filters, list[int]]
     ) -> tuple[dict[str, Records], int]:
         """Return the records that are to be in each table, and how many the filters leave out."""
-        left_out = 0
+        filtered = 0
         gathered = {name: Gathered(load_schema(name)) for name in RECORD_TABLES}
         for records in read_log(self._cluster.bootstrap_server, self._properties, log_ids):
             if not records:
                 continue
             decoded = decode_here(_raw(records))
             if filters:
-                kept = decoded.filter(pc.invert(left_out_records(decoded, filters)))
-                left_out, decoded = left_out + decoded.num_rows - kept.num_rows, kept
+                kept = decoded.filter(pc.invert(filtered_records(decoded, filters)))
+                filtered, decoded = filtered + decoded.num_rows - kept.num_rows, kept
             decoded = decoded.append_column("log_id", partition_numbers(decoded, log_ids, 0))
             for name, of_table in gathered.items():
                 mine = decoded.filter(is_of(name, decoded))
                 if mine.num_rows:
                     of_table.add(as_rows_of(name, mine))
-        return {name: of_table.records() for name, of_table in gathered.items()}, left_out
+        return {name: of_table.records() for name, of_table in gathered.items()}, filtered
 
 
 def _read_rows(table: Snapshot, log_ids: Mapping[int, int]) -> Records:
@@ -169,7 +169,7 @@ def _is_of(partitions: Iterable[int]) -> str:
     return f"offsets_partition IN ({', '.join(map(str, partitions))})"
 
 
-def _left_out(book: Mapping[str, object] | None) -> str | None:
+def _why_not_compared(book: Mapping[str, object] | None) -> str | None:
     if book is None or book["load_state"] != OWNED:
         return "it is not loaded"
     if book["history_complete_from"] is None:
@@ -206,4 +206,4 @@ def _in_both(first: Reconciliation, second: Reconciliation) -> Reconciliation:
     before = set(first.differences)
     kept = [each for each in second.differences if each in before]
     counts = second.counts if kept else second.counts | dict.fromkeys(_WRONG, 0)
-    return Reconciliation(Counter(counts), kept, second.left_out)
+    return Reconciliation(Counter(counts), kept, second.not_compared)

@@ -31,9 +31,9 @@ VERDICTS = (
     Verdict("abandoned", "WARN", "Messages wait in a topic that no member of the live group subscribes to any more"),
     Verdict("waiting", "WARN", "All is read but what lies behind a transaction that is open for a minute or longer"),
     Verdict(
-        "held-back",
+        "blocked",
         "WARN",
-        "An open transaction has held commits back for a minute: what the group did since then nobody can read",
+        "An open transaction has blocked the offsets partition for a minute: what the group did since is unreadable",
     ),
     Verdict("unstable", "WARN", "Six rebalances and more in five minutes, with a client that comes and goes"),
     Verdict("beyond the end", "WARN", "The committed offset is beyond the end of the log: the client will start anew"),

@@ -70,5 +70,5 @@ def test_a_dead_job_is_told_and_an_idle_one_is_none(runner: JobRunner) -> None:
 
     runner.run_once()
     (cluster,) = offsetstream.open_tables(runner.tables.root).read("cluster").to_pylist()
-    assert (cluster["ended_at"], cluster["looks_every_ms"]) == (None, None)
+    assert (cluster["ended_at"], cluster["sample_interval_ms"]) == (None, None)
     assert status(runner)[0].stderr.startswith("0 of 1 group")

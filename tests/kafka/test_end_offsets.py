@@ -82,7 +82,7 @@ def recorded(runner: JobRunner, topic: str, *columns: str) -> list[tuple[Any, ..
     return [row[2:] for row in sorted(found, key=lambda row: row[1]) if row[0] == topic]
 
 
-def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_a_topic_grows_is_blocked_and_gets_partitions(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, TOPIC, [[1], [1]])
     commit(kafka, TOPIC, 0)
     with runner.running(sample_interval=0.5):
@@ -93,7 +93,7 @@ def test_a_topic_grows_is_held_back_and_gets_partitions(runner: JobRunner, kafka
 
         produce(kafka, TOPIC, 0, 5)
         runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 5, 5, None)])
-        producer = produce(kafka, TOPIC, 0, 3, **{"transactional.id": "held-back"})
+        producer = produce(kafka, TOPIC, 0, 3, **{"transactional.id": "blocked"})
         runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 8, 5, None)])
         producer.commit_transaction(30)
         runner.await_(lambda: sampled(runner, TOPIC) == [(0, 0, 9, 9, None)])
@@ -180,7 +180,7 @@ def test_a_burst_is_where_its_records_are(runner: JobRunner, kafka: EmbeddedKafk
     assert len(exact) >= 3, ends  # one may have come just when the ends were asked for
 
 
-def test_where_records_stream_in_nothing_is_held_back(kafka: EmbeddedKafka) -> None:
+def test_where_records_stream_in_nothing_is_blocked(kafka: EmbeddedKafka) -> None:
     """They come between the questions for the two ends, too."""
     create(kafka, "streaming", [[1]])
     cluster, ended = LogEnds(kafka.bootstrap_server), threading.Event()

@@ -141,7 +141,7 @@ def test_a_transactional_log(server: str) -> None:
     with transaction(server, "three", "booked", *records) as producer:
         (row,) = rows(server, "reader")
         assert (row["time_lag_seconds"], row["error"]) == (None, None)
-        assert row["note"].startswith("held back by an open transaction from 8 on, the log ends at 11: ")
+        assert row["note"].startswith("blocked by an open transaction from 8 on, the log ends at 11: ")
         (raw,) = rows(server, "reader", options=("--isolation-level", "read_uncommitted"))
         assert tells(raw, now - HOUR)
         producer.abort_transaction(30)

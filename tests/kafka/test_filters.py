@@ -34,7 +34,7 @@ FILTERS: dict[str, Any] = {
 }
 AS_OPTIONS = ("--group-filter", "team-.*|console-.*", "--group-exclude", "team-b.*", "--topic-exclude", "page-views")
 KEPT = ["console-consumer-mine", "team-a.billing", "team-a.live"]
-LEFT_OUT = ["console-consumer-42", "other", "team-b.billing"]
+FILTERED = ["console-consumer-42", "other", "team-b.billing"]
 ONLY_VIEWS = "team-a.views"
 TABLES = ("offset_commits", "committed_offsets", "group_records", "group_history", "groups", "group_members")
 
@@ -68,15 +68,15 @@ def runner(
 
 def commit_everywhere(server: str, offset: int) -> None:
     both = [TopicPartition("orders", 0, offset), TopicPartition("page-views", 0, offset)]
-    groups = [group for group in KEPT + LEFT_OUT if group != "team-a.live"]
+    groups = [group for group in KEPT + FILTERED if group != "team-a.live"]
     commit_plainly(server, dict.fromkeys(groups, both) | {ONLY_VIEWS: both[1:]})
 
 
-def left_out_records(server: str) -> int:
+def filtered_records(server: str) -> int:
     """How many records of the log are left out, by their names alone."""
     log: list[LogRecord] = [record for some in read_log(server, {}, range(50)) for record in some]
     decoded = decode_records([record.key for record in log], [record.value for record in log]).to_pylist()
-    return sum(row["group_id"] in LEFT_OUT or row["topic"] == "page-views" for row in decoded)
+    return sum(row["group_id"] in FILTERED or row["topic"] == "page-views" for row in decoded)
 
 
 def verified(runner: JobRunner, settle: str = "60") -> Done:
@@ -92,8 +92,8 @@ def assert_is_filtered(runner: JobRunner) -> None:
     assert runner.values("committed_offsets", "group_id") == {*KEPT}
     assert runner.values("committed_offsets", "topic") == runner.values("offset_commits", "topic") == {"orders"}
     assert runner.values("member_assignments", "topic") == {"orders", "page-views"}
-    counted = sum(count or 0 for (count,) in runner.rows("offsets_partitions", "left_out_count"))
-    assert counted == left_out_records(runner.settings.bootstrap_server) > 0
+    counted = sum(count or 0 for (count,) in runner.rows("offsets_partitions", "filtered_count"))
+    assert counted == filtered_records(runner.settings.bootstrap_server) > 0
     done = verified(runner)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The filters of the tables leave out 3 groups of the cluster, and 4 offsets of other groups" in done.stderr
@@ -101,10 +101,10 @@ def assert_is_filtered(runner: JobRunner) -> None:
 
 
 def assert_is_whole(runner: JobRunner) -> None:
-    assert runner.values("groups", "group_id") >= {*KEPT, *LEFT_OUT, ONLY_VIEWS}
+    assert runner.values("groups", "group_id") >= {*KEPT, *FILTERED, ONLY_VIEWS}
     assert runner.values("committed_offsets", "topic") == {"orders", "page-views"}
     assert runner.values("offsets_partitions", "filters") == {None}
-    assert runner.values("offsets_partitions", "left_out_count") == {None}
+    assert runner.values("offsets_partitions", "filtered_count") == {None}
     done = verified(runner)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left out" not in done.stderr
@@ -115,12 +115,12 @@ def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: Emb
     assert "Left out: groups that do not match 'team-.*|console-.*'" in runner.said.getvalue()
     assert " left out" in runner.said.getvalue()
     assert_is_filtered(runner)
-    before = left_out_records(own_kafka.bootstrap_server)
+    before = filtered_records(own_kafka.bootstrap_server)
     commit_everywhere(own_kafka.bootstrap_server, 2)
     job = runner.job(once=True, **FILTERS)
     job.run()
     counted = job._metrics.job.registry.get_sample_value("offsetstream_filtered_records_total")
-    assert counted == left_out_records(own_kafka.bootstrap_server) - before > 0
+    assert counted == filtered_records(own_kafka.bootstrap_server) - before > 0
     assert runner.values("offsets_partitions", "load_id") == {1}
     assert {offset for group, offset in runner.rows("committed_offsets", "group_id", "committed_offset")} == {2, 3}
     assert_is_filtered(runner)

@@ -205,16 +205,16 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
         admin.alter_offsets(behind, {("orders", 0): 6})
         admin.alter_offsets(other, {("orders", 0): 7})
         runner.await_(lambda: has(other))  # everything else goes on
-        runner.await_(lambda: bool(told("is held back")))
+        runner.await_(lambda: bool(told("is blocked")))
         runner.await_(lambda: row()["high_watermark"] - row()["last_stable_offset"] >= 2)
         held = row()
         assert not has(hanging)
         assert not has(behind)
-        assert f"is held back at offset {held['last_stable_offset']:,} by a transaction" in told("is held back")[0]
+        assert f"is blocked at offset {held['last_stable_offset']:,} by a transaction" in told("is blocked")[0]
         clients.transaction(hanging, {("orders", 0): 8}, "commitTransaction")  # a new producer ends the old one's
         runner.await_(lambda: row()["last_stable_offset_since_ms"] is None)
         runner.await_(lambda: has(behind) and has(hanging))
-    assert (len(told("is held back")), len(told("goes on after"))) == (1, 1)
+    assert (len(told("is blocked")), len(told("goes on after"))) == (1, 1)
     commits = runner.rows("committed_offsets", "group_id", "committed_offset")
     assert {(hanging, 8), (behind, 6), (other, 7)} <= set(commits)
 

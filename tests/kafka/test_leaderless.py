@@ -44,7 +44,7 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
-    monkeypatch.setattr(leaders, "LEFT_OUT_SECONDS", 5.0)
+    monkeypatch.setattr(leaders, "WITHOUT_LEADER_SECONDS", 5.0)
 
 
 @pytest.fixture(scope="module")

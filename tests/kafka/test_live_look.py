@@ -286,7 +286,7 @@ def test_a_coordinator_that_is_away_is_waited_for(kafka: EmbeddedKafka, server: 
 @pytest.mark.parametrize(
     "command",
     [
-        ("partitions", "--held-back"),
+        ("partitions", "--blocked"),
         pytest.param(("peek", "--topic", REPLICATED, "--partition", "0", "--latest"), marks=pytest.mark.nightly),
         pytest.param(("lag", "--exact", "--group", "nobody"), marks=pytest.mark.nightly),
         pytest.param(("topics", "describe"), marks=pytest.mark.nightly),

@@ -37,7 +37,7 @@ SAYS = {
     "curl -s 127.0.0.1:9464/readyz": '{"ready": true, "partitions": 50, "owned": 50}',
     "curl -s 127.0.0.1:9464/metrics": "offsetstream_behind_seconds",
     "offsetstream partitions --tables": "NEXT-OFFSET",
-    "offsetstream partitions --held-back": "0 of 50 partitions held back",
+    "offsetstream partitions --blocked": "0 of 50 partitions blocked",
     "offsetstream sql": "",
     "offsetstream reload": "Loaded",
     "offsetstream maintain": "offset_commits",

@@ -142,7 +142,7 @@ def test_transactions(server: str) -> None:
         write(server, "booked", *numbered(1))
         held = peek(server, *place, "--offset", "4")
         assert [line.split()[2] for line in held.stdout.splitlines()[1:-1]] == ["4", "5"]
-        told = "booked-0: held back by an open transaction from 7 on, the log ends at 10: "
+        told = "booked-0: blocked by an open transaction from 7 on, the log ends at 10: "
         assert (held.returncode, held.stderr.startswith(told)) == (0, True), held.stderr
         nothing = peek(server, *place, "--offset", "7")
         assert (nothing.returncode, nothing.stderr.startswith(told)) == (1, True)

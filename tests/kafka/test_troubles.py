@@ -40,7 +40,7 @@ GUEST_SECONDS = 4  # for which it stays
 CAUSES = {"the open transaction offsets-writer-3": 10, "the open transaction ledger-writer-7": 6}
 # What the script does to each group, in the words of `groups status`.
 EXPECTED = {
-    **dict.fromkeys(HELD, "held-back"),
+    **dict.fromkeys(HELD, "blocked"),
     **dict.fromkeys(WAITING, "waiting"),
     **dict.fromkeys((*WELL, *RENEWED), "ok"),
     "flapping": "unstable",

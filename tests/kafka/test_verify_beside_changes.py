@@ -67,7 +67,7 @@ def test_a_commit_between_two_questions_is_no_open_transaction(kafka: BrokerUnde
     cluster.happen = lambda: commit(kafka, STAYS)
     standing = ask_standing(cluster, lambda: False, tables)
     assert cluster.happen is None
-    assert (standing.lag(number), standing.is_held_back(number)) == (1, False)
+    assert (standing.lag(number), standing.is_blocked(number)) == (1, False)
 
 
 def test_a_group_that_goes_while_it_is_asked_for_is_left_out(

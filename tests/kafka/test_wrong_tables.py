@@ -116,14 +116,14 @@ def test_no_job_runs_while_groups_commit(own_kafka: EmbeddedKafka, verify: Calla
 def test_a_job_that_ended_inside_a_transaction(
     own_kafka: EmbeddedKafka, runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
-    """It noted that its partition was held back; that is over."""
+    """It noted that its partition was blocked; that is over."""
     with transaction(own_kafka, 7):
         runner.run_once()
         shutil.rmtree(tmp_path / "tables")
         shutil.copytree(runner.tables.root, tmp_path / "tables")
         commit(own_kafka, 8, [WRITER])  # the coordinator tells it, and no reader of committed records sees it yet
         code, said = verify()
-        assert (code, said.count("(explained: an open transaction holds back")) == (0, 2), said
+        assert (code, said.count("(explained: an open transaction blocks")) == (0, 2), said
     code, said = verify()
     assert (code, said.count("committed_offset is"), "explained: " in said.splitlines()[0]) == (1, 2, False), said
 

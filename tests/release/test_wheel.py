@@ -141,7 +141,7 @@ WAYS = {
     "peek": "peek --bootstrap-server localhost:1 --group g --topic t",
     "topics": "topics describe --bootstrap-server localhost:1 --topic t",
     "live offsets": "offsets list --live --bootstrap-server localhost:1 --group g",
-    "held back": "partitions --held-back --bootstrap-server localhost:1",
+    "blocked": "partitions --blocked --bootstrap-server localhost:1",
     "reset": "offsets reset --bootstrap-server localhost:1 --group g --topic t --to-earliest",
     "delete": "groups delete --bootstrap-server localhost:1 --group g",
     "verify": "verify --bootstrap-server localhost:1 --tables .",

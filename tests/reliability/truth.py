@@ -111,7 +111,10 @@ def history_differences(tables: PathStore, bootstrap_server: str) -> list[str]:
     """How the history tables differ from their ledger, and from the topic: each record is there once, in its table."""
     topic = TopicReader(Cluster(bootstrap_server), {}, tables, lambda _line: None).reconcile()
     found = [*ledger_differences(tables, checksums=True), *topic.differences]
-    return [*map(str, found), *(f"not compared: partition {number}: {why}" for number, why in topic.left_out.items())]
+    return [
+        *map(str, found),
+        *(f"not compared: partition {number}: {why}" for number, why in topic.not_compared.items()),
+    ]
 
 
 def decoding_differences(tables: PathStore) -> list[str]:

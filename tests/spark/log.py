@@ -79,7 +79,7 @@ def random_log(seed: int, steps: int) -> list[Record]:
 SOME = Filters(group_exclude=r"group-\d*[02468]", topic_exclude="")
 
 
-def some_left_out(record: Record) -> bool:
+def some_filtered(record: Record) -> bool:
     """Tell whether SOME leaves it out: groups of even numbers, and the offsets of the topic without a name."""
     if not record.key_json:
         return False

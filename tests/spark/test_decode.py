@@ -15,7 +15,7 @@ from offsetstream.stream.decode import decode
 from offsetstream.stream.state.size import Share, sifted
 from offsetstream.tables.record_rows import decode_here
 from testkit.codec_records import present_layouts
-from tests.spark.log import RAW, SOME, frame, random_log, some_left_out
+from tests.spark.log import RAW, SOME, frame, random_log, some_filtered
 
 PARTITIONS = 7
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
@@ -47,14 +47,14 @@ def raw_records() -> pa.Table:
 def test_what_filters_leave_out_is_counted_and_taken_away(spark: SparkSession) -> None:
     log = random_log(2, 20)
     decoded = decode(frame(spark, log), PARTITIONS, SOME)
-    kept, left_out = sifted(decoded)
-    expected = decode(frame(spark, [record for record in log if not some_left_out(record)]), PARTITIONS)
+    kept, filtered = sifted(decoded)
+    expected = decode(frame(spark, [record for record in log if not some_filtered(record)]), PARTITIONS)
     assert kept.columns == expected.columns
     assert kept.toArrow().to_pylist() == expected.toArrow().to_pylist()
     times = defaultdict[int, list[int]](list)
-    for record in filter(some_left_out, log):
+    for record in filter(some_filtered, log):
         times[record.offsets_partition].append(record.timestamp_ms)
-    assert left_out == {number: Share(len(of), max(of), len(of)) for number, of in times.items()}
+    assert filtered == {number: Share(len(of), max(of), len(of)) for number, of in times.items()}
     assert sifted(expected) == (expected, {})
 
 

@@ -60,13 +60,13 @@ def test_few_records_come_by_the_job_that_reads_them_as_they_would_by_two(spark:
     decoded = with_own_offsets(decode(_raw(spark, _KINDS), PARTITIONS, FILTERS))
     few = collect_few(decoded, len(_KINDS))
     assert few is not None
-    kept, left_out = sifted(few)
-    in_spark, left_out_there = sifted(decoded)
+    kept, filtered = sifted(few)
+    in_spark, filtered_there = sifted(decoded)
     assert isinstance(kept, pa.Table)
     assert isinstance(in_spark, DataFrame)
     by_two = collect(in_spark)
     assert kept.select(by_two.column_names).sort_by("record_offset").equals(by_two.sort_by("record_offset"))
-    assert left_out == left_out_there == {0: Share(1, None, left_out=1)}
+    assert filtered == filtered_there == {0: Share(1, None, filtered=1)}
     assert measure(kept).records == measure(in_spark).records
     assert measure(kept).records == {"offset_commits": 2, "group_records": 0, "undecodable_records": 1}
     assert pc.count(kept["value"]).as_py() == 1, "the raw bytes of what cannot be decoded"

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "how-to" / "operations.md").read_text("utf-8")
 RUNBOOKS = [  # alerts lead to these
     "The job is behind",
-    "An offsets partition is held back",
+    "An offsets partition is blocked",
     "Records cannot be decoded",
     "The job does not become ready",
     "The tables grow",

@@ -46,7 +46,7 @@ class NewReplay(PartitionReplay):
         else:
             _REPLAYS[record.key_type](self, record)
 
-    def publish(self, now_ms: int) -> str | None:  # noqa: ARG002 - nothing is held back
+    def publish(self, now_ms: int) -> str | None:  # noqa: ARG002 - nothing is blocked
         """Do nothing: what was replayed is visible."""
         return None
 

@@ -1,4 +1,4 @@
-"""The committed offsets of groups: what is visible, what is being written, and what open transactions hold back."""
+"""The committed offsets of groups: what is visible, what is being written, and what open transactions block."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ from offsetstream.tables.transaction import BatchId
 class BatchReport:
     """What a batch did: its records by kind, its duration in seconds, and who merged into each state table.
 
-    `left_out`: how many more records the filters left out; None without filters.
+    `filtered`: how many more records the filters left out; None without filters.
     """
 
     batch_id: int
     records: dict[str, int]
     seconds: float
     merged_by: dict[str, StateWrites]
-    left_out: int | None = None
+    filtered: int | None = None
 
 
 class BatchWriter:
@@ -78,9 +78,9 @@ class BatchWriter:
         decoded = with_own_offsets(self._decoder.decode(new)).persist(ON_DISK)
         try:
             ends = self.checkpoint.end_offsets(batch_id)
-            records, size, left_out = self._held(decoded, ends)
+            records, size, filtered = self._held(decoded, ends)
             shares = by_partition(records)
-            add_shares(shares, left_out)
+            add_shares(shares, filtered)
             self._book.clocks.read(shares)
             before_writing(ends)
             self._book.written.forget()
@@ -98,9 +98,9 @@ class BatchWriter:
                     self._state.apply(records, batch, has_cells=size.has_cells)
         finally:
             decoded.unpersist()
-        self._book.advance(ends, incomplete, {number: share.left_out for number, share in left_out.items()})
+        self._book.advance(ends, incomplete, {number: share.filtered for number, share in filtered.items()})
         self._book.write(batch)
-        total = sum(share.left_out for share in left_out.values()) if self._filters else None
+        total = sum(share.filtered for share in filtered.values()) if self._filters else None
         return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by), total)
 
     def _held(self, decoded: DataFrame, ends: Mapping[int, int]) -> tuple[Held, BatchSize, dict[int, Share]]:
@@ -110,6 +110,6 @@ class BatchWriter:
         """
         starts = self._book.next_offsets
         few = self._state.few(decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items()))
-        kept, left_out = sifted(decoded if few is None else few)
+        kept, filtered = sifted(decoded if few is None else few)
         size = measure(kept)
-        return self._state.held(kept, size.size), size, left_out
+        return self._state.held(kept, size.size), size, filtered

@@ -118,9 +118,9 @@ class Loader:
                 chunk = _take(left, at_once)
                 offsets = sum(map(_span, chunk.values()))
                 shares = self._load_chunk(chunk, history, batch).values()
-                left_out = sum(share.left_out for share in shares) if self._filters else None
-                loaded(len(chunk), offsets, self._state.merged_by, left_out)
-                self._controls.metrics.left_out(left_out or 0)
+                filtered = sum(share.filtered for share in shares) if self._filters else None
+                loaded(len(chunk), offsets, self._state.merged_by, filtered)
+                self._controls.metrics.filtered(filtered or 0)
                 # Compaction leaves gaps: it is the records that have a cost.
                 records = sum(share.records for share in shares)
                 like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
@@ -198,7 +198,7 @@ class Loader:
         groups, offsets = (rows_per_partition(self._writer.tables, table) for table in (GROUPS, COMMITTED_OFFSETS))
         for number in partitions:
             share = shares.get(number, Share(0, None))
-            counts = (share.records, groups.get(number, 0), offsets.get(number, 0), share.left_out)
+            counts = (share.records, groups.get(number, 0), offsets.get(number, 0), share.filtered)
             self._book.finish_load(number, *counts)
         self._book.write(batch)
 

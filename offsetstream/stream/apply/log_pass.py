@@ -191,10 +191,10 @@ class _Worker:
         """Return the records that the filters keep, and count the others."""
         if not self.filters:
             return raw, decoded
-        left_out = self.filters.left_out(decoded)
-        for number, share in size.by_partition(raw.filter(left_out)).items():
+        filtered = self.filters.filtered(decoded)
+        for number, share in size.by_partition(raw.filter(filtered)).items():
             size.add_shares(self._shares, {number: size.Share(0, None, share.records)})
-        kept = pc.invert(left_out)
+        kept = pc.invert(filtered)
         return _filtered(raw, kept), _filtered(decoded, kept)
 
     def _keep(self, raw: pa.Table) -> None:

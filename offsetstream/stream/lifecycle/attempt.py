@@ -274,8 +274,8 @@ class Attempt:
         self._topic.leaders.read(start)
         if self._book.has_news:  # the leader epochs above all: what a batch writes is of these or older ones
             self._book.write(BatchId(checkpoint.checkpoint_id, -1))
-        if self._topic.leaders.left_out:
-            self._say(f"Going on without {in_words(self._topic.leaders.left_out)}, until they can be read again")
+        if self._topic.leaders.leaderless:
+            self._say(f"Going on without {in_words(self._topic.leaders.leaderless)}, until they can be read again")
         frame = self._source.stream(self._writer.spark, start, most)
         name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
         writer = frame.writeStream.queryName(name)

@@ -18,7 +18,7 @@ from offsetstream.errors import ClusterError, UnreachableError
 ASK_SECONDS = 2.0
 ELECTION_SECONDS = 3.0
 LOOKS = 10  # a second apart, while elections go on
-LEFT_OUT_SECONDS, LONGEST_LEFT_OUT_SECONDS = 60.0, 600.0
+WITHOUT_LEADER_SECONDS, LONGEST_WITHOUT_LEADER_SECONDS = 60.0, 600.0
 
 
 class LeadersChangedError(Exception):
@@ -32,7 +32,7 @@ class _Seen:
     is_led: bool
     since: float
     may_be_read_at: float
-    left_out_for: float = 0.0
+    leaderless_for: float = 0.0
 
 
 class Leadership:
@@ -72,9 +72,9 @@ class Leadership:
     def read(self, partitions: Iterable[int]) -> None:
         """Note that the query reads these partitions, and leaves the others out for a while."""
         before, self._read = self._read, frozenset(partitions)
-        for number in self.left_out:
+        for number in self.leaderless:
             seen = self._seen[number]
-            if number in before or seen.left_out_for == 0:
+            if number in before or seen.leaderless_for == 0:
                 _leave_out(seen, self._clock())
 
     @property
@@ -83,7 +83,7 @@ class Leadership:
         return self._read
 
     @property
-    def left_out(self) -> list[int]:
+    def leaderless(self) -> list[int]:
         """The partitions that the query does not read."""
         return sorted(self._seen.keys() - self._read)
 
@@ -100,7 +100,7 @@ class Leadership:
         """Raise LeadersChangedError also if a partition that was left out has a leader again."""
         self.check_lost()
         now = self._clock()
-        led = [number for number in self.left_out if self._seen[number].is_led]
+        led = [number for number in self.leaderless if self._seen[number].is_led]
         back = [number for number in led if self._seen[number].may_be_read_at <= now]
         if any(now - self._seen[number].since >= ELECTION_SECONDS for number in back):
             raise LeadersChangedError(f"{in_words(back)} can be read again")
@@ -128,9 +128,10 @@ class Leadership:
 
 
 def _leave_out(seen: _Seen, now: float) -> None:
-    is_soon = seen.left_out_for > 0 and now - seen.may_be_read_at < LONGEST_LEFT_OUT_SECONDS
-    seen.left_out_for = min(2 * seen.left_out_for, LONGEST_LEFT_OUT_SECONDS) if is_soon else LEFT_OUT_SECONDS
-    seen.may_be_read_at = now + seen.left_out_for
+    is_soon = seen.leaderless_for > 0 and now - seen.may_be_read_at < LONGEST_WITHOUT_LEADER_SECONDS
+    longer = min(2 * seen.leaderless_for, LONGEST_WITHOUT_LEADER_SECONDS)
+    seen.leaderless_for = longer if is_soon else WITHOUT_LEADER_SECONDS
+    seen.may_be_read_at = now + seen.leaderless_for
 
 
 def in_words(partitions: Collection[int]) -> str:

@@ -118,9 +118,9 @@ class LiveStream:
             self._turns.give_back()
         self._is_untidy = True
         self._controls.progress.batch(
-            report.batch_id, report.records, report.seconds, report.merged_by, report.left_out
+            report.batch_id, report.records, report.seconds, report.merged_by, report.filtered
         )
-        self._controls.metrics.batch(report.records, report.seconds, report.left_out or 0)
+        self._controls.metrics.batch(report.records, report.seconds, report.filtered or 0)
 
     def _stop_if_ending(self) -> None:
         if self._controls.is_stopping() or self._ending.is_set():

@@ -1,4 +1,4 @@
-"""Transactions that stay open for long: each holds a whole offsets partition back (reference 10.1)."""
+"""Transactions that stay open for long: each blocks a whole offsets partition (reference 10.1)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class HangingTransactions:
                 self._told[number] = stands
                 waiting = (row.high_watermark or 0) - stands[0]
                 self._say(
-                    f"Offsets partition {number} is held back at offset {stands[0]:,} by a transaction that has been "
+                    f"Offsets partition {number} is blocked at offset {stands[0]:,} by a transaction that has been "
                     f"open for {_minutes(now - stands[1])}: {waiting:,} records wait behind it; "
-                    "'offsetstream partitions --held-back' names its producer, and the command that ends it"
+                    "'offsetstream partitions --blocked' names its producer, and the command that ends it"
                 )
 
 

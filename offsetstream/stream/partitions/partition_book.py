@@ -84,21 +84,21 @@ class PartitionBook:
                 log_start_offset=seen.log_start_offset,
                 last_stable_offset=seen.last_stable_offset,
                 high_watermark=seen.high_watermark,
-                last_stable_offset_since=_held_since(self._rows[number], seen),
+                last_stable_offset_since=_blocked_since(self._rows[number], seen),
             )
             self._stable_ends.add(number, Mark(seen.asked_at, self.clocks.newest, seen.last_stable_offset))
             self._ends.add(number, Mark(seen.asked_at, self.clocks.newest, seen.high_watermark))
             self._note_if_caught_up(number)
 
     def advance(
-        self, ends: Mapping[int, int], incomplete: Collection[int] = (), left_out: Mapping[int, int] | None = None
+        self, ends: Mapping[int, int], incomplete: Collection[int] = (), filtered: Mapping[int, int] | None = None
     ) -> None:
-        """Note that every record below the given offsets is applied, but for so many that are `left_out`.
+        """Note that every record below the given offsets is applied, but for so many that are `filtered`.
 
         `incomplete`: where some were gone unread.
         """
-        for number, count in (left_out or {}).items():
-            self._rows.set(number, left_out_count=(self._rows[number].left_out_count or 0) + count)
+        for number, count in (filtered or {}).items():
+            self._rows.set(number, filtered_count=(self._rows[number].filtered_count or 0) + count)
         for number, end in ends.items():
             self.claims.advance(number, is_incomplete=number in incomplete)
             self._rows.set(number, next_offset=max(self._rows[number].applied, end))
@@ -124,7 +124,7 @@ class PartitionBook:
     def unread_since(self, partition: int) -> tuple[datetime, timedelta] | None:
         """Return since when, and for how long, there may be records that are not applied; None if nobody knows.
 
-        Unlike `behind_for` this includes those that an open transaction holds back.
+        Unlike `behind_for` this includes those that an open transaction blocks.
         """
         mark = self._ends.reached(partition)
         return None if mark is None else (mark.at, mark.age(datetime.now(UTC), self.clocks.newest))
@@ -155,7 +155,7 @@ class PartitionBook:
         for number in known:
             self.begin_log(number)
         for number in others:
-            self._rows.set(number, filters=filters.text, left_out_count=None)
+            self._rows.set(number, filters=filters.text, filtered_count=None)
         return bool(known)
 
     def start_load(self, ends: Mapping[int, int]) -> None:
@@ -173,14 +173,14 @@ class PartitionBook:
             )
             self._events.add(row, "load started", event_at=now)
 
-    def finish_load(self, partition: int, records: int, groups: int, offsets: int, left_out: int = 0) -> None:
+    def finish_load(self, partition: int, records: int, groups: int, offsets: int, filtered: int = 0) -> None:
         """Note that the partition is loaded: everything below the load's end is applied, or left out."""
         now, row = datetime.now(UTC), self._rows[partition]
         end, started_at = row.load_end_offset or 0, row.load_started_at or now
         is_behind = row.next_offset is None or row.next_offset < end
         self.claims.loaded(partition, started_at, is_behind=is_behind)
         counts: dict[str, int | None] = {"groups_count": groups, "offsets_count": offsets}
-        counts["left_out_count"] = left_out if row.filters is not None else None
+        counts["filtered_count"] = filtered if row.filters is not None else None
         self._rows.set(partition, load_state=OWNED, loaded_at=now, next_offset=max(row.applied, end), **counts)
         self._note_if_caught_up(partition)
         took = int((now - started_at).total_seconds() * 1000)
@@ -243,7 +243,7 @@ class PartitionBook:
         self._rows.has_news = False
 
 
-def _held_since(row: PartitionRow, seen: PartitionEnds) -> datetime | None:
+def _blocked_since(row: PartitionRow, seen: PartitionEnds) -> datetime | None:
     if seen.last_stable_offset >= seen.high_watermark:
         return None
     has_moved = row.last_stable_offset != seen.last_stable_offset

@@ -45,7 +45,7 @@ class PartitionRow:
     partition_count: int | None = None
     placement_rule: PlacementRule | None = None
     filters: str | None = None
-    left_out_count: int | None = None
+    filtered_count: int | None = None
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> PartitionRow:

@@ -21,8 +21,8 @@ def standing_of(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta
         leaderless=sum(row.coordinator_available is False for row in found),
         behind_records=sum(behind.values()),
         behind_seconds=max((_since(row, now) for row in found if behind[row.offsets_partition]), default=0.0),
-        held_back=len(open_since),
-        held_back_records=sum(_held_back(row) for row in found),
+        blocked=len(open_since),
+        blocked_records=sum(_blocked(row) for row in found),
         hanging=sum(now - since >= max_transaction_timeout for since in open_since),
     )
 
@@ -32,7 +32,7 @@ def _behind(row: PartitionRow) -> int:
     return max(0, (row.last_stable_offset or 0) - applied)
 
 
-def _held_back(row: PartitionRow) -> int:
+def _blocked(row: PartitionRow) -> int:
     return 0 if row.high_watermark is None else row.high_watermark - (row.last_stable_offset or 0)
 
 

@@ -1,4 +1,4 @@
-"""What the ends of logs do not tell: whether anything can be read below one, and whose transaction holds one back."""
+"""What the ends of logs do not tell: whether anything can be read below one, and whose transaction blocks one."""
 
 from __future__ import annotations
 

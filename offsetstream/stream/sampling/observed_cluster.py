@@ -30,7 +30,7 @@ class ObservedCluster:
         self._cluster = cluster
         self._coordinator = coordinator
         self._say = say
-        self._looks_every_ms = looks_every and looks_every // timedelta(milliseconds=1)
+        self._sample_interval_ms = looks_every and looks_every // timedelta(milliseconds=1)
         self._written: dict[str, Any] | None = None
         self._is_refused = False
 
@@ -42,7 +42,7 @@ class ObservedCluster:
             "group_coordinator": self._coordinator,
             "offsets_retention_ms": retention,
             "offsets_retention_check_interval_ms": interval,
-            "looks_every_ms": self._looks_every_ms,
+            "sample_interval_ms": self._sample_interval_ms,
             "ended_at": None,
         }
         if row != self._written:

@@ -70,7 +70,7 @@ class Rounds:
         self._tell_of_hidden()
 
     def _ask_behind(self, tails: LogTails, positions: Positions, sampled_at: datetime) -> None:
-        """Ask what ends do not tell, where it matters: below those that groups stand near, and who holds one back."""
+        """Ask what ends do not tell, where it matters: below those that groups stand near, and who blocks one."""
         starts = dict(islice(positions.within(dict(self.book.tails(sampled_at))).items(), _TAILS_AT_MOST))
         self.book.take_records(starts, tails.first_readable(starts), sampled_at)
         held = self.book.held(sampled_at)[:_TAILS_AT_MOST]

@@ -59,8 +59,8 @@ class Sampled:
 
     `recorded_at` is the `sampled_at` of its last row in `end_offsets`, null for none; `rate` is how many records
     came a second between the last two looks. `stands`: the last look saw the end of the look before; `record_at` is the
-    greatest offset at which a record was read since, -1 for none. `held_since` is the first look of this job that saw
-    the last stable offset where it stands below the end, and `holder` whose transaction that is.
+    greatest offset at which a record was read since, -1 for none. `blocked_since`: when this job
+    first saw the last stable offset where it is, below the end; `holder`: whose transaction that is.
     """
 
     values: Values
@@ -71,7 +71,7 @@ class Sampled:
     rate: float = 0.0
     stands: bool = False
     record_at: int = -1
-    held_since: datetime | None = None
+    blocked_since: datetime | None = None
     holder: Holder | None = None
     asked_at: datetime | None = None
 
@@ -183,7 +183,10 @@ class SampleBook:
         return [
             place
             for place, found in self.partitions.items()
-            if found.held_since and found.holder is None and now - found.held_since >= _HELD and found.is_to_ask(now)
+            if found.blocked_since
+            and found.holder is None
+            and now - found.blocked_since >= _HELD
+            and found.is_to_ask(now)
         ]
 
     def take_holders(
@@ -217,10 +220,10 @@ class SampleBook:
         )
         found.stands = found.values.high_watermark == values.high_watermark
         if values.is_held:
-            if found.held_since is None or found.values.last_stable_offset != values.last_stable_offset:
-                found.held_since, found.holder, found.asked_at = sampled_at, None, None
+            if found.blocked_since is None or found.values.last_stable_offset != values.last_stable_offset:
+                found.blocked_since, found.holder, found.asked_at = sampled_at, None, None
         else:
-            found.held_since, found.holder = None, None
+            found.blocked_since, found.holder = None, None
             if found.stands:
                 values = values._replace(readable_end=found.values.readable_end)
             else:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.codec.group_records import JSON_COLUMNS
-from offsetstream.stream.decode import LEFT_OUT
+from offsetstream.stream.decode import FILTERED
 from offsetstream.stream.state.columns import is_of
 from offsetstream.tables import record_rows
 from offsetstream.tables.arrow_rows import held
@@ -73,12 +73,12 @@ def measure(decoded: Held) -> BatchSize:
 class Share:
     """What there is of one offsets partition: so many records, the newest of that time (milliseconds since 1970).
 
-    Without a time where no record has one that an engine can hold. `left_out`: how many of them the filters leave out.
+    Without a time where no record has one that an engine can hold. `filtered`: how many of them the filters leave out.
     """
 
     records: int
     newest_ms: int | None
-    left_out: int = 0
+    filtered: int = 0
 
 
 def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
@@ -86,8 +86,8 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
     for number, share in more.items():
         before = shares.get(number, Share(0, None))
         times = [time for time in (before.newest_ms, share.newest_ms) if time is not None]
-        newest, left_out = max(times, default=None), before.left_out + share.left_out
-        shares[number] = Share(before.records + share.records, newest, left_out)
+        newest, filtered = max(times, default=None), before.filtered + share.filtered
+        shares[number] = Share(before.records + share.records, newest, filtered)
 
 
 def by_partition(records: Held) -> dict[int, Share]:
@@ -108,17 +108,17 @@ def by_partition(records: Held) -> dict[int, Share]:
 def sifted(decoded: Held) -> tuple[Held, dict[int, Share]]:
     """Return decoded records without those that filters leave out, and what there is of these."""
     if isinstance(decoded, pa.Table):
-        if LEFT_OUT not in decoded.column_names:
+        if FILTERED not in decoded.column_names:
             return decoded, {}
-        out, kept = decoded.filter(decoded[LEFT_OUT]), decoded.filter(pc.invert(decoded[LEFT_OUT]))
-        return kept.drop_columns(LEFT_OUT), _left_out(out)
-    if LEFT_OUT not in decoded.columns:
+        out, kept = decoded.filter(decoded[FILTERED]), decoded.filter(pc.invert(decoded[FILTERED]))
+        return kept.drop_columns(FILTERED), _filtered(out)
+    if FILTERED not in decoded.columns:
         return decoded, {}
-    return decoded.where(f"NOT {LEFT_OUT}").drop(LEFT_OUT), _left_out(decoded.where(LEFT_OUT))
+    return decoded.where(f"NOT {FILTERED}").drop(FILTERED), _filtered(decoded.where(FILTERED))
 
 
-def _left_out(records: Held) -> dict[int, Share]:
-    return {number: replace(share, left_out=share.records) for number, share in by_partition(records).items()}
+def _filtered(records: Held) -> dict[int, Share]:
+    return {number: replace(share, filtered=share.records) for number, share in by_partition(records).items()}
 
 
 def collect(decoded: DataFrame) -> pa.Table:

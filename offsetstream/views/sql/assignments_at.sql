@@ -1,6 +1,6 @@
 -- Every partition that a member had, was to get or was to give up at an instant (:at). Where the history does not reach back so far,
 -- rows say so in place of assignments.
--- An open transaction of then holds back what follows it in its offsets partition, as it did in the tables: also commits of other
+-- An open transaction at that time blocks what follows it in its offsets partition, as it did in the tables: also commits of other
 -- groups, which their coordinator had applied.
 --
 --   offsets_partition INT: Offsets partition of the group

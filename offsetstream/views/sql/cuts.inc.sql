@@ -1,5 +1,5 @@
 -- Of each offsets partition, the log of then, and its first record that is not of then: of :at or later, in the order of the log;
--- or held back by an open transaction, as the last sample of __consumer_offsets before tells. One that is old tells nothing: then the log is
+-- or blocked by an open transaction, as the last sample of __consumer_offsets before tells. One that is old tells nothing: then the log is
 -- cut by the time alone, for the transaction may have ended long before.
 records AS (
   SELECT offsets_partition, log_id, record_offset, record_timestamp FROM offset_commits

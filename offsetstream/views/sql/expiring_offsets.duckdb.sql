@@ -111,7 +111,7 @@ SELECT
     WHEN state = 'Empty'
     THEN 'since the commit'
     ELSE 'since the commit: nobody subscribes to the topic'
-  END AS counted,
+  END AS counted_from,
   as_of,
   is_stale
 FROM dated

@@ -11,7 +11,7 @@
 --   kept_because STRING: Why it does not expire as things are
 --   expires_at_ms BIGINT: When it expires, in milliseconds since 1970; null if it does not, or the retention is not known
 --   expires_in_ms BIGINT: In how many milliseconds
---   counted STRING: Since when the time is counted
+--   counted_from STRING: From when the time counts
 --   as_of TIMESTAMP: As of when this is known
 --   is_stale BOOLEAN: Whether that is too long ago to say anything of now
 WITH subscribed AS (
@@ -55,6 +55,6 @@ SELECT offsets_partition, group_id, topic, partition, committed_offset, commit_t
             WHEN offsets_retention_ms IS NULL THEN 'unknown retention'
             WHEN is_since_empty THEN 'since the group became empty'
             WHEN state = 'Empty' THEN 'since the commit'
-            ELSE 'since the commit: nobody subscribes to the topic' END AS counted,
+            ELSE 'since the commit: nobody subscribes to the topic' END AS counted_from,
        as_of, is_stale
 FROM dated

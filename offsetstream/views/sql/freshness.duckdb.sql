@@ -35,7 +35,7 @@ WITH looks AS (
       THEN l.looked_at
       ELSE p.caught_up_at
     END AS looked_at,
-    CASE WHEN p.last_stable_offset_since < now_at THEN p.last_stable_offset_since END AS held_since,
+    CASE WHEN p.last_stable_offset_since < now_at THEN p.last_stable_offset_since END AS blocked_since,
     h.open_transaction,
     h.open_transaction_since
   FROM offsets_partitions AS p
@@ -59,8 +59,8 @@ WITH looks AS (
 SELECT
   offsets_partition,
   load_state,
-  CASE WHEN held_since < looked_at THEN held_since ELSE looked_at END AS as_of,
-  held_since,
+  CASE WHEN blocked_since < looked_at THEN blocked_since ELSE looked_at END AS as_of,
+  blocked_since,
   open_transaction,
   open_transaction_since,
   is_stale,

@@ -3,10 +3,10 @@
 --   offsets_partition INT: Offsets partition
 --   load_state STRING: LOADING, OWNED, FAILED or UNLOADED
 --   as_of TIMESTAMP: All that was in the partition at this time is in the tables; null where that never was so
---   held_since TIMESTAMP: Since when an open transaction holds back what came after; null where none does
+--   blocked_since TIMESTAMP: Since when an open transaction blocks the offsets partition; null where none does
 --   open_transaction STRING: Its transactional id, where it is known
 --   open_transaction_since TIMESTAMP: Time at which it began
---   is_stale BOOLEAN: Whether the job's last look is longer ago than it may be; while a transaction holds the partition back, the look counts, and not as_of
+--   is_stale BOOLEAN: Whether the job's last look is longer ago than it may be; while a transaction blocks the partition, the look counts, and not as_of
 --   stale_reason STRING: What is stale, and for how long; null where nothing is
 --   cause STRING: What that has in common with other offsets partitions, or that the broker that led them has gone; null where nothing is wrong
 WITH looks AS (
@@ -23,7 +23,7 @@ WITH looks AS (
 ), looked AS (
   SELECT p.offsets_partition, p.load_state, p.coordinator_id, p.coordinator_available, now_at, max_age_seconds,
          CASE WHEN l.looked_at > p.caught_up_at OR p.caught_up_at IS NULL THEN l.looked_at ELSE p.caught_up_at END AS looked_at,
-         CASE WHEN p.last_stable_offset_since < now_at THEN p.last_stable_offset_since END AS held_since,
+         CASE WHEN p.last_stable_offset_since < now_at THEN p.last_stable_offset_since END AS blocked_since,
          h.open_transaction, h.open_transaction_since
   FROM offsets_partitions AS p CROSS JOIN clock CROSS JOIN max_age
   LEFT JOIN looks AS l ON l.offsets_partition = p.offsets_partition
@@ -33,7 +33,7 @@ WITH looks AS (
 ), judged AS (
   SELECT a.*, max_age_seconds IS NOT NULL AND coalesce(age_seconds > max_age_seconds, true) AS is_stale FROM aged AS a
 )
-SELECT offsets_partition, load_state, CASE WHEN held_since < looked_at THEN held_since ELSE looked_at END AS as_of, held_since, open_transaction, open_transaction_since, is_stale,
+SELECT offsets_partition, load_state, CASE WHEN blocked_since < looked_at THEN blocked_since ELSE looked_at END AS as_of, blocked_since, open_transaction, open_transaction_since, is_stale,
        CASE WHEN is_stale THEN concat(
          CASE load_state WHEN 'FAILED' THEN 'its offsets partition could not be loaded: ' WHEN 'LOADING' THEN 'its offsets partition is being loaded: ' ELSE '' END,
          CASE WHEN looked_at IS NULL THEN 'nothing is known yet'

@@ -1,4 +1,4 @@
--- Reads: clock, committed_offsets, end_intervals, freshness, group_members, groups, held_ends, member_subscriptions, offset_commits, partition_ends, thresholds, topics, verdicts, waiting_commits
+-- Reads: blocked_ends, clock, committed_offsets, end_intervals, freshness, group_members, groups, member_subscriptions, offset_commits, partition_ends, thresholds, topics, verdicts, waiting_commits
 WITH limits AS (
   SELECT
     group_id,
@@ -91,12 +91,15 @@ WITH limits AS (
     LEAST(k.now_at, COALESCE(f.as_of, k.now_at), COALESCE(e.sampled_at, k.now_at)) AS instant,
     k.now_at,
     COALESCE(f.stale_reason, e.stale_reason) AS stale_reason,
-    CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.held_since END AS held_since,
+    CASE
+      WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE
+      THEN f.blocked_since
+    END AS blocked_since,
     CASE
       WHEN e.error IS NULL
       AND c.committed_offset >= e.last_stable_offset
       AND e.last_stable_offset < e.high_watermark
-      THEN w.held_since
+      THEN w.blocked_since
     END AS waits_since,
     e.last_stable_offset,
     c.offsets_partition * 281474976710656 + c.record_offset AS cell,
@@ -118,12 +121,12 @@ WITH limits AS (
     AND e.last_stable_offset = e.high_watermark
     AND c.committed_offset = e.high_watermark - 1 AS is_perhaps_marker,
     CASE
-      WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE
+      WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE
       THEN f.open_transaction
       ELSE e.open_transaction
     END AS open_transaction,
     CASE
-      WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE
+      WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE
       THEN f.open_transaction_since
       ELSE e.open_transaction_since
     END AS open_transaction_since,
@@ -185,7 +188,7 @@ WITH limits AS (
     ON f.offsets_partition = c.offsets_partition
   LEFT JOIN places AS e
     ON e.topic = c.topic AND e.partition = c.partition
-  LEFT JOIN held_ends AS w
+  LEFT JOIN blocked_ends AS w
     ON w.topic = e.topic
     AND w.topic_id IS NOT DISTINCT FROM e.topic_id
     AND w.partition = e.partition
@@ -532,7 +535,7 @@ WITH limits AS (
     c.known_cause,
     c.recreated_at,
     c.stale_reason,
-    c.held_since,
+    c.blocked_since,
     c.waits_since,
     c.last_stable_offset,
     c.is_perhaps_marker,
@@ -665,8 +668,8 @@ WITH limits AS (
       THEN 'unknown'
       WHEN is_beyond_end AND NOT is_abandoned
       THEN 'beyond the end'
-      WHEN NOT held_since IS NULL
-      THEN 'held-back'
+      WHEN NOT blocked_since IS NULL
+      THEN 'blocked'
       WHEN readable_lag <= allowed_lag
       THEN 'ok'
       WHEN is_abandoned
@@ -741,9 +744,9 @@ WITH limits AS (
           now_ms - last_ms
         ) // 1000) AS TEXT) || ' s ago: too few to tell whether it stopped'
       END
-      WHEN 'held-back'
-      THEN holder || ' holds back what was committed in the last ' || TRY_CAST((
-        EPOCH_US(now_at) - EPOCH_US(held_since)
+      WHEN 'blocked'
+      THEN holder || ' blocks what was committed in the last ' || TRY_CAST((
+        EPOCH_US(now_at) - EPOCH_US(blocked_since)
       ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT) || open_since
       WHEN 'abandoned'
       THEN TRY_CAST(readable_lag AS TEXT) || CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END || ', and no member subscribes to the topic any more'
@@ -798,7 +801,7 @@ WITH limits AS (
       END
     END AS verdict_reason,
     CASE verdict
-      WHEN 'held-back'
+      WHEN 'blocked'
       THEN CASE
         WHEN open_transaction IS NULL
         THEN holder || ' on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)

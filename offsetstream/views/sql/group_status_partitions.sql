@@ -49,16 +49,16 @@ WITH
   -- It is judged as of the last look: since then nothing is known, whatever the clock says.
   SELECT least(k.now_at, coalesce(f.as_of, k.now_at), coalesce(e.sampled_at, k.now_at)) AS instant, k.now_at,
          coalesce(f.stale_reason, e.stale_reason) AS stale_reason,
-         CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.held_since END AS held_since,
-         CASE WHEN e.error IS NULL AND c.committed_offset >= e.last_stable_offset AND e.last_stable_offset < e.high_watermark THEN w.held_since END AS waits_since,
+         CASE WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE THEN f.blocked_since END AS blocked_since,
+         CASE WHEN e.error IS NULL AND c.committed_offset >= e.last_stable_offset AND e.last_stable_offset < e.high_watermark THEN w.blocked_since END AS waits_since,
          e.last_stable_offset, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
          c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
          -- From the readable end on there is nothing to wait for, wherever the group stands there.
          CASE WHEN e.error IS NULL AND c.committed_offset >= e.readable_end THEN least(e.high_watermark, c.committed_offset)
               WHEN e.error IS NULL AND c.committed_offset >= 0 THEN coalesce(e.readable_end, e.high_watermark) END AS end_offset,
          e.readable_end IS NULL AND e.last_stable_offset = e.high_watermark AND c.committed_offset = e.high_watermark - 1 AS is_perhaps_marker,
-         CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.open_transaction ELSE e.open_transaction END AS open_transaction,
-         CASE WHEN f.held_since <= k.now_at - INTERVAL '1' MINUTE THEN f.open_transaction_since ELSE e.open_transaction_since END AS open_transaction_since,
+         CASE WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE THEN f.open_transaction ELSE e.open_transaction END AS open_transaction,
+         CASE WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE THEN f.open_transaction_since ELSE e.open_transaction_since END AS open_transaction_since,
          e.log_start_offset, e.sampled_at,
          CASE WHEN f.stale_reason IS NOT NULL THEN f.stale_reason
               WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
@@ -86,7 +86,7 @@ WITH
   FROM committed_offsets AS c CROSS JOIN clock AS k
   LEFT JOIN freshness AS f ON f.offsets_partition = c.offsets_partition
   LEFT JOIN places AS e ON e.topic = c.topic AND e.partition = c.partition
-  LEFT JOIN held_ends AS w
+  LEFT JOIN blocked_ends AS w
     ON w.topic = e.topic AND w.topic_id IS NOT DISTINCT FROM e.topic_id AND w.partition = e.partition AND w.last_stable_offset = e.last_stable_offset
   LEFT JOIN named AS n ON n.topic = c.topic
   LEFT JOIN groups AS g ON g.offsets_partition = c.offsets_partition AND g.group_id = c.group_id

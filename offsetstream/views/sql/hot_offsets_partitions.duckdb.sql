@@ -91,7 +91,7 @@ SELECT
   s.busiest_records,
   TRY_CAST(COALESCE(s.records, 0) AS DOUBLE) / NULLIF(TRY_CAST(NULLIF(TRY_CAST(SUM(s.records) OVER () AS BIGINT), 0) AS DOUBLE), 0) AS share,
   p.next_offset - p.log_start_offset AS log_offsets,
-  p.high_watermark - p.last_stable_offset AS held_back,
+  p.high_watermark - p.last_stable_offset AS blocked_offsets,
   p.last_stable_offset_since
 FROM offsets_partitions AS p
 LEFT JOIN summed AS s

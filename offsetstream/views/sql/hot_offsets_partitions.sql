@@ -10,7 +10,7 @@
 --   busiest_records BIGINT: How many these are
 --   share DOUBLE: Share of all records
 --   log_offsets BIGINT: Offsets from the log's start to what is applied
---   held_back BIGINT: Offsets that an open transaction holds back
+--   blocked_offsets BIGINT: Offsets that an open transaction blocks
 --   last_stable_offset_since TIMESTAMP: Since when it does
 WITH
 -- @include repeated
@@ -44,5 +44,5 @@ WITH
 SELECT p.offsets_partition, p.coordinator_id, coalesce(s.records, 0) AS records, coalesce(s.commits, 0) AS commits,
        coalesce(s.value_bytes, 0) AS value_bytes, coalesce(s.active_groups, 0) AS active_groups, s.busiest_group, s.busiest_records,
        CAST(coalesce(s.records, 0) AS DOUBLE) / CAST(nullif(CAST(sum(s.records) OVER () AS BIGINT), 0) AS DOUBLE) AS share,
-       p.next_offset - p.log_start_offset AS log_offsets, p.high_watermark - p.last_stable_offset AS held_back, p.last_stable_offset_since
+       p.next_offset - p.log_start_offset AS log_offsets, p.high_watermark - p.last_stable_offset AS blocked_offsets, p.last_stable_offset_since
 FROM offsets_partitions AS p LEFT JOIN summed AS s ON s.offsets_partition = p.offsets_partition

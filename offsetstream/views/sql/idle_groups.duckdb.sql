@@ -52,7 +52,7 @@ SELECT
     WHEN g.member_count > 0
     THEN 'has members'
     ELSE 'no members'
-  END AS what,
+  END AS reason,
   g.offsets_partition,
   LEAST(now_at, COALESCE(f.as_of, now_at)) AS as_of,
   COALESCE(f.is_stale, FALSE) AS is_stale

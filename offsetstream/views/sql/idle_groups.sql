@@ -9,7 +9,7 @@
 --   last_commit_at TIMESTAMP: Time of the last commit
 --   idle_ms BIGINT: How long ago that is, in milliseconds; null where its time is still to come
 --   empty_since TIMESTAMP: Since when the group has no member; null where it has, or nothing tells
---   what STRING: never committed, has members or no members; of a share group that its offsets are elsewhere
+--   reason STRING: never committed, has members or no members; of a share group that its offsets are elsewhere
 --   offsets_partition INT: Offsets partition of the group
 --   as_of TIMESTAMP: As of when this is known
 --   is_stale BOOLEAN: Whether that is too long ago to say anything of now
@@ -26,7 +26,7 @@ SELECT g.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count
        CASE WHEN g.member_count = 0 THEN coalesce(l.last_left_at, g.state_timestamp) END AS empty_since,
        CASE WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
             WHEN o.group_id IS NULL THEN 'never committed'
-            WHEN g.member_count > 0 THEN 'has members' ELSE 'no members' END AS what,
+            WHEN g.member_count > 0 THEN 'has members' ELSE 'no members' END AS reason,
        g.offsets_partition, least(now_at, coalesce(f.as_of, now_at)) AS as_of, coalesce(f.is_stale, false) AS is_stale
 FROM groups AS g CROSS JOIN clock
 LEFT JOIN freshness AS f ON f.offsets_partition = g.offsets_partition

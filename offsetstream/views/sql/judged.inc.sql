@@ -58,7 +58,7 @@ moments AS (
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
-  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.known_cause, c.recreated_at, c.stale_reason, c.held_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.is_abandoned, c.allowed_lag,
+  SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.known_cause, c.recreated_at, c.stale_reason, c.blocked_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.is_abandoned, c.allowed_lag,
          c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
@@ -111,7 +111,7 @@ moments AS (
       WHEN not_known IS NOT NULL THEN 'unknown'
       WHEN is_beyond_end AND NOT is_abandoned THEN 'beyond the end'
       -- What it did behind that, a reset as well, nobody can read.
-      WHEN held_since IS NOT NULL THEN 'held-back'
+      WHEN blocked_since IS NOT NULL THEN 'blocked'
       WHEN readable_lag <= allowed_lag THEN 'ok'
       WHEN is_abandoned THEN 'abandoned'
       -- Who reads committed messages only must wait there, as long as it lives; a minute is nothing yet.
@@ -144,7 +144,7 @@ moments AS (
              WHEN commits = 0 THEN 'the history has no commit of it'
              ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
                          ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END
-           WHEN 'held-back' THEN concat(holder, ' holds back what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(held_since)) div 1000000 AS STRING),
+           WHEN 'blocked' THEN concat(holder, ' blocks what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(blocked_since)) div 1000000 AS STRING),
                                         ' s; before, it had come to ', CAST(committed_offset AS STRING), open_since)
            WHEN 'abandoned' THEN concat(CAST(readable_lag AS STRING), CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END,
                                         ', and no member subscribes to the topic any more')
@@ -172,7 +172,7 @@ moments AS (
                                  CAST(window_seconds AS STRING), ' s ago') END
          END AS verdict_reason,
          CASE verdict
-           WHEN 'held-back' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on __consumer_offsets-', CAST(offsets_partition AS STRING)) ELSE holder END
+           WHEN 'blocked' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on __consumer_offsets-', CAST(offsets_partition AS STRING)) ELSE holder END
            WHEN 'waiting' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on ', topic, '-', CAST(partition AS STRING)) ELSE holder END
            WHEN 'ok' THEN NULL
            WHEN 'catching up' THEN NULL

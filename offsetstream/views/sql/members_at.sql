@@ -1,5 +1,5 @@
 -- Every member of a group as it was at an instant (:at). Where the history does not reach back so far, rows say so in place of members.
--- An open transaction of then holds back what follows it in its offsets partition, as it did in the tables: also commits of other
+-- An open transaction at that time blocks what follows it in its offsets partition, as it did in the tables: also commits of other
 -- groups, which their coordinator had applied.
 --
 --   offsets_partition INT: Offsets partition of the group

@@ -1,4 +1,4 @@
--- Reads: clock, end_intervals, freshness, group_history, held_ends, member_history, offset_commits, offsets_partitions, thresholds, topics, verdicts
+-- Reads: blocked_ends, clock, end_intervals, freshness, group_history, member_history, offset_commits, offsets_partitions, thresholds, topics, verdicts
 WITH steps AS (
   SELECT
     h.offsets_partition,
@@ -408,11 +408,11 @@ WITH steps AS (
     TRY_CAST(NULL AS TEXT) AS known_cause,
     TRY_CAST(NULL AS TIMESTAMPTZ) AS recreated_at,
     TRY_CAST(NULL AS TEXT) AS stale_reason,
-    CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
+    CASE WHEN f.blocked_since <= s.minute THEN f.blocked_since END AS blocked_since,
     CASE
       WHEN s.committed_offset >= s.last_stable_offset
       AND s.last_stable_offset < s.high_watermark
-      THEN w.held_since
+      THEN w.blocked_since
     END AS waits_since,
     s.last_stable_offset,
     s.minute + INTERVAL '1' MINUTE AS now_at,
@@ -440,7 +440,7 @@ WITH steps AS (
     AND z.instant = s.minute + INTERVAL '1' MINUTE
   LEFT JOIN freshness AS f
     ON f.offsets_partition = s.offsets_partition
-  LEFT JOIN held_ends AS w
+  LEFT JOIN blocked_ends AS w
     ON w.topic = s.topic
     AND w.topic_id IS NOT DISTINCT FROM s.topic_id
     AND w.partition = s.partition
@@ -843,7 +843,7 @@ WITH steps AS (
     c.known_cause,
     c.recreated_at,
     c.stale_reason,
-    c.held_since,
+    c.blocked_since,
     c.waits_since,
     c.last_stable_offset,
     c.is_perhaps_marker,
@@ -976,8 +976,8 @@ WITH steps AS (
       THEN 'unknown'
       WHEN is_beyond_end AND NOT is_abandoned
       THEN 'beyond the end'
-      WHEN NOT held_since IS NULL
-      THEN 'held-back'
+      WHEN NOT blocked_since IS NULL
+      THEN 'blocked'
       WHEN readable_lag <= allowed_lag
       THEN 'ok'
       WHEN is_abandoned
@@ -1052,9 +1052,9 @@ WITH steps AS (
           now_ms - last_ms
         ) // 1000) AS TEXT) || ' s ago: too few to tell whether it stopped'
       END
-      WHEN 'held-back'
-      THEN holder || ' holds back what was committed in the last ' || TRY_CAST((
-        EPOCH_US(now_at) - EPOCH_US(held_since)
+      WHEN 'blocked'
+      THEN holder || ' blocks what was committed in the last ' || TRY_CAST((
+        EPOCH_US(now_at) - EPOCH_US(blocked_since)
       ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT) || open_since
       WHEN 'abandoned'
       THEN TRY_CAST(readable_lag AS TEXT) || CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END || ', and no member subscribes to the topic any more'
@@ -1109,7 +1109,7 @@ WITH steps AS (
       END
     END AS verdict_reason,
     CASE verdict
-      WHEN 'held-back'
+      WHEN 'blocked'
       THEN CASE
         WHEN open_transaction IS NULL
         THEN holder || ' on __consumer_offsets-' || TRY_CAST(offsets_partition AS TEXT)

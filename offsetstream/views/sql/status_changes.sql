@@ -82,8 +82,8 @@ WITH
          CAST(NULL AS STRING) AS open_transaction, CAST(NULL AS TIMESTAMP) AS open_transaction_since, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
          CASE WHEN s.committed_offset < 0 THEN concat('no offset: ', CAST(s.committed_offset AS STRING), ' was committed')
               WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
-         CAST(NULL AS STRING) AS known_cause, CAST(NULL AS TIMESTAMP) AS recreated_at, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.held_since <= s.minute THEN f.held_since END AS held_since,
-         CASE WHEN s.committed_offset >= s.last_stable_offset AND s.last_stable_offset < s.high_watermark THEN w.held_since END AS waits_since, s.last_stable_offset, s.minute + INTERVAL '1' MINUTE AS now_at,
+         CAST(NULL AS STRING) AS known_cause, CAST(NULL AS TIMESTAMP) AS recreated_at, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.blocked_since <= s.minute THEN f.blocked_since END AS blocked_since,
+         CASE WHEN s.committed_offset >= s.last_stable_offset AND s.last_stable_offset < s.high_watermark THEN w.blocked_since END AS waits_since, s.last_stable_offset, s.minute + INTERVAL '1' MINUTE AS now_at,
          coalesce(z.member_count, 0) AS member_count,
          coalesce(z.group_type <> 'Streams' AND z.member_count > 0 AND u.members = z.member_count AND u.may_read = 0, false) AS is_abandoned,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,
@@ -95,7 +95,7 @@ WITH
   LEFT JOIN places AS e ON e.topic = s.topic AND e.topic_id IS NOT DISTINCT FROM s.topic_id AND e.partition = s.partition
   LEFT JOIN sizes AS z ON z.offsets_partition = s.offsets_partition AND z.group_id = s.group_id AND z.instant = s.minute + INTERVAL '1' MINUTE
   LEFT JOIN freshness AS f ON f.offsets_partition = s.offsets_partition
-  LEFT JOIN held_ends AS w
+  LEFT JOIN blocked_ends AS w
     ON w.topic = s.topic AND w.topic_id IS NOT DISTINCT FROM s.topic_id AND w.partition = s.partition AND w.last_stable_offset = s.last_stable_offset
   LEFT JOIN subscribed AS u
     ON u.kind = 1 AND u.log_id = s.log_id AND u.offsets_partition = s.offsets_partition AND u.group_id = s.group_id AND u.topic = s.topic

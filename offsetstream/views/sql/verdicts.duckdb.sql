@@ -30,11 +30,11 @@ FROM (VALUES
     'All is read but what lies behind a transaction that is open for a minute or longer'
   ),
   (
-    'held-back',
+    'blocked',
     'WARN',
     5,
     2,
-    'An open transaction has held commits back for a minute: what the group did since then nobody can read'
+    'An open transaction has blocked the offsets partition for a minute: what the group did since is unreadable'
   ),
   (
     'unstable',

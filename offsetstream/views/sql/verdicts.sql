@@ -11,7 +11,7 @@ SELECT verdict, level, rank, metric_value, meaning FROM (VALUES
   ('unknown', 'UNKNOWN', 2, 1, 'The tables cannot tell: the reason says what they lack'),
   ('abandoned', 'WARN', 3, 2, 'Messages wait in a topic that no member of the live group subscribes to any more'),
   ('waiting', 'WARN', 4, 2, 'All is read but what lies behind a transaction that is open for a minute or longer'),
-  ('held-back', 'WARN', 5, 2, 'An open transaction has held commits back for a minute: what the group did since then nobody can read'),
+  ('blocked', 'WARN', 5, 2, 'An open transaction has blocked the offsets partition for a minute: what the group did since is unreadable'),
   ('unstable', 'WARN', 6, 2, 'Six rebalances and more in five minutes, with a client that comes and goes'),
   ('beyond the end', 'WARN', 7, 2, 'The committed offset is beyond the end of the log: the client will start anew'),
   ('falling behind', 'WARN', 8, 2, 'The lag rose in window_seconds, and the group was never caught up in between'),

@@ -47,7 +47,7 @@ def test_every_row_of_kafkas_own_tool(every_group: AllGroups, spark: SparkSessio
     stands = ask_standing(Cluster(server), lambda: False, tables)
 
     def is_compared(group: str) -> bool:  # what an open transaction holds back no reader of committed records sees
-        return not stands.is_held_back(partition_for(group, len(tables.partitions)))
+        return not stands.is_blocked(partition_for(group, len(tables.partitions)))
 
     theirs = {row for row in of_the_tool(printed) if is_compared(row[0])}
     columns = ("group_id", "topic", "partition", "committed_offset", "log_end_offset", "lag")

@@ -29,7 +29,7 @@ class Compared:
     def __init__(self, every_group: AllGroups, runner: JobRunner) -> None:
         tables = read_tables(Lookup(runner.tables))
         stands = ask_standing(Cluster(every_group.kafka.bootstrap_server), lambda: False, tables)
-        self._held = {number for number in tables.partitions if stands.is_held_back(number)}
+        self._held = {number for number in tables.partitions if stands.is_blocked(number)}
         self._placement, self._root = tables.placement, runner.tables.root
         self.state_not_told = tables.not_validated  # of streams groups, by brokers of 4.1 (reference 5.10 item 11)
         self.admin: Answers = every_group.admin.answers()

@@ -54,19 +54,19 @@ def test_nothing_is_unexplained(every_group: AllGroups, loaded: JobRunner) -> No
     stands = standing(every_group, loaded)
     assert unexplained(tables, answers, stands) == []
     assert stands.lags == {}
-    held_back = [number for number in tables.partitions if stands.is_held_back(number)]
-    assert len(held_back) <= 2  # by the two open transactions: everything else was compared
+    blocked = [number for number in tables.partitions if stands.is_blocked(number)]
+    assert len(blocked) <= 2  # by the two open transactions: everything else was compared
 
 
 @some_releases
 def test_each_value_that_differs_is_named(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables, stands = every_group.admin.answers(), read(loaded), standing(every_group, loaded)
-    without_held_back = {number for number in tables.partitions if not stands.is_held_back(number)}
+    without_blocked = {number for number in tables.partitions if not stands.is_blocked(number)}
     for table, columns in COLUMNS.items():
         for column in columns:
             if column == "coordinator_id":
                 continue  # it is of the partition: see below
-            changed, key = _change_one(tables, answers, table, column, without_held_back)
+            changed, key = _change_one(tables, answers, table, column, without_blocked)
             if key is not None:
                 assert [(d.table, d.key, d.column) for d in unexplained(changed, answers, stands)] == [
                     (table, key, column)
@@ -165,7 +165,7 @@ def _told(row: dict[str, Any], table: str) -> dict[str, Any]:
 def test_the_tables_are_a_replay_of_the_brokers_segments(every_group: AllGroups, loaded: JobRunner) -> None:
     """The job reads read_committed: partitions that an open transaction holds back are left out."""
     stands = standing(every_group, loaded)
-    whole = {number for number in read(loaded).partitions if not stands.is_held_back(number)}
+    whole = {number for number in read(loaded).partitions if not stands.is_blocked(number)}
     cache = GroupMetadataCache("classic" if every_group.kafka.version == "3.9.2" else "new")
     for partition in find_partitions([every_group.kafka.folder]):
         if partition.number in whole:

@@ -127,8 +127,8 @@ class Asking:
 
         self.await_job(is_sampled)
 
-    def await_held_back(self, number: int, last_stable_offset: int | None) -> None:
-        """Wait until the job has sampled that an offsets partition is held back at an offset, or no more."""
+    def await_blocked(self, number: int, last_stable_offset: int | None) -> None:
+        """Wait until the job has sampled that an offsets partition is blocked at an offset, or no more."""
         columns = ("topic", "partition", "last_stable_offset", "high_watermark")
 
         def is_sampled() -> bool:

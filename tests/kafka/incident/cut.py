@@ -27,7 +27,7 @@ class Cut(Steps):
         hands.join(stays, f"{stays}-1", self.goods, **self.rng.choice((CLASSIC, KIP_848)))
         hands.commit(stays, first)
         hands.await_applied()
-        hands.await_held_back(number, None)
+        hands.await_blocked(number, None)
         cut_at = hands.cluster.partition_ends([number])[number].high_watermark
         hands.commit(stays, {place: offset + 1 for place, offset in first.items()})
         hands.commit(gone, {(self.queue, 0): 21})

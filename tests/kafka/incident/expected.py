@@ -175,11 +175,11 @@ def _expiring_offsets(book: Book, answers: Answers, _now_ms: int) -> Iterable[Ro
         group = answers.groups[cell.group]
         told: Row = {"committed_offset": offset, "group_state": group["state"], "group_type": group["group_type"]}
         if group["member_count"]:
-            told |= {"kept_because": _KEPT, "expires_at_ms": None, "counted": None}
+            told |= {"kept_because": _KEPT, "expires_at_ms": None, "counted_from": None}
         else:
             [*_, last] = [commit for commit in book.commits if commit.cell == cell]
             at = _between(last.since_ms + _RETENTION_MS, last.until_ms + _RETENTION_MS)
-            told |= {"kept_because": None, "expires_at_ms": at, "counted": "since the commit"}
+            told |= {"kept_because": None, "expires_at_ms": at, "counted_from": "since the commit"}
         yield _of(cell) | told
 
 
@@ -194,7 +194,7 @@ def _idle_groups(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
             "member_count": group["member_count"],
             "offsets": len(own),
             "topics": len({cell.topic for cell in own}),
-            "what": _SHARE if group["group_type"] == "Share" else has if own else "never committed",
+            "reason": _SHARE if group["group_type"] == "Share" else has if own else "never committed",
             "offsets_partition": partition_for(group_id, 50),
         }
 
@@ -256,7 +256,7 @@ def _hot_offsets_partitions(_book: Book, answers: Answers, _now_ms: int) -> Iter
     for number, (coordinator, _epoch) in answers.coordinators.items():
         own = {*answers.records.get(number, []), *answers.lost_log.get(number, [])}
         size = sum(len(record.value or b"") for record in own)
-        told = {"coordinator_id": coordinator, "records": len(own), "value_bytes": size, "held_back": 0}
+        told = {"coordinator_id": coordinator, "records": len(own), "value_bytes": size, "blocked_offsets": 0}
         yield {"offsets_partition": number, **told}
 
 

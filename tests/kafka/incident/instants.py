@@ -30,7 +30,7 @@ def instant(ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
 
 
-def held_back_otherwise(book: Book, samples: list[tuple[int, int, int, int]]) -> list[tuple[int, int]]:
+def blocked_otherwise(book: Book, samples: list[tuple[int, int, int, int]]) -> list[tuple[int, int]]:
     """From which sample of an offsets partition to its next one (ms) another transaction than the long one was open.
 
     A short transaction may have ended soon after the sample; `offsets_at` takes it for open until the next one.
@@ -94,14 +94,14 @@ def is_cut_later(book: Book, at_ms: int) -> bool:
 
 
 def replayed(book: Book, records: Records, at_ms: int) -> dict[str, Any]:
-    """What the model holds of the records before the instant that no open transaction held back then."""
+    """What the model holds of the records before the instant that no open transaction blocked then."""
     cache, told = GroupMetadataCache("new"), book.open_transaction
     is_open = told["seen_ms"] <= at_ms <= told["ending_ms"]
     for number, own in records.items():
         if number == book.cut["offsets_partition"] and is_cut_later(book, at_ms):
             continue
-        is_held_back = is_open and number == told["offsets_partition"]
-        end = told["first_offset"] if is_held_back else None
+        is_blocked = is_open and number == told["offsets_partition"]
+        end = told["first_offset"] if is_blocked else None
         loaded = cache.load_partition(number, list(until(_batches(own), end_offset=end, end_ms=at_ms)))
         assert loaded.error is None, loaded.error
     return without_empty_assignments(cache.snapshot(book.topic_names))

@@ -199,7 +199,7 @@ class Steps:
         self.pending = {(self.goods, 1): 6}
         self.producer = hands.clients.transaction(group, self.pending, None)
         hands.commit(self.beside, {(self.queue, 0): 12})
-        hands.await_held_back(number, opened)
+        hands.await_blocked(number, opened)
         self.book.open_transaction["seen_ms"] = now_ms()
 
     def end_the_transaction(self) -> None:
@@ -210,5 +210,5 @@ class Steps:
         self.producer.close()
         if is_committed:
             hands.committed(group, self.pending, told["since_ms"])
-        hands.await_held_back(told["offsets_partition"], None)
+        hands.await_blocked(told["offsets_partition"], None)
         told["ended_ms"] = now_ms()

@@ -14,8 +14,8 @@ from testkit.tables import clock_sql, table_schemas
 from tests.kafka.incident.comparison import differences
 from tests.kafka.incident.expected import expected
 from tests.kafka.incident.instants import (
+    blocked_otherwise,
     disagreements,
-    held_back_otherwise,
     instant,
     random_instants,
     replayed,
@@ -63,7 +63,7 @@ def test_any_instant_is_what_the_model_held(spark: SparkSession, recorded: Recor
     of_the_new_log = complete_from.pop(book.cut["offsets_partition"])
     assert instant(book.cut["began_ms"]) < of_the_new_log <= instant(book.cut["seen_ms"])
     since_ms = int(max(complete_from.values()).timestamp() * 1000) + 1
-    instants = random_instants(book, records, since_ms, held_back_otherwise(book, samples_of_the_topic(recorded)))
+    instants = random_instants(book, records, since_ms, blocked_otherwise(book, samples_of_the_topic(recorded)))
     told, compared = [], 0
     for at_ms in instants:
         held = replayed(book, records, at_ms)

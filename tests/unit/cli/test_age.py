@@ -59,9 +59,9 @@ def test_a_period_that_ends_before_nothing_is_known_is_not_stale() -> None:
 def test_what_a_transaction_holds_back_is_told() -> None:
     """Of a group that was reset behind it `offsets audit` said that nobody had moved an offset."""
     since = NOW - timedelta(minutes=5)
-    age = Age(NOW, {0: FRESH, 1: FRESH}, None, held_since={1: since})
+    age = Age(NOW, {0: FRESH, 1: FRESH}, None, blocked_since={1: since})
     told = (
-        "HELD BACK: of 1 of 2 offsets partitions nothing is known since 2026-01-01T11:55:00.000Z: "
+        "BLOCKED: of 1 of 2 offsets partitions nothing is known since 2026-01-01T11:55:00.000Z: "
         "an open transaction is there, and nobody can read what came after"
     )
     assert (age.lines(), age.lines({0})) == ([told], [])

@@ -39,16 +39,16 @@ def held(tmp_path: Path) -> Path:
 
 def test_status_tells_it_first(run: Run, held: Path) -> None:
     shown = run("groups", "status", tables=held)
-    told = f"3 groups: {CAUSE}; 'offsetstream partitions --held-back' shows what ends it"
+    told = f"3 groups: {CAUSE}; 'offsetstream partitions --blocked' shows what ends it"
     assert told in shown.stderr.splitlines()
     rows = json.loads(run("groups", "status", "--output", "json", tables=held).stdout)
-    assert sorted((row["verdict"], row["cause"]) for row in rows if row["cause"]) == [("held-back", CAUSE)] * 3
+    assert sorted((row["verdict"], row["cause"]) for row in rows if row["cause"]) == [("blocked", CAUSE)] * 3
     assert told not in run("groups", "status", "--group", "group-0", tables=held).stderr
 
 
 def test_the_audit_says_that_more_may_have_happened(run: Run, held: Path) -> None:
     said = run("offsets", "audit", "--since", "2026-01-01", tables=held).stderr
-    assert "HELD BACK: of 1 of 1 offsets partitions nothing is known since" in said
+    assert "BLOCKED: of 1 of 1 offsets partitions nothing is known since" in said
     assert "no history is known to be complete: more may have happened than is told" in said
 
 
@@ -123,7 +123,7 @@ def a_broker_that_coordinated_them(rows: Tables) -> None:
 def such_a_broker_for_longer(rows: Tables) -> None:
     a_broker_that_coordinated_them(rows)
     rows["offsets_partitions"][0] |= LONG_AGO
-    rows["cluster"][0] |= {"looks_every_ms": 10_000, "ended_at": None}
+    rows["cluster"][0] |= {"sample_interval_ms": 10_000, "ended_at": None}
     rows["offsets_partitions"][1]["caught_up_at"] = datetime(2100, 1, 1, tzinfo=UTC)
 
 
@@ -135,7 +135,7 @@ def a_partition_that_cannot_be_loaded(rows: Tables) -> None:
 def a_job_that_does_not_look(rows: Tables) -> None:
     """Whose last look saw a partition without a leader."""
     a_broker_that_coordinated_them(rows)
-    rows["cluster"][0] |= {"looks_every_ms": 10_000, "ended_at": None}
+    rows["cluster"][0] |= {"sample_interval_ms": 10_000, "ended_at": None}
 
 
 CAUSES: dict[str, tuple[Callable[[Tables], None], str, str]] = {

@@ -140,7 +140,7 @@ Each = dict[int, Tables]
 def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """Tables of one world, three times."""
     world = GroupWorld(request.param, minutes=20, until_minute=12 + request.param % 8, changing=1)
-    world.rows["cluster"] = [{"cluster_id": "c", "looks_every_ms": LOOKS_EVERY_MS, "offsets_retention_ms": 600_000}]
+    world.rows["cluster"] = [{"cluster_id": "c", "sample_interval_ms": LOOKS_EVERY_MS, "offsets_retention_ms": 600_000}]
     for row in world.rows["offsets_partitions"]:
         row["placement_rule"] = RECORDS  # the world places groups as it likes
     now, found = datetime.now(UTC).replace(microsecond=0), {}

@@ -50,8 +50,8 @@ def test_as_text(run: Run, tables: Path) -> None:
             *(
                 "HIGH-WATERMARK",
                 "WAITING",
-                "HELD-BACK",
-                "HELD-BACK-SINCE",
+                "BLOCKED",
+                "BLOCKED-SINCE",
                 "GROUPS-AT-LOAD",
                 "OFFSETS-AT-LOAD",
                 "CAUGHT-UP-AT",
@@ -65,8 +65,8 @@ def test_as_text(run: Run, tables: Path) -> None:
 
 def test_json_has_every_column_of_the_table(run: Run, tables: Path) -> None:
     (row,) = json.loads(run("partitions", "--offsets-partition", "1", "--output", "json", tables=tables).stdout)
-    assert set(row) == {*load_schema("offsets_partitions").column_names, "waiting_records", "held_back_records"}
-    assert (row["offsets_partition"], row["log_id"], row["waiting_records"], row["held_back_records"]) == (1, 0, 10, 7)
+    assert set(row) == {*load_schema("offsets_partitions").column_names, "waiting_records", "blocked_records"}
+    assert (row["offsets_partition"], row["log_id"], row["waiting_records"], row["blocked_records"]) == (1, 0, 10, 7)
     assert (row["caught_up_at"], row["loaded_at"]) == ("2026-01-01T12:00:00.000Z", None)
 
 

@@ -22,7 +22,7 @@ from testkit.tables import append_rows, new_tables
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOSTILE = 'a\n"b"\\{c="d"}'
 NAMES = ("kafka-exporter", "kminion")
-LEFT_OUT = "offsetstream_group_series_left_out"
+LEFT_OUT = "offsetstream_group_series_dropped"
 Series = dict[tuple[str, ...], float]
 
 

@@ -31,8 +31,8 @@ def test_batches_are_counted() -> None:
     metrics = JobMetrics()
     assert values(metrics)["offsetstream_records_total", "offset_commits"] == 0
     metrics.batch({"offset_commits": 5, "undecodable_records": 0}, 0.2)
-    metrics.batch({"offset_commits": 2, "undecodable_records": 1}, 3.0, left_out=4)
-    metrics.left_out(3)
+    metrics.batch({"offset_commits": 2, "undecodable_records": 1}, 3.0, filtered=4)
+    metrics.filtered(3)
     found = values(metrics)
     assert found["offsetstream_records_total", "offset_commits"] == 7
     assert found["offsetstream_undecodable_records_total",] == 1
@@ -44,12 +44,12 @@ def test_batches_are_counted() -> None:
 
 def test_every_state_of_a_partition_is_told() -> None:
     metrics = JobMetrics()
-    metrics.watch(lambda: Standing(by_state={"owned": 49, "failed": 1}, hanging=2, held_back=3, leaderless=4))
+    metrics.watch(lambda: Standing(by_state={"owned": 49, "failed": 1}, hanging=2, blocked=3, leaderless=4))
     found = values(metrics)
     states = {
         name: found["offsetstream_offsets_partitions", name] for name in ("owned", "loading", "failed", "unloaded")
     }
     assert states == {"owned": 49, "loading": 0, "failed": 1, "unloaded": 0}
     assert found["offsetstream_hanging_transactions",] == 2
-    assert found["offsetstream_held_back_partitions",] == 3
+    assert found["offsetstream_blocked_partitions",] == 3
     assert found["offsetstream_leaderless_partitions",] == 4

@@ -20,7 +20,7 @@ patterns = st.none() | st.sampled_from(PATTERNS)
 records = st.lists(st.tuples(st.sampled_from([None, *GROUPS]), st.sampled_from(TOPICS), st.booleans()))
 
 
-def is_left_out(filters: Filters, group: str | None, topic: str | None) -> bool:
+def is_filtered(filters: Filters, group: str | None, topic: str | None) -> bool:
     def is_as(pattern: str | None, name: str | None) -> bool:
         return pattern is not None and name is not None and re.fullmatch(pattern, name, re.DOTALL) is not None
 
@@ -47,8 +47,8 @@ def test_any_of_them_leaves_out_and_what_cannot_be_decoded_is_kept(
             "error": pa.array(["broken" if is_broken else None for *_, is_broken in rows], pa.string()),
         }
     )
-    expected = [not is_broken and is_left_out(filters, group, topic) for group, topic, is_broken in rows]
-    assert filters.left_out(decoded).to_pylist() == expected
+    expected = [not is_broken and is_filtered(filters, group, topic) for group, topic, is_broken in rows]
+    assert filters.filtered(decoded).to_pylist() == expected
     assert bool(filters) is any(given_patterns)
     assert Filters.of(filters.text) == filters
     assert (str(filters) == "") is not any(given_patterns)
@@ -68,7 +68,7 @@ def test_short_lived_groups_are_those_that_tools_name() -> None:
         "billing",
     ]
     filters = Filters(short_lived=SHORT_LIVED)
-    assert filters.leaves_out_groups(pa.array(made_up + chosen)).to_pylist() == [True] * 6 + [False] * 6
+    assert filters.filters_groups(pa.array(made_up + chosen)).to_pylist() == [True] * 6 + [False] * 6
 
 
 @pytest.mark.parametrize("pattern", ["", "(", "a)|(b", "(?=a)", "\\1", "*", "\ud800", 3, None])
@@ -87,7 +87,7 @@ def test_what_stays_open_is_refused_in_words_of_what_was_given() -> None:
 def test_no_name_makes_one_slow() -> None:
     """By an engine that tries all ways it would not end in the age of the world."""
     filters = Filters(group_exclude=checked_pattern("(a+)+b"))
-    assert filters.leaves_out_groups(pa.array(["a" * 249, "a" * 248 + "b"])).to_pylist() == [False, True]
+    assert filters.filters_groups(pa.array(["a" * 249, "a" * 248 + "b"])).to_pylist() == [False, True]
 
 
 def test_what_they_say() -> None:

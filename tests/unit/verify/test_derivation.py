@@ -103,7 +103,7 @@ def found_in(tables: PathStore) -> list[tuple[Any, ...]]:
 def test_what_the_records_mean_is_no_difference(tables: PathStore, records: list[Row]) -> None:
     result = compare_derivation(tables)
     assert result.differences == []
-    assert (result.records, result.left_out) == (compared_of(records), 0)
+    assert (result.records, result.not_compared) == (compared_of(records), 0)
     assert all(len(read_rows(tables.open(name))) > 20 for name in DECODED_TABLES)
 
 
@@ -194,7 +194,7 @@ def test_a_group_that_a_load_ended_without_a_record_is_compared_up_to_there(
     rows = read_rows(tables.open("group_history"))
     put(tables, "group_history", [*rows, closing])
     result = compare_derivation(tables)
-    assert (result.differences, result.left_out) == ([], 1)
+    assert (result.differences, result.not_compared) == ([], 1)
     put(tables, "group_history", [*(row for row in rows if row != ended), closing])
     assert ("group_history", ended["record_offset"], ended["group_id"], "row") in found_in(tables)
     # But not where the history is complete.

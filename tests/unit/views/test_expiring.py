@@ -67,6 +67,6 @@ def test_when_an_offset_expires(tmp_path: Path, name: str) -> None:
     }
     reader = reader_of(write_tables(tmp_path, rows), instant(START_MS + 50 * SECOND))
     (row,) = reader.rows("expiring_offsets")
-    assert (row["expires_at_ms"], row["counted"] or row["kept_because"]) == (expires_at, told)
+    assert (row["expires_at_ms"], row["counted_from"] or row["kept_because"]) == (expires_at, told)
     in_ms = None if expires_at is None else expires_at - START_MS - 50 * SECOND
     assert row["expires_in_ms"] == in_ms

@@ -19,7 +19,7 @@ from tests.unit.views.windows import NOW_MS, Window, tables_of
 Row = dict[str, Any]
 OF_NOW = [name for name, view in all_views().items() if "is_stale" in view.column_names]
 BY_THE_CLOCK = {"expires_in_ms": None}  # how long something that is known has yet to go
-LOOKS = {"cluster_id": "c", "looks_every_ms": 10_000}
+LOOKS = {"cluster_id": "c", "sample_interval_ms": 10_000}
 
 
 def test_answers_about_now_are_known() -> None:
@@ -71,8 +71,8 @@ def judged(tmp_path: Path, now_ms: int, cluster: Row, *windows: Window, **book: 
 AGES: dict[str, tuple[Row, int, bool]] = {
     "ten seconds": (LOOKS, 119, False),
     "two minutes are the least": (LOOKS, 121, True),
-    "a minute": (LOOKS | {"looks_every_ms": 60_000}, 359, False),
-    "six of its own intervals": (LOOKS | {"looks_every_ms": 60_000}, 361, True),
+    "a minute": (LOOKS | {"sample_interval_ms": 60_000}, 359, False),
+    "six of its own intervals": (LOOKS | {"sample_interval_ms": 60_000}, 361, True),
     "once, within an hour": ({"cluster_id": "c"}, 3599, False),
     "once, long ago": ({"cluster_id": "c"}, 3601, True),
     "a case": (LOOKS | {"ended_at": instant(NOW_MS)}, 1_000_000, False),
@@ -126,11 +126,11 @@ def test_what_a_transaction_holds_back_is_told_and_nobody_is_accused(tmp_path: P
     assert row["verdict"] == "stopped"
     since = instant(NOW_MS - 179 * SECOND)
     (row,) = judged(tmp_path, NOW_MS, LOOKS, silent, last_stable_offset_since=since).values()
-    assert (row["verdict"], row["level"], row["is_stale"], row["as_of"]) == ("held-back", "WARN", False, since)
-    assert row["verdict_reason"].startswith("an open transaction holds back what was committed in the last 179 s")
+    assert (row["verdict"], row["level"], row["is_stale"], row["as_of"]) == ("blocked", "WARN", False, since)
+    assert row["verdict_reason"].startswith("an open transaction blocks what was committed in the last 179 s")
     brief = instant(NOW_MS - 5 * SECOND)  # as transactions are
     (row,) = judged(tmp_path, NOW_MS, LOOKS, last_stable_offset_since=brief).values()
-    assert row["verdict"] not in ("held-back", "unknown")
+    assert row["verdict"] not in ("blocked", "unknown")
 
 
 def test_one_topic_that_is_not_sampled_any_more_makes_its_partition_unknown(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_verdict_is_as_the_words_say(reader: ViewReader, windows: list[Window]) 
     ]
     assert (len(others), others[:1]) == (0, [])
     counted = Counter(row["verdict"] for row in found.values())
-    assert set(counted) == {*WORDS} - {"beyond the end", "abandoned", "held-back", "waiting", "unstable"}
+    assert set(counted) == {*WORDS} - {"beyond the end", "abandoned", "blocked", "waiting", "unstable"}
     assert min(counted.values()) >= WINDOWS // 200, counted
 
 

@@ -260,7 +260,7 @@ def test_partitions_that_were_added_since_the_job_looked_are_there(tmp_path: Pat
     ("looks", "at", "committed"),
     [
         # (seconds, last stable offset, end) of the offsets partition; its offsets 1 to 4 are commits, 100 s apart.
-        ([(0, 5, 5), (25, 2, 3), (35, 5, 5)], 30, 41),  # held back at this look, and the next one is near
+        ([(0, 5, 5), (25, 2, 3), (35, 5, 5)], 30, 41),  # blocked at this look, and the next one is near
         ([(0, 5, 5), (25, 2, 3), (1000, 5, 5)], 240, 43),  # as it was when the job was killed
         ([(0, 5, 5), (25, 2, 3), (1000, 2, 5)], 240, 41),  # the same transaction, before and after
         ([(0, 5, 5), (25, 2, 3)], 240, 41),  # no row for less than ten minutes

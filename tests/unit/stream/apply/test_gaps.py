@@ -82,7 +82,7 @@ def test_a_setting_that_was_not_there_yet_protects_nothing(tables: PathStore) ->
     assert Gaps(loaded(tables, minutes_ago=1), settings(3_600_000), Log()).incomplete(ENDS, SHARES) == [1, 2]
 
 
-def test_what_an_open_transaction_held_back_may_be_of_any_age(tables: PathStore) -> None:
+def test_what_an_open_transaction_blocked_may_be_of_any_age(tables: PathStore) -> None:
     told = settings(3_600_000)
     told.uncompacted_since -= timedelta(days=1)
     assert Gaps(loaded(tables, high=120), told, Log()).incomplete(ENDS, SHARES) == [1, 2]

@@ -26,7 +26,7 @@ from offsetstream.tables.names import COMMITS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from tests.spark.log import PARTITIONS, SOME, Record, random_log, raw_rows, some_left_out
+from tests.spark.log import PARTITIONS, SOME, Record, random_log, raw_rows, some_filtered
 
 DAY = date(2026, 1, 2)
 LOG_IDS = {1: 3}
@@ -99,7 +99,7 @@ def test_filters_make_of_a_log_what_it_is_without_what_they_leave_out(
     tables: PathStore, cuts: Iterable[int], has_history: bool
 ) -> None:
     log = random_log(2, 40)
-    kept = [record for record in log if not some_left_out(record)]
+    kept = [record for record in log if not some_filtered(record)]
     assert len(log) / 3 < len(kept) < len(log)
 
     def passed(records: list[Record], batch: int, filters: Filters) -> list[pa.RecordBatch]:
@@ -113,8 +113,8 @@ def test_filters_make_of_a_log_what_it_is_without_what_they_leave_out(
     if has_history:
         rows = [pq.read_table(Path(tables.table(COMMITS)) / str(path), partitioning=None) for path in by_day]
         assert rows[0].drop(["batch_id"]).to_pylist() == rows[1].drop(["batch_id"]).to_pylist()
-    left_out = Counter(record.offsets_partition for record in log if some_left_out(record))
-    assert {number: count for number, _, _, count in report(found)["shares"]} == left_out
+    filtered = Counter(record.offsets_partition for record in log if some_filtered(record))
+    assert {number: count for number, _, _, count in report(found)["shares"]} == filtered
     assert [share[:2] for share in report(found)["shares"]] == [
         [number, count] for number, count in Counter(record.offsets_partition for record in log).items()
     ]

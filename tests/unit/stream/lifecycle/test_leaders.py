@@ -8,8 +8,8 @@ from offsetstream.errors import UnreachableError
 from offsetstream.stream.lifecycle.leaders import (
     ASK_SECONDS,
     ELECTION_SECONDS,
-    LEFT_OUT_SECONDS,
-    LONGEST_LEFT_OUT_SECONDS,
+    LONGEST_WITHOUT_LEADER_SECONDS,
+    WITHOUT_LEADER_SECONDS,
     LeadersChangedError,
     Leadership,
 )
@@ -71,14 +71,14 @@ def test_a_partition_without_leader_is_left_out_and_taken_up_again(cluster: Clus
     with pytest.raises(LeadersChangedError, match="no broker leads offsets partition 1"):
         cluster.leaders.check_lost()
     assert cluster.begin() == [0, 2]
-    assert cluster.leaders.left_out == [1]
+    assert cluster.leaders.leaderless == [1]
 
     cluster.led_by[1] = 2
-    assert cluster.seconds_until_change() >= LEFT_OUT_SECONDS
+    assert cluster.seconds_until_change() >= WITHOUT_LEADER_SECONDS
     with pytest.raises(LeadersChangedError, match="offsets partition 1 can be read again"):
         cluster.leaders.check()
     assert cluster.begin() == PARTITIONS
-    assert cluster.leaders.left_out == []
+    assert cluster.leaders.leaderless == []
 
 
 def test_an_election_changes_nothing(cluster: Cluster) -> None:
@@ -101,7 +101,7 @@ def test_one_that_flaps_costs_at_most_one_new_query_a_minute(cluster: Cluster) -
             changes += 1
             cluster.begin()
         cluster.now += 1
-    assert 4 <= changes <= 3600 / LONGEST_LEFT_OUT_SECONDS * 2 + 8
+    assert 4 <= changes <= 3600 / LONGEST_WITHOUT_LEADER_SECONDS * 2 + 8
 
 
 def test_one_that_is_lost_again_much_later_is_back_in_a_minute(cluster: Cluster) -> None:
@@ -111,9 +111,9 @@ def test_one_that_is_lost_again_much_later_is_back_in_a_minute(cluster: Cluster)
         cluster.seconds_until_change()
         cluster.begin()
         cluster.led_by[1] = 2
-        assert cluster.seconds_until_change() <= LEFT_OUT_SECONDS + ELECTION_SECONDS + ASK_SECONDS
+        assert cluster.seconds_until_change() <= WITHOUT_LEADER_SECONDS + ELECTION_SECONDS + ASK_SECONDS
         cluster.begin()
-        cluster.now += LONGEST_LEFT_OUT_SECONDS
+        cluster.now += LONGEST_WITHOUT_LEADER_SECONDS
 
 
 def test_a_partition_that_stays_away_does_not_wait_longer_for_other_changes(cluster: Cluster) -> None:
@@ -121,7 +121,7 @@ def test_a_partition_that_stays_away_does_not_wait_longer_for_other_changes(clus
     for _ in range(5):
         assert cluster.begin() == [0, 2]
     cluster.led_by[1] = 2
-    assert cluster.seconds_until_change() <= LEFT_OUT_SECONDS + ELECTION_SECONDS
+    assert cluster.seconds_until_change() <= WITHOUT_LEADER_SECONDS + ELECTION_SECONDS
 
 
 def test_elections_of_a_cluster_that_just_starts_are_waited_for(cluster: Cluster) -> None:

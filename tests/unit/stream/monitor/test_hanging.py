@@ -23,7 +23,7 @@ def test_a_transaction_is_told_of_once_when_it_is_open_for_too_long_and_once_whe
     hanging.look([replace(stands, high_watermark=2_000)])
     assert len(said) == 1
     assert said[0].startswith(
-        "Offsets partition 1 is held back at offset 90 by a transaction that has been open for 15.0 minutes: "
+        "Offsets partition 1 is blocked at offset 90 by a transaction that has been open for 15.0 minutes: "
         "1,010 records wait behind it; "
     )
     hanging.look([row(1, 2_000, 2_000, None)])
@@ -37,7 +37,7 @@ def test_the_next_transaction_of_a_partition_is_told_of_too() -> None:
     hanging.look([row(1, 95, 100, 0)])
     hanging.look([row(1, 95, 100, 16)])
     assert [line.split(" by ")[0] for line in said] == [
-        "Offsets partition 1 is held back at offset 90",
+        "Offsets partition 1 is blocked at offset 90",
         "Offsets partition 1 goes on after 60.0 minutes",
-        "Offsets partition 1 is held back at offset 95",
+        "Offsets partition 1 is blocked at offset 95",
     ]

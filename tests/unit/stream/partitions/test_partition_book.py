@@ -77,23 +77,23 @@ def test_other_filters_begin_another_log(tables: PathStore, book: PartitionBook)
     assert not book.filter_by(some)  # of tables without a load there is nothing to take back
     assert book.log_ids == {0: 0, 1: 0, 2: 0}
     book.start_load({1: 100})
-    book.finish_load(1, 10, 2, 4, left_out=6)
-    book.advance({1: 150}, left_out={1: 3})
+    book.finish_load(1, 10, 2, 4, filtered=6)
+    book.advance({1: 150}, filtered={1: 3})
     book.write(BATCH)
     again = PartitionBook(tables, range(3))
     assert not again.filter_by(some)
-    assert (again.rows[1].filters, again.rows[1].left_out_count) == (some.text, 9)
+    assert (again.rows[1].filters, again.rows[1].filtered_count) == (some.text, 9)
     assert again.filter_by(others)
     assert again.log_ids == {0: 0, 1: 1, 2: 0}
     assert again.next_offsets == {}
     assert {row.filters for row in again.rows.values()} == {others.text}
     loaded(again, 1, 150)
-    assert again.rows[1].left_out_count == 0
+    assert again.rows[1].filtered_count == 0
     assert again.rows[1].history_complete_from == again.rows[1].load_started_at
     assert again.filter_by(NO_FILTERS)
     loaded(again, 1, 150)
     assert again.log_ids[1] == 2
-    assert again.rows[1].left_out_count is None
+    assert again.rows[1].filtered_count is None
 
 
 def test_batches_advance_and_never_go_back(book: PartitionBook) -> None:

@@ -36,7 +36,7 @@ def test_an_open_transaction_is_told_and_hangs_once_it_is_too_old() -> None:
 
     now = datetime.now(UTC)
     found = standing(held(now - MINUTE), held(now - 16 * MINUTE))
-    assert (found.held_back, found.held_back_records, found.hanging) == (2, 30, 1)
+    assert (found.blocked, found.blocked_records, found.hanging) == (2, 30, 1)
 
 
 def test_a_partition_without_a_leader_is_told() -> None:

@@ -12,13 +12,13 @@ from offsetstream.tables.store import Store
 
 
 @dataclass(frozen=True)
-class LeftOutNames:
+class FilteredNames:
     """The filters of all offsets partitions, as their rows have them: several while a change of them is loaded."""
 
     filters: tuple[str | None, ...]
 
     @classmethod
-    def of(cls, store: Store) -> LeftOutNames:
+    def of(cls, store: Store) -> FilteredNames:
         """Return what the tables leave out."""
         rows = Lookup(store).rows(OFFSETS_PARTITIONS, ["filters"], distinct=True)
         return cls(tuple(row["filters"] for row in rows))
@@ -51,7 +51,7 @@ class LeftOutNames:
 
         of_name = pa.array(asked, pa.string())
         told = [
-            (each.leaves_out_groups if of_groups else each.leaves_out_topics)(of_name).to_pylist()
+            (each.filters_groups if of_groups else each.filters_topics)(of_name).to_pylist()
             for each in map(Filters.of, self.filters)
         ]
         return [name for name, *found in zip(asked, *told, strict=True) if all(found)]

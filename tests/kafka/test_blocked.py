@@ -58,7 +58,7 @@ def open_transaction(server: str, transactional_id: str) -> Iterator[Producer]:
 
 
 def asked(server: str, *options: str) -> Done:
-    return within("partitions", "--held-back", "--bootstrap-server", server, *options)
+    return within("partitions", "--blocked", "--bootstrap-server", server, *options)
 
 
 def rows(server: str, *options: str) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def run(command: str) -> None:
 def test_nobody_holds_anything_back(server: str) -> None:
     done = asked(server)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "0 of 50 partitions held back, by open transactions of 0 producers, as of " in done.stdout
+    assert "0 of 50 partitions blocked, by open transactions of 0 producers, as of " in done.stdout
 
 
 @pytest.mark.long
@@ -99,7 +99,7 @@ def test_the_transaction_its_producer_and_what_ends_it(server: str) -> None:
         (data,) = rows(server, "--group", GROUP)
         assert (mine["topic"], mine["partition"]) == MINE
         assert (data["topic"], data["partition"]) == DATA
-        assert [row["held_back_records"] for row in (mine, data)] == [1, 3]
+        assert [row["blocked_records"] for row in (mine, data)] == [1, 3]
         (producer,) = of_tool(server, "describe-producers", "--topic", TOPIC, "--partition", "1")
         (about,) = of_tool(server, "describe", "--transactional-id", "writer of 'bookings'")
         for row in (mine, data):
@@ -114,7 +114,7 @@ def test_the_transaction_its_producer_and_what_ends_it(server: str) -> None:
         assert data["abort_command"].endswith("abort --topic bookings --partition 1 --start-offset 0")
         text = asked(server, "--topic", TOPIC)
         assert text.returncode == 1
-        assert "1 of 2 partitions held back, by open transactions of 1 producer" in text.stdout
+        assert "1 of 2 partitions blocked, by open transactions of 1 producer" in text.stdout
         run(data["command"])
         await_end(server, MINE, DATA)
     assert asked(server).returncode == 0
@@ -170,6 +170,6 @@ def test_what_is_not_there(server: str, options: tuple[str, ...], code: int, tol
 
 
 def test_it_asks_a_cluster() -> None:
-    done = within("partitions", "--held-back")
+    done = within("partitions", "--blocked")
     assert (done.returncode, "name a broker by --bootstrap-server" in done.stderr) == (2, True)
     assert within("partitions", "--topic", "orders").returncode == 2

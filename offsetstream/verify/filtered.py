@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.placement import Placement
-from offsetstream.verify.answers import Answers, LeftOut
+from offsetstream.verify.answers import Answers, Filtered
 from offsetstream.verify.difference import Row
 
 _Rows = list[dict[str, object]]
@@ -28,12 +28,12 @@ def filters_of(partitions: Mapping[int, Row]) -> _Of:
     return found
 
 
-def left_out_records(decoded: pa.Table, partitions: _Of) -> pa.Array:
+def filtered_records(decoded: pa.Table, partitions: _Of) -> pa.Array:
     """Tell of each decoded record of the log whether its partition's filters leave it out."""
     found = pa.repeat(pa.scalar(False), decoded.num_rows)
     for filters, numbers in partitions.items():
         is_there = pc.is_in(decoded["offsets_partition"], pa.array(numbers, pa.int32()))
-        found = pc.or_(found, pc.and_(is_there, filters.left_out(decoded)))
+        found = pc.or_(found, pc.and_(is_there, filters.filtered(decoded)))
     return found
 
 
@@ -52,9 +52,9 @@ def kept_answers(
     groups, offsets, bare = set[str](), _Rows(), set[str]()
     for filters, numbers in of.items():
         here = {group_id for group_id, home in homes.items() if home is None or home in numbers}
-        groups |= _left_out(here, filters.leaves_out_groups)
+        groups |= _filtered(here, filters.filters_groups)
         own = [row for row in answers.offsets if row["group_id"] in here - groups]
-        topics = _left_out({row["topic"] for row in own}, filters.leaves_out_topics)
+        topics = _filtered({row["topic"] for row in own}, filters.filters_topics)
         offsets += [row for row in own if row["topic"] in topics]
         bare |= {row["group_id"] for row in own} - {row["group_id"] for row in own if row["topic"] not in topics}
     taken = {id(row) for row in offsets}
@@ -62,9 +62,9 @@ def kept_answers(
         name: [row for row in getattr(answers, name) if row["group_id"] not in groups and id(row) not in taken]
         for name in ("groups", "members", "assignments", "offsets")
     }
-    return replace(answers, **kept, gone=answers.gone - groups, left_out=LeftOut(groups, len(offsets), bare))
+    return replace(answers, **kept, gone=answers.gone - groups, filtered=Filtered(groups, len(offsets), bare))
 
 
-def _left_out(names: set[str], leaves_out: Callable[[pa.Array], pa.Array]) -> set[str]:
+def _filtered(names: set[str], is_filtered: Callable[[pa.Array], pa.Array]) -> set[str]:
     some = pa.array(sorted(names), pa.string())
-    return set(some.filter(leaves_out(some)).to_pylist())
+    return set(some.filter(is_filtered(some)).to_pylist())

@@ -4,7 +4,7 @@ SELECT
   topic_id,
   partition,
   last_stable_offset,
-  MIN(sampled_at) AS held_since
+  MIN(sampled_at) AS blocked_since
 FROM (
   SELECT
     topic,

@@ -1,4 +1,4 @@
-"""`offsetstream partitions --held-back`: the open transactions that live partitions wait behind, and what ends them."""
+"""`offsetstream partitions --blocked`: the open transactions that live partitions wait behind, and what ends them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = (
     Column("partition", "PARTITION"),
     Column("last_stable_offset", "LAST-STABLE-OFFSET"),
     Column("high_watermark", "HIGH-WATERMARK"),
-    Column("held_back_records", "HELD-BACK"),
+    Column("blocked_records", "BLOCKED"),
     Column("producer_id", "PRODUCER-ID"),
     Column("producer_epoch", "EPOCH"),
     Column("transactional_id", "TRANSACTIONAL-ID"),
@@ -53,7 +53,7 @@ Row = dict[str, Any]
 Wanted = Mapping[str, Collection[int] | None]
 
 
-def show_held_back(
+def show_blocked(
     output: Output,
     bootstrap_server: str | None,
     command_config: str | None,
@@ -62,12 +62,12 @@ def show_held_back(
     groups: Collection[str],
     topics: Collection[str],
 ) -> None:
-    """Print a row for each transaction that is open where a partition is held back; exit code 1 if there is any.
+    """Print a row for each transaction that is open where a partition is blocked; exit code 1 if there is any.
 
     Of all offsets partitions, or of the data partitions of groups, or of topics.
     """
     if bootstrap_server is None:
-        raise UsageError("--held-back asks the live cluster: name a broker by --bootstrap-server")
+        raise UsageError("--blocked asks the live cluster: name a broker by --bootstrap-server")
     if offsets_partitions and (groups or topics):
         raise UsageError("--offsets-partition is of __consumer_offsets, --group and --topic are of data: give one")
     from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - only what is asked is imported
@@ -120,7 +120,7 @@ def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> O
     from offsetstream.cluster.log_ends import LogEnd  # noqa: PLC0415 - likewise
     from offsetstream.cluster.open_transactions import OpenTransactions  # noqa: PLC0415 - likewise
 
-    held = [place for place, end in ends.items() if isinstance(end, LogEnd) and _held_back(end)]
+    held = [place for place, end in ends.items() if isinstance(end, LogEnd) and _blocked(end)]
     if not held:
         return {}
     with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
@@ -137,7 +137,7 @@ def _all_coordinate(cluster: Cluster) -> bool:
         return False
 
 
-def _held_back(end: LogEnd) -> int:
+def _blocked(end: LogEnd) -> int:
     return end.high_watermark - end.last_stable_offset
 
 
@@ -156,7 +156,7 @@ def _of_partition(
     if isinstance(end, NoEnd):
         yield where | {"error": end.error}
         return
-    where |= {"held_back_records": _held_back(end), "leader_id": end.leader_id}
+    where |= {"blocked_records": _blocked(end), "leader_id": end.leader_id}
     where |= {"last_stable_offset": end.last_stable_offset, "high_watermark": end.high_watermark}
     if isinstance(opened, str):
         yield where | {"error": opened}
@@ -189,7 +189,7 @@ def _closing(rows: list[Row], asked: int) -> str:
     producers = {(row["producer_id"], row["producer_epoch"]) for row in of_transactions}
     silent = sum(1 for row in rows if row.get("error"))
     return (
-        f"{len(held)} of {counted(asked, 'partition')} held back, by open transactions of "
+        f"{len(held)} of {counted(asked, 'partition')} blocked, by open transactions of "
         f"{counted(len(producers), 'producer')}, as of {instant_text(datetime.now(UTC))}"
         + (f"; {silent} could not be asked." if silent else ".")
     )

@@ -8,10 +8,10 @@ from typing import Any
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.filters import Filters
-from offsetstream.verify.answers import Answers, LeftOut
+from offsetstream.verify.answers import Answers, Filtered
 from offsetstream.verify.compare import differences
 from offsetstream.verify.explain import Explanations
-from offsetstream.verify.left_out import kept_answers
+from offsetstream.verify.filtered import kept_answers
 from offsetstream.verify.table_lag import Standing
 from offsetstream.verify.tables import TableRows
 
@@ -41,7 +41,7 @@ def test_groups_and_offsets_are_left_out() -> None:
     assert [row["group_id"] for row in kept.groups] == ["in", "bare"]
     assert [(row["group_id"], row["topic"]) for row in kept.offsets] == [("in", "orders")]
     assert kept.gone == set()
-    assert kept.left_out == LeftOut({"out"}, 2, {"bare"})
+    assert kept.filtered == Filtered({"out"}, 2, {"bare"})
 
 
 def test_without_filters_the_answers_are_as_they_are() -> None:
@@ -64,7 +64,7 @@ def test_each_partition_has_its_own() -> None:
     ]
 
 
-def test_what_is_left_out_and_in_the_tables_is_a_difference_and_a_bare_group_is_none() -> None:
+def test_what_is_filtered_and_in_the_tables_is_a_difference_and_a_bare_group_is_none() -> None:
     simple = {"group_type": "Classic", "state": "Empty", "protocol_type": None, "member_count": 0}
     held: dict[str, list[dict[str, Any]]] = {
         "groups": [{"group_id": group_id, **simple} for group_id in ("in", "out")],

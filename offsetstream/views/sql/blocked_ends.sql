@@ -4,8 +4,8 @@
 --   topic_id STRING: Topic id; null where it is not known
 --   partition INT: Partition of the topic
 --   last_stable_offset BIGINT: End for read_committed
---   held_since TIMESTAMP: Time of the first sample that had it so
-SELECT topic, topic_id, partition, last_stable_offset, min(sampled_at) AS held_since
+--   blocked_since TIMESTAMP: Time of the first sample that had it so
+SELECT topic, topic_id, partition, last_stable_offset, min(sampled_at) AS blocked_since
 FROM (
   SELECT topic, topic_id, partition, last_stable_offset, sampled_at FROM end_offsets WHERE last_stable_offset < high_watermark
   UNION ALL
