@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,12 +19,12 @@ RESULTS, PAGE, NOTES = (
     _ROOT / "docs" / "explanation" / "benchmarks.md",
     _ROOT / "benchmarks/notes.md",
 )
-_HEAD = ("work", "measured", "figure", "goal", "met")
+_HEAD = ("what", "measured", "figure", "goal", "met")
 _INTRODUCTION = """# Benchmarks
 
-Written by `make bench` from `benchmarks.json` beside it; the commands are in `benchmarks/`. Figures are medians,
-with the least and the greatest of the repeats in parentheses. Broker, job and peers share the machine's cores, and
-each ratio is of two measurements of the same run.
+This page says how fast the job and the commands are, beside their peers, and where the time goes. `make bench` measures and writes it (`benchmarks.json` has the data,
+`benchmarks/` the code); `python -m benchmarks NAME` measures one row. Figures are medians, with the least and the greatest in parentheses. Broker, job and peers
+share the machine's cores. Each ratio compares two measurements of the same run.
 """
 
 
@@ -50,14 +50,21 @@ def save(results: Iterable[Result], machine: Mapping[str, str]) -> None:
 def _page(results: list[Result], machine: Mapping[str, str]) -> str:
     lines = [_INTRODUCTION, _markdown_row(_HEAD), _markdown_row(["---"] * len(_HEAD))]
     lines += [_markdown_row(_cells(row, "<br>")) for row in results]
-    lines += ["", "| machine and versions | |", "| --- | --- |", *(_markdown_row(pair) for pair in machine.items()), ""]
-    lines += ["## What is measured", ""]
-    for row in results:
-        goal = GOALS[row.name]
-        said = f" {row.note}." if row.note else ""
-        lines.append(f"- **{goal.work}** (`python -m benchmarks {row.name}`, {row.measured_at}): {goal.measure}.{said}")
+    lines += ["", "| machine and versions | |", "| --- | --- |", *(_markdown_row(pair) for pair in machine.items())]
+    days = sorted(row.measured_at[:10] for row in results)
+    lines += [_markdown_row(("measured", days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")), ""]
+    lines += ["## What is measured", "", *_measures(results)]
     notes = ["", NOTES.read_text("utf-8").strip()] if NOTES.exists() else []
     return "\n".join([*lines, *notes, ""])
+
+
+def _measures(results: Iterable[Result]) -> Iterator[str]:
+    """A line for all rows that are measured in the same way."""
+    names: dict[str, list[str]] = {}
+    for row in results:
+        note = f" {row.note[0].upper()}{row.note[1:]}." if row.note else ""
+        names.setdefault(f"{GOALS[row.name].measure}.{note}", []).append(f"`{row.name}`")
+    return (f"- {', '.join(rows)}: {measure}" for measure, rows in names.items())
 
 
 def _cells(row: Result, line_break: str) -> list[str]:
@@ -65,7 +72,7 @@ def _cells(row: Result, line_break: str) -> list[str]:
     measured = line_break.join(f"{samples.what}: {samples.text}" for samples in row.samples)
     scaled = f"{line_break}(at {row.scale:g} of its size)" if row.scale != 1 else ""
     figure = f"{row.figure:.2f} {goal.unit}"
-    return [goal.work + scaled, measured, figure, goal.text, "yes" if goal.is_met(row.figure) else "NO"]
+    return [f"{goal.work} (`{row.name}`){scaled}", measured, figure, goal.text, "yes" if goal.is_met(row.figure) else "NO"]
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
