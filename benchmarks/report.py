@@ -22,9 +22,10 @@ RESULTS, PAGE, NOTES = (
 _HEAD = ("what", "measured", "figure", "goal", "met")
 _INTRODUCTION = """# Benchmarks
 
-This page says how fast the job and the commands are, beside their peers, and where the time goes. `make bench` measures and writes it (`benchmarks.json` has the data,
-`benchmarks/` the code); `python -m benchmarks NAME` measures one row. Figures are medians, with the least and the greatest in parentheses. Broker, job and peers
-share the machine's cores. Each ratio compares two measurements of the same run.
+This page says how fast the job and the commands are, beside their peers, and where the time goes. `make bench`
+measures and writes it (`benchmarks.json` has the data, `benchmarks/` the code); `python -m benchmarks NAME` measures
+one row. Figures are medians, with the least and the greatest in parentheses. Broker, job and peers share the machine's
+cores. Each ratio compares two measurements of the same run.
 """
 
 
@@ -59,7 +60,7 @@ def _page(results: list[Result], machine: Mapping[str, str]) -> str:
 
 
 def _measures(results: Iterable[Result]) -> Iterator[str]:
-    """A line for all rows that are measured in the same way."""
+    """Yield a line for all rows that are measured in the same way."""
     names: dict[str, list[str]] = {}
     for row in results:
         note = f" {row.note[0].upper()}{row.note[1:]}." if row.note else ""
@@ -72,7 +73,13 @@ def _cells(row: Result, line_break: str) -> list[str]:
     measured = line_break.join(f"{samples.what}: {samples.text}" for samples in row.samples)
     scaled = f"{line_break}(at {row.scale:g} of its size)" if row.scale != 1 else ""
     figure = f"{row.figure:.2f} {goal.unit}"
-    return [f"{goal.work} (`{row.name}`){scaled}", measured, figure, goal.text, "yes" if goal.is_met(row.figure) else "NO"]
+    return [
+        f"{goal.work} (`{row.name}`){scaled}",
+        measured,
+        figure,
+        goal.text,
+        "yes" if goal.is_met(row.figure) else "NO",
+    ]
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
