@@ -130,7 +130,7 @@ def page() -> str:
         "it current.",
         "",
         "[Reference 9](../reference/09-kafka-tests.md) lists Kafka's tests and what each asks for. A test has the same",
-        "name here, as a log in `tests/conformance` or as a function in `tests/unit/conformance`. `test_cases.py` loads",
+        "name here, as a log in `tests/conformance` or a function in `tests/unit/conformance`. `test_cases.py` loads",
         "each log whole, and batch by batch. `tests/spark/test_conformance.py` runs it through Spark and Delta, and",
         "compares the tables.",
         "",
