@@ -1,4 +1,4 @@
-"""`offsetstream demo`: a real broker, real clients, the real job, and five troubles that its tables answer for."""
+"""`offsetstream demo`: a temporary broker, real clients, the streaming job, and five troubles to find."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TABLES, _PAGE, _LOG = "tables", "report.html", "job.log"
 _TIMEOUT = 180.0  # seconds
 _GROUPS = 55
 _SEED = 1
-_LOOK_SECONDS = 0.5
+_CHECK_SECONDS = 0.5
 _VERDICTS = {trouble.group: trouble.verdict for trouble in TROUBLES}
 Say = Callable[..., None]
 _OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
@@ -53,23 +53,32 @@ Examples:
   offsetstream demo --bootstrap-server localhost:9092 --pause 5
 """
 )
-@click.option("--kafka-version", default=DEFAULT_VERSION, show_default=True, help="Kafka to start.")
-@click.option("--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Number of brokers.")
-@click.option("--port", type=click.IntRange(1, 65_535), help="Port of the first broker [default: a free one].")
-@click.option("--tables", default="demo-tables", show_default=True, metavar="DIR", help="Folder for the tables.")
+@click.option("--kafka-version", default=DEFAULT_VERSION, show_default=True, help="Version of the Kafka to start.")
+@click.option(
+    "--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Number of brokers to start."
+)
+@click.option("--port", type=click.IntRange(1, 65_535), help="Port of the first broker (default: a free port).")
+@click.option(
+    "--tables",
+    default="demo-tables",
+    show_default=True,
+    metavar="DIR",
+    help="Folder for the tables, the page and the job's log.",
+)
 @click.option(
     "--groups",
     type=click.IntRange(min=MIN_GROUPS + len(TROUBLES)),
     default=_GROUPS,
     show_default=True,
-    help="Number of consumer groups; five of them get into trouble.",
+    help="Number of consumer groups, including the five that get into trouble.",
 )
 @click.option(
     "--bootstrap-server",
     type=BROKERS,
     metavar="HOST:PORT",
-    allow_from_autoenv=False,  # it deletes groups there: nobody's variable is to send it to a cluster in use
-    help="Run the clients alone, until stopped, on this cluster, which nobody else may use.",
+    allow_from_autoenv=False,  # it deletes groups: a variable must not point it at a cluster in use
+    help="Run only the demo's clients, on this cluster, until you stop them. "
+    "They delete groups, so use a cluster that nobody else uses.",
 )
 @click.option(
     "--pause",
@@ -77,7 +86,7 @@ Examples:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --bootstrap-server: time between two changes of the groups.",
+    help="Seconds between two changes of the groups (with --bootstrap-server).",
 )
 @click.pass_context
 def demo(
@@ -90,15 +99,17 @@ def demo(
     bootstrap_server: str | None,
     pause: float,
 ) -> None:
-    """Run the streaming job on a temporary local Kafka, and find five troubles with its tables.
+    """Run the whole pipeline on a temporary local Kafka.
 
-    Starts a broker, the job, and clients of some fifty healthy groups. Then makes five troubles, one after the other,
-    and runs the command that finds each. Stops everything it started; the tables and a page stay.
+    Starts a broker, the streaming job, and the clients of some fifty healthy groups. Then five groups get into
+    trouble, one after the other, and you see the command that finds each cause. It takes about two minutes.
+
+    At the end, the demo stops everything that it started. The tables and a page stay.
     """
-    _refuse_what_does_not_go_together(ctx, bootstrap_server)
+    _reject_option_of_other_mode(ctx, bootstrap_server)
     say = Console(highlight=False, soft_wrap=True).print
     if bootstrap_server is None:
-        _whole_demo(kafka_version, int(brokers), port, Path(tables), groups, say)
+        _full_demo(kafka_version, int(brokers), port, Path(tables), groups, say)
     else:
         stopped = threading.Event()
         with end_when_asked(stopped.set):
@@ -107,23 +118,24 @@ def demo(
             )
 
 
-def _refuse_what_does_not_go_together(ctx: click.Context, bootstrap_server: str | None) -> None:
-    of_the_other = ("kafka_version", "brokers", "port", "tables") if bootstrap_server else ("pause",)
-    given = [name for name in of_the_other if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+def _reject_option_of_other_mode(ctx: click.Context, bootstrap_server: str | None) -> None:
+    unusable = ("kafka_version", "brokers", "port", "tables") if bootstrap_server else ("pause",)
+    given = [name for name in unusable if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
         option = f"--{given[0].replace('_', '-')}"
-        raise UsageError(f"{option} does not go {'with' if bootstrap_server else 'without'} --bootstrap-server")
+        rule = "cannot be combined with" if bootstrap_server else "needs"
+        raise UsageError(f"{option} {rule} --bootstrap-server")
 
 
-def _whole_demo(kafka_version: str, brokers: int, port: int | None, tables: Path, groups: int, say: Say) -> None:
+def _full_demo(kafka_version: str, brokers: int, port: int | None, tables: Path, groups: int, say: Say) -> None:
     folder = _fresh_folder(tables)
     with ExitStack() as running:
-        say(f"[bold]1. A real Kafka {kafka_version} broker[/] (downloaded once, then cached)")
+        say(f"[bold]1. Start Kafka {kafka_version}[/] (the first run downloads it)")
         kafka = running.enter_context(EmbeddedKafka(kafka_version, brokers, port=port))
-        say(f"   listens at {kafka.bootstrap_server}")
-        say("[bold]2. The streaming job[/] starts, which takes Spark a while")
+        say(f"   Kafka listens at {kafka.bootstrap_server}.")
+        say("[bold]2. Start the streaming job[/] (Spark takes a while to start; meanwhile, step 3 begins)")
         stage = running.enter_context(_Stage(kafka.bootstrap_server, folder, groups, say))
-        say("[bold]3. The clients of a shop[/] make healthy groups meanwhile")
+        say("[bold]3. Start the clients of a web shop[/]: healthy consumer groups of every kind")
         running.enter_context(
             run_workload(
                 kafka.bootstrap_server,
@@ -133,35 +145,36 @@ def _whole_demo(kafka_version: str, brokers: int, port: int | None, tables: Path
             )
         )
         shop = running.enter_context(Shop(kafka.bootstrap_server, _SEED))
-        say(f"   five more groups joined: {', '.join(trouble.group for trouble in TROUBLES)}", markup=False)
+        say(f"   Five more groups started: {', '.join(trouble.group for trouble in TROUBLES)}.", markup=False)
+        say("   Waiting until the job has read all commits …")
         stage.await_verdicts({})
         stage.silence_job()
-        say("[bold]4. All groups are well[/]: ask this each morning")
+        say("[bold]4. Check all groups[/]: everything is OK. This is the command for each morning.")
         stage.show("groups", "status", head=4)
         shop.open()
-        say("   the shop is open: it writes records every second")
-        say("[bold]5. Five troubles[/], one after the other, each with the command that finds it")
+        say("   The shop is open: it now produces records every second.")
+        say("[bold]5. Make five troubles[/], one after the other. Each has a command that finds its cause.")
         stage.play_troubles(shop)
-        shop.write_no_more()
+        shop.stop_producing()
         stage.await_verdicts(_VERDICTS)
         with stage.page_written():
-            say("[bold]6. The five answers[/]")
+            say("\n[bold]6. The five answers[/]")
             stage.show("groups", "status", head=1 + len(TROUBLES))
             stage.sum_up()
-            say("\n[bold]7. All of it on one page[/]; then the job stops between two batches")
+            say("\n[bold]7. Write everything to one page, and stop the job[/]")
             stage.stop_job()
-    _tell_how_to_go_on(folder, say)
+    _show_next_steps(folder, say)
 
 
 class _Stage:
-    """The job that writes the tables in a folder while the context lasts, and the commands that ask them."""
+    """The streaming job, which runs while the context lasts, and the commands that query its tables."""
 
     def __init__(self, bootstrap_server: str, folder: Path, groups: int, say: Say) -> None:
         self._bootstrap_server, self._folder, self._groups, self._say = bootstrap_server, folder, groups, say
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         self._tables, self._log = str(folder / _TABLES), folder / _LOG
         self._is_silent = threading.Event()
-        self._rows: dict[str, dict[str, Any]] = {}  # of `groups status`, as last looked at
+        self._status: dict[str, dict[str, Any]] = {}  # the latest row of `group_status` by group
         checkpoint = str(folder / "checkpoints")
         self._job = subprocess.Popen(
             [
@@ -196,95 +209,107 @@ class _Stage:
                     sys.stderr.flush()
 
     def silence_job(self) -> None:
-        """Have what the job says in its log only."""
+        """Keep the job's log lines out of the terminal from now on."""
         self._is_silent.set()
-        self._say(f"   the job streams; what it says from here on is in {self._log}", markup=False)
+        self._say(f"   The job is streaming. From here on, its log lines go to {self._log}.", markup=False)
 
-    def await_verdicts(self, wanted: Mapping[str, str], *, others_are_well: bool = True) -> None:
-        """Wait until `groups status` has these verdicts of these groups, and says of all others that they are well."""
+    def await_verdicts(self, expected: Mapping[str, str], *, others_ok: bool = True) -> None:
+        """Wait until `groups status` has the expected verdict for each of these groups, and level OK for all others.
+
+        With `others_ok=False`, the other groups may have any level. Raises OffsetstreamError after three minutes, or
+        when the job ends.
+        """
         cluster = Cluster(self._bootstrap_server)
         ends = cluster.partition_ends(cluster.topic_partitions())
-        self._await(lambda: self._not_applied({number: end.last_stable_offset for number, end in ends.items()}))
-        self._await(lambda: self._amiss(wanted, others_are_well=others_are_well))
+        self._await(lambda: self._unread_partitions({number: end.last_stable_offset for number, end in ends.items()}))
+        self._await(lambda: self._wrong_verdicts(expected, others_ok=others_ok))
 
     def _await(self, missing: Callable[[], Sequence[str]]) -> None:
         deadline = time.monotonic() + _TIMEOUT
-        while (left := missing()) != []:
+        while (problems := missing()) != []:
             if self._job.poll() is not None:
-                raise OffsetstreamError(f"the job ended with exit code {self._job.returncode}: see {self._log}")
+                raise OffsetstreamError(f"The job ended with exit code {self._job.returncode}. Its log is {self._log}")
             if time.monotonic() > deadline:
-                raise OffsetstreamError(
-                    f"{_TIMEOUT:.0f} s were not enough for this: {'; '.join(left)}: see {self._log}"
-                )
-            time.sleep(_LOOK_SECONDS)
+                raise OffsetstreamError(f"After {_TIMEOUT:.0f} s: {'; '.join(problems)}. The job's log is {self._log}")
+            time.sleep(_CHECK_SECONDS)
 
-    def _not_applied(self, ends: Mapping[int, int]) -> list[str]:
-        """Return the partitions of which the tables lack records; this costs much less than the verdicts."""
+    def _unread_partitions(self, ends: Mapping[int, int]) -> list[str]:
+        """Return one line for each offsets partition that the job has not read to its end.
+
+        This query is much cheaper than the verdicts.
+        """
         try:
             rows = Lookup(store_at(self._tables)).rows(
                 OFFSETS_PARTITIONS, ["offsets_partition", "load_state", "next_offset"]
             )
-        except NoTableError:  # the job has not made them yet
+        except NoTableError:  # the job has not created them yet
             rows = []
         applied = {row["offsets_partition"]: row["next_offset"] for row in rows if row["load_state"] == OWNED}
-        return [f"partition {number} is not read" for number, end in ends.items() if applied.get(number, 0) < end]
+        return [
+            f"offsets partition {number} is not read to its end"
+            for number, end in ends.items()
+            if applied.get(number, 0) < end
+        ]
 
-    def _amiss(self, wanted: Mapping[str, str], *, others_are_well: bool) -> list[str]:
-        self._rows = {row["group_id"]: row for row in ViewReader(store_at(self._tables)).rows("group_status")}
-        if len(self._rows) != self._groups:
-            return [f"there are {len(self._rows)} groups, not {self._groups}"]
+    def _wrong_verdicts(self, expected: Mapping[str, str], *, others_ok: bool) -> list[str]:
+        self._status = {row["group_id"]: row for row in ViewReader(store_at(self._tables)).rows("group_status")}
+        if len(self._status) != self._groups:
+            return [f"the tables have {len(self._status)} groups, not {self._groups}"]
         return [
             f"{group} is {row['verdict']} ({row['verdict_reason']})"
-            for group, row in self._rows.items()
-            if (row["verdict"] != wanted[group] if group in wanted else others_are_well and row["level"] != "OK")
+            for group, row in self._status.items()
+            if (row["verdict"] != expected[group] if group in expected else others_ok and row["level"] != "OK")
         ]
 
     def play_troubles(self, shop: Shop) -> None:
-        """Make each trouble, wait until the job has seen it, and show the command that finds it.
+        """Start each trouble, wait until the tables show it, and show the command that finds its cause.
 
-        Meanwhile the next trouble begins: what begins takes seconds to be seen.
+        The next trouble already starts meanwhile, because the job needs some seconds to see each.
         """
         store = store_at(self._tables)
         store.create(THRESHOLDS, {})
         store.open(THRESHOLDS.name).append([pa.Table.from_pylist(list(LIMITS), schema=THRESHOLDS.arrow)])
-        with ThreadPoolExecutor(1) as beginning:
-            begun = beginning.submit(TROUBLES[0].begin, shop)
+        with ThreadPoolExecutor(1) as starter:
+            started = starter.submit(TROUBLES[0].start, shop)
             for number, trouble in enumerate(TROUBLES, start=1):
-                self._say(f"\n   [bold]{number}. {trouble.group}[/] {trouble.what}")
-                begun.result()
+                self._say(f"\n   [bold]{number}. {trouble.group}[/] {trouble.description}")
+                started.result()
                 if number < len(TROUBLES):
-                    begun = beginning.submit(TROUBLES[number].begin, shop)
-                self.await_verdicts({trouble.group: trouble.verdict}, others_are_well=False)
+                    started = starter.submit(TROUBLES[number].start, shop)
+                self.await_verdicts({trouble.group: trouble.verdict}, others_ok=False)
                 self._say(f"   {trouble.question}", markup=False)
                 self.show(*self._command(trouble))
 
     def _command(self, trouble: Trouble) -> Sequence[str]:
-        cluster = ("--bootstrap-server", self._bootstrap_server) if trouble.asks_cluster else ()
+        cluster = ("--bootstrap-server", self._bootstrap_server) if trouble.needs_cluster else ()
         return (*trouble.command, *cluster)
 
     def show(self, *command: str, head: int | None = None) -> None:
-        """Show a command as you would type it, and its answer, or the first lines and the last of it."""
+        """Print a command as you would type it, and its output (with `head`: the first lines and the last one)."""
         self._say(f"   [bold]$ offsetstream {shlex.join(command)}[/]")
-        done = self._run(*command, capture_output=True)
-        lines = (done.stdout or done.stderr).rstrip().splitlines()
+        result = self._run(*command, capture_output=True)
+        lines = (result.stdout or result.stderr).rstrip().splitlines()
         if head is not None and len(lines) > head + 2:
             lines[head:-1] = ["…"]
         for line in lines:
             self._say(f"   {line}", markup=False)
 
     def sum_up(self) -> None:
-        """Show the five questions again, each with its command and the verdict that it explains."""
+        """Print the five questions again, each with the verdict and the command that explains it."""
         for trouble in TROUBLES:
-            row = self._rows[trouble.group]
+            row = self._status[trouble.group]
             self._say(f"\n   [bold]{trouble.question}[/] {trouble.group} is {row['verdict']}: {row['verdict_reason']}")
             self._say(f"   offsetstream {shlex.join(self._command(trouble))}", markup=False)
 
     @contextmanager
     def page_written(self) -> Iterator[None]:
-        """Write the page while the context lasts; then make the tables' last look their now, so that answers stay."""
-        since = f"{time.monotonic() - self._begun:.0f}s"
-        with ThreadPoolExecutor(1) as beside:
-            page = beside.submit(self._run, "report", "--file", str(self._folder / _PAGE), "--since", since)
+        """Write the page while the body of the context runs; then fix the tables' time.
+
+        `maintain --end` makes the last batch the tables' "now". So later queries give the same answers as the demo.
+        """
+        since = f"{time.monotonic() - self._started_at:.0f}s"
+        with ThreadPoolExecutor(1) as writer:
+            page = writer.submit(self._run, "report", "--file", str(self._folder / _PAGE), "--since", since)
             yield
             page.result()
         self._run("maintain", "--end")
@@ -293,10 +318,10 @@ class _Stage:
         """Stop the job between two batches."""
         self._run("stop")
         if self._job.wait(_TIMEOUT) != 0:
-            raise OffsetstreamError(f"the job ended with exit code {self._job.returncode}: see {self._log}")
+            raise OffsetstreamError(f"The job ended with exit code {self._job.returncode}. Its log is {self._log}")
 
     def _run(self, *command: str, capture_output: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run another command of ours on these tables, as you would."""
+        """Run an offsetstream command on these tables."""
         return subprocess.run(
             [*_OFFSETSTREAM, *command],
             env={**os.environ, "OFFSETSTREAM_TABLES": self._tables},
@@ -307,10 +332,11 @@ class _Stage:
         )
 
 
-def _tell_how_to_go_on(folder: Path, say: Say) -> None:
-    say("\n[bold]Everything is stopped; the tables stay as they are.[/] Open the page in a browser:")
+def _show_next_steps(folder: Path, say: Say) -> None:
+    say("\n[bold]The demo is over. Kafka, the job and all clients have stopped; the tables stay.[/]")
+    say("   Open the page in a browser:")
     say(f"   {folder / _PAGE}", markup=False)
-    say("   or ask the tables yourself:")
+    say("   Or query the tables yourself:")
     say(f"   export OFFSETSTREAM_TABLES={shlex.quote(str(folder / _TABLES))}", markup=False)
     say("   offsetstream groups describe --group billing", markup=False)
     say(
@@ -319,9 +345,9 @@ def _tell_how_to_go_on(folder: Path, say: Say) -> None:
 
 
 def _fresh_folder(folder: Path) -> Path:
-    """Make the folder, in place of an earlier demo's: every demo's cluster is another one. Git sees nothing of it."""
+    """Create the folder, ignored by Git. Delete an earlier demo's folder first, since each demo has a new cluster."""
     if folder.exists() and not (folder / _MARKER).exists():
-        raise UsageError(f"{folder} exists and is not an earlier demo's: name another folder by --tables")
+        raise UsageError(f"{folder} exists, and no demo created it. Name another folder with --tables")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / _MARKER).touch()

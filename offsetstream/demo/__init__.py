@@ -1,4 +1,4 @@
-"""Real clients of a shop: healthy groups of every kind, and five troubles. For `offsetstream demo` and for tests."""
+"""Real clients of a web shop, for `offsetstream demo` and tests: healthy groups of every kind, and five troubles."""
 
 from offsetstream.demo.workload import Workload, run_workload
 

@@ -1,4 +1,8 @@
-"""`python -m offsetstream.demo.class_archives`: make the archives of classes, by a broker and a job that use them."""
+"""Build the Java class archives (CDS) that make Kafka and Spark start faster.
+
+Run it with `python -m offsetstream.demo.class_archives`. It runs a broker and a job, and Java archives the classes that
+they loaded.
+"""
 
 from __future__ import annotations
 
@@ -22,59 +26,62 @@ from offsetstream.errors import OffsetstreamError
 from offsetstream.spark.local import SPARK, on_class_path
 from offsetstream.spark.session import connectors
 
-_TOPIC = "of-any-name"
+_TOPIC = "any-topic"
 
 
 def main() -> None:
-    """Make both archives, unless they are there, in place of older ones; a line and exit code 1 if they cannot be."""
-    of_kafka = archive_of(f"kafka-{DEFAULT_VERSION}", kafka_jars("kafka_2.13", DEFAULT_VERSION))
-    of_spark = archive_of(SPARK, resolve(connectors()))
-    if of_kafka.is_file() and of_spark.is_file():
+    """Build both archives and delete older ones, unless both exist. On failure, print one line and exit with code 1."""
+    kafka_archive = archive_of(f"kafka-{DEFAULT_VERSION}", kafka_jars("kafka_2.13", DEFAULT_VERSION))
+    spark_archive = archive_of(SPARK, resolve(connectors()))
+    if kafka_archive.is_file() and spark_archive.is_file():
         return
     java = java_executable().resolve()
     if not has_base_archive(java):
-        sys.exit(f"offsetstream: {java} came without an archive of its own classes, which others would be on top of")
+        sys.exit(f"offsetstream: {java} has no base class archive, so it cannot build others. Use another Java")
     folder = archive_folder()
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.jsa"):
         old.unlink()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        said = _make(of_kafka.name, of_spark.name, Path(scratch))
-        for archive in (of_kafka, of_spark):
-            made = Path(scratch) / archive.name
-            if not made.is_file():
-                sys.exit(f"{said}\noffsetstream: {java} did not make {archive.name}: its own words are above")
-            made.replace(archive)
+        log = _build(kafka_archive.name, spark_archive.name, Path(scratch))
+        for archive in (kafka_archive, spark_archive):
+            built = Path(scratch) / archive.name
+            if not built.is_file():
+                sys.exit(f"{log}\noffsetstream: {java} did not build {archive.name}. See its output above")
+            built.replace(archive)
 
 
-def _make(of_kafka: str, of_spark: str, scratch: Path) -> str:
-    """Have a job load a topic, and then go on with it; each program writes its archive into the folder when it ends."""
-    with EmbeddedKafka(jvm_options=(_archiving(scratch / of_kafka), *QUIET)) as kafka:
+def _build(kafka_archive: str, spark_archive: str, scratch: Path) -> str:
+    """Run a broker and two jobs, where the second continues the first. Java writes each archive when it exits.
+
+    Returns the log of the jobs.
+    """
+    with EmbeddedKafka(jvm_options=(_archive_option(scratch / kafka_archive), *QUIET)) as kafka:
         admin = admin_client(kafka.bootstrap_server)
         admin.create_topics([NewTopic(_TOPIC, 1, 1)])[_TOPIC].result(60)
-        said = ""
-        for options in ((), (_archiving(scratch / of_spark), *QUIET)):
+        log = ""
+        for options in ((), (_archive_option(scratch / spark_archive), *QUIET)):
             commit_plainly(kafka.bootstrap_server, {"a group": [TopicPartition(_TOPIC, 0, 1)]})
-            said += _job(kafka.bootstrap_server, scratch, os.environ | {"SPARK_SUBMIT_OPTS": " ".join(options)})
+            log += _run_job(kafka.bootstrap_server, scratch, os.environ | {"SPARK_SUBMIT_OPTS": " ".join(options)})
         kafka.stop_broker(1)
-    return said
+    return log
 
 
-def _archiving(archive: Path) -> str:
+def _archive_option(archive: Path) -> str:
     return f"-XX:ArchiveClassesAtExit={archive}"
 
 
-def _job(bootstrap_server: str, scratch: Path, environment: dict[str, str]) -> str:
-    """Run the job until it has everything; return what it said, which is whole when its Java has ended, too."""
+def _run_job(bootstrap_server: str, scratch: Path, environment: dict[str, str]) -> str:
+    """Run the job until it has read everything; return its log once its Java has exited, too."""
     job = [sys.executable, "-m", "offsetstream", "run", "--once", "--bootstrap-server", bootstrap_server]
-    places = ["--tables", str(scratch / "tables"), "--checkpoint", str(scratch / "checkpoints")]
+    folders = ["--tables", str(scratch / "tables"), "--checkpoint", str(scratch / "checkpoints")]
     conf = (f"--conf={name}={value}" for name, value in on_class_path(resolve(connectors())).items())
-    done = subprocess.run([*job, *places, *conf], capture_output=True, text=True, check=False, env=environment)
-    return done.stderr
+    result = subprocess.run([*job, *folders, *conf], capture_output=True, text=True, check=False, env=environment)
+    return result.stderr
 
 
 if __name__ == "__main__":
     try:
         main()
     except (OffsetstreamError, OSError) as error:
-        sys.exit(f"offsetstream: no archives of classes: {error}")
+        sys.exit(f"offsetstream: Cannot build the class archives: {error}")

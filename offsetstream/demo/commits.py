@@ -1,4 +1,4 @@
-"""Commits without members: by plain consumers that assign themselves partitions, and in transactions."""
+"""Commits of groups without members: by consumers with manual assignment, and in transactions."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,21 +10,21 @@ from offsetstream.cluster.consumers import close
 from offsetstream.demo.topics import LEDGER
 from offsetstream.embedded.clients import QUIET, coordinator_is_away
 
-_AT_ONCE = 8  # each is a short wait for the broker
+_MAX_PARALLEL = 8  # a commit mostly waits for the broker
 _TIMEOUT = 30.0
-_AWAY_SECONDS = 60.0
+_COORDINATOR_TIMEOUT = 60.0
 
 
 def commit_plainly(bootstrap_server: str, commits: Mapping[str, Sequence[TopicPartition]]) -> None:
-    """Commit for each group by a consumer of its own that assigns itself the partitions and joins nothing."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    """Commit offsets for each group, with a consumer that assigns itself the partitions and joins no group."""
+    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         list(pool.map(lambda group: _commit_one(bootstrap_server, group, commits[group]), commits))
 
 
 def commit_in_transaction(
     bootstrap_server: str, group_id: str, offsets: Sequence[TopicPartition], *, abort: bool
 ) -> None:
-    """Commit a group's offsets beside a record of the ledger in one transaction, then end or abort it."""
+    """Commit a group's offsets and a ledger record in one transaction, or abort that transaction."""
     producer = Producer({"bootstrap.servers": bootstrap_server, "transactional.id": f"{group_id}-writer"}, logger=QUIET)
     consumer = _consumer(bootstrap_server, group_id)
     try:
@@ -42,14 +42,14 @@ def commit_in_transaction(
 
 @retry(
     retry=retry_if_exception(coordinator_is_away),
-    stop=stop_after_delay(_AWAY_SECONDS),
+    stop=stop_after_delay(_COORDINATOR_TIMEOUT),
     wait=wait_fixed(0.2),
     reraise=True,
 )
 def _commit_one(bootstrap_server: str, group_id: str, offsets: Sequence[TopicPartition]) -> None:
     consumer = _consumer(bootstrap_server, group_id)
     try:
-        consumer.assign([TopicPartition(place.topic, place.partition) for place in offsets])
+        consumer.assign([TopicPartition(each.topic, each.partition) for each in offsets])
         consumer.commit(offsets=list(offsets), asynchronous=False)
     finally:
         close(consumer)

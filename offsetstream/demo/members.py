@@ -1,4 +1,4 @@
-"""Groups with members: consumers that poll in threads of their own and stay in their groups until they are closed."""
+"""Groups with members: each member is a consumer that polls in its own thread until it is closed."""
 
 import json
 import re
@@ -26,15 +26,15 @@ from offsetstream.errors import ClusterError
 _POLL_SECONDS = 0.2
 _BATCH = 500
 _SETTLE_SECONDS = 120.0
-_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 0.2
 _TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """A group with members: topics (or a regex that begins with ^), how many members it starts with, settings.
+    """A group with members: its topics, its number of members at the start, and consumer settings.
 
-    `static` gives each member a group.instance.id.
+    A topic that starts with ^ is a regular expression. `static` gives each member a group.instance.id.
     """
 
     group_id: str
@@ -45,7 +45,7 @@ class GroupPlan:
 
     @property
     def is_kip_848(self) -> bool:
-        """Return whether the members speak the new group protocol."""
+        """Return whether the members use the new group protocol."""
         return self.settings.get("group.protocol") == "consumer"
 
     def reads(self, topic: str) -> bool:
@@ -54,20 +54,20 @@ class GroupPlan:
 
 
 class LiveGroups:
-    """The members of each group by its id."""
+    """The running members of several groups."""
 
     def __init__(self, bootstrap_server: str, admin: AdminClient) -> None:
         self._bootstrap_server = bootstrap_server
         self._admin = admin
         self._members: dict[str, list[Member]] = {}
-        self._joined: Counter[str] = Counter()  # numbers the members of a group over its whole life
+        self._joined: Counter[str] = Counter()  # members that a group ever had: numbers the next one
 
     def ids(self) -> list[str]:
         """Return the groups that have members now."""
         return sorted(self._members)
 
     def members(self, group_id: str) -> Sequence["Member"]:
-        """Return the members of a group, the one that joined first before the others."""
+        """Return the members of a group, in the order in which they joined."""
         return self._members[group_id]
 
     def join(self, plan: GroupPlan, members: int = 1) -> None:
@@ -78,7 +78,7 @@ class LiveGroups:
             self._members.setdefault(plan.group_id, []).append(member)
 
     def leave(self, group_id: str) -> None:
-        """Let the member of the group that joined first leave, and wait until it has."""
+        """Let the oldest member of the group leave, and wait until it has left."""
         leaver = self._members[group_id].pop(0)
         leaver.leave()
         leaver.join()
@@ -86,36 +86,39 @@ class LiveGroups:
             del self._members[group_id]
 
     def settle(self) -> None:
-        """Wait until each group is Stable with exactly these members, and has committed all that is in its topics now.
+        """Wait until each group is Stable with exactly these members and has committed the current end offsets.
 
         Raises ClusterError after two minutes.
         """
         ends = end_offsets(self._admin)
         waiting = set(self._members)
 
-        def is_at_rest() -> bool:
+        def are_settled() -> bool:
             waiting.difference_update(
                 [group for group in waiting if _is_settled(self._admin, self._members[group], ends)]
             )
             return not waiting
 
-        await_(is_at_rest, lambda: f"The demo's groups did not come to rest: {', '.join(sorted(waiting))}")
+        await_(
+            are_settled,
+            lambda: f"These groups have not become stable: {', '.join(sorted(waiting))}",
+        )
 
     def close(self) -> None:
-        """Let all members leave, side by side, and wait for their threads."""
-        everyone = [member for members in self._members.values() for member in members]
-        for member in everyone:
+        """Let all members leave at the same time, and wait for their threads."""
+        all_members = [member for members in self._members.values() for member in members]
+        for member in all_members:
             member.leave()
-        for member in everyone:
+        for member in all_members:
             member.join()
         self._members.clear()
 
 
 class Member:
-    """A consumer in a thread: it reads, and commits what it read with a note and the leader epoch.
+    """A consumer in a thread. It commits what it has read, with a note and the leader epoch.
 
-    `seconds_per_record` makes it slow. With `retries_unreadable` it reads a record that is no JSON again and again,
-    as a consumer without a place for bad records does; else it skips it.
+    `seconds_per_record` makes it slow. With `retries_unreadable`, it reads a record that is not JSON again and again,
+    like a consumer without a dead letter queue. Otherwise it skips such a record.
     """
 
     def __init__(self, bootstrap_server: str, plan: GroupPlan, number: int) -> None:
@@ -138,21 +141,21 @@ class Member:
         if plan.static:
             settings["group.instance.id"] = f"{self.client_id}-static"
         self._consumer = Consumer(settings, logger=QUIET)
-        self._thread = threading.Thread(target=self._live, name=self.client_id, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.client_id, daemon=True)
         self._thread.start()
 
     def leave(self) -> None:
-        """Ask the member to leave its group; returns at once."""
+        """Ask the member to leave its group, without waiting for it."""
         self._leaving.set()
 
     def join(self) -> None:
-        """Wait until it has left. A static member's place is kept by the broker until its session ends."""
+        """Wait until it has left. The broker keeps a static member in the group until its session times out."""
         self._thread.join()
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
             self._consumer.subscribe(
-                list(self.plan.topics), on_assign=self._own, on_revoke=self._forget, on_lost=self._forget
+                list(self.plan.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
             )
             while not self._leaving.is_set():
                 self._read()
@@ -163,20 +166,20 @@ class Member:
     def _read(self) -> None:
         stuck = set()
         for message in self._consumer.consume(1 if self.seconds_per_record else _BATCH, _POLL_SECONDS):
-            if message.error() is not None:  # it passes: a topic or a coordinator that is not there yet
+            if message.error() is not None:  # temporary: the topic or the coordinator does not exist yet
                 continue
-            place = (message.topic(), message.partition())
-            if place in stuck:
+            partition = (message.topic(), message.partition())
+            if partition in stuck:
                 continue
             if self._leaving.wait(self.seconds_per_record):
                 return
             next_offset = message.offset() + 1
             if self.retries_unreadable and not _is_json(message):
                 next_offset = message.offset()
-                self._consumer.seek(TopicPartition(*place, next_offset))
-                stuck.add(place)
-            self._pending[place] = TopicPartition(
-                *place, next_offset, f"read by {self.client_id}", message.leader_epoch()
+                self._consumer.seek(TopicPartition(*partition, next_offset))
+                stuck.add(partition)
+            self._pending[partition] = TopicPartition(
+                *partition, next_offset, f"read by {self.client_id}", message.leader_epoch()
             )
             if self.seconds_per_record:
                 self._commit()
@@ -187,34 +190,34 @@ class Member:
         try:
             self._consumer.commit(offsets=list(self._pending.values()), asynchronous=False)
         except KafkaException:
-            return  # a rebalance came between: again after the next poll, or the partition's new owner does it
+            return  # a rebalance: commit after the next poll, or the new owner commits
         self._pending.clear()
         self.commits += 1
 
-    def _own(self, _consumer: Consumer, assigned: Sequence[TopicPartition]) -> None:
+    def _on_assign(self, _consumer: Consumer, assigned: Sequence[TopicPartition]) -> None:
         if assigned:
             self.owns_partitions.set()
 
-    def _forget(self, _consumer: Consumer, revoked: Sequence[TopicPartition]) -> None:
+    def _on_revoke(self, _consumer: Consumer, revoked: Sequence[TopicPartition]) -> None:
         for partition in revoked:
             self._pending.pop((partition.topic, partition.partition), None)
 
 
-def await_(is_so: Callable[[], bool], complaint: Callable[[], str]) -> None:
-    """Wait until something is so; raises ClusterError with the complaint after two minutes."""
+def await_(condition: Callable[[], bool], problem: Callable[[], str]) -> None:
+    """Wait until the condition holds. Raises ClusterError with the problem's text after two minutes."""
     deadline = time.monotonic() + _SETTLE_SECONDS
-    while not is_so():
+    while not condition():
         if time.monotonic() > deadline:
-            raise ClusterError(complaint())
-        time.sleep(_LOOK_SECONDS)
+            raise ClusterError(problem())
+        time.sleep(_CHECK_SECONDS)
 
 
 def has_kip_848_groups(admin: AdminClient) -> bool:
-    """Return whether consumers with `group.protocol=consumer` find a coordinator that speaks with them.
+    """Return whether the broker supports consumers with `group.protocol=consumer`.
 
-    Asked beforehand, because librdkafka 2.16 says nothing where they do not: it tries again for ever. It needs the
-    protocol as released with Kafka 4.0, which is where `inter.broker.protocol.version` went away; the preview of
-    3.7 to 3.9 will not do.
+    Call it before such a consumer starts: without support, librdkafka 2.16 retries forever and reports nothing.
+    librdkafka needs the protocol as released with Kafka 4.0; the preview in 3.7 to 3.9 is not enough. Kafka 4.0 is
+    also the release that removed `inter.broker.protocol.version`.
     """
     broker_id = next(iter(admin.list_topics(timeout=_TIMEOUT).brokers))
     resource = ConfigResource(ResourceType.BROKER, str(broker_id))
@@ -242,11 +245,11 @@ def _is_settled(admin: AdminClient, members: Sequence[Member], ends: Mapping[tup
         in_group = {member.client_id for member in description.members}
         if description.state != ConsumerGroupState.STABLE or in_group != {member.client_id for member in members}:
             return False
-        # Only now, with a coordinator that answers: asked for offsets where it is away, librdkafka 2.16 ends the
-        # process with a segmentation fault (its issue 5040).
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(plan.group_id)])
-        found = asked[plan.group_id].result(_TIMEOUT).topic_partitions
+        # List offsets only after the coordinator has answered: if it does not, librdkafka 2.16 crashes the process
+        # with a segmentation fault (its issue 5040).
+        futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(plan.group_id)])
+        partitions = futures[plan.group_id].result(_TIMEOUT).topic_partitions
     except KafkaException:
-        return False  # its coordinator is not there yet, or moves
-    committed = {(place.topic, place.partition): place.offset for place in found}
-    return all(committed.get(place, 0) >= end for place, end in ends.items() if plan.reads(place[0]))
+        return False  # its coordinator does not exist yet, or is moving
+    committed = {(each.topic, each.partition): each.offset for each in partitions}
+    return all(committed.get(partition, 0) >= end for partition, end in ends.items() if plan.reads(partition[0]))

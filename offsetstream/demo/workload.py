@@ -1,4 +1,4 @@
-"""The demo's workload: real clients that give a cluster healthy groups of every kind, and change them when asked."""
+"""The demo's workload: real clients that create healthy consumer groups of every kind, and change them on request."""
 
 import itertools
 import random
@@ -17,8 +17,8 @@ from offsetstream.errors import UsageError
 _KIP_848 = {"group.protocol": "consumer"}
 _COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
-GROWING_GROUP = GroupPlan("billing", ("orders", "payments"), 2)  # one more joins with each change
-SHRINKING_GROUPS = (  # one leaves with the first change
+GROWING_GROUP = GroupPlan("billing", ("orders", "payments"), 2)  # each change adds a member
+SHRINKING_GROUPS = (  # the first change removes a member
     GroupPlan("fraud-detector", ("payments",), 2, _COOPERATIVE),
     GroupPlan("search-indexer", ("orders", "inventory"), 2, _KIP_848),
 )
@@ -29,31 +29,31 @@ LIVE_GROUPS = (
     GroupPlan("mobile-push", ("orders",), 1),
     GroupPlan("recommendations", ("^page-.*",), 1, _KIP_848),
 )
-# Its member leaves: an Empty group with a generation and commits, unlike the groups that never had members.
+# Its only member leaves. So it is Empty, but has a generation, unlike groups that never had members.
 LEAVING_GROUP = GroupPlan("email-sender", ("reviews",), 1)
 TRANSACTIONAL_GROUP = "ledger"
 DELETED_GROUP = "old-checkout"
-LATE_GROUP = "returns-desk"  # commits with the first change only
+LATE_GROUP = "returns-desk"  # commits for the first time with the first change
 MIN_GROUPS = 12
 
 _AREAS = ("checkout", "pricing", "stock", "loyalty", "refund", "tax", "invoice", "shipping", "catalog", "review")
 _ROLES = ("api", "worker", "exporter", "audit", "cache", "mailer", "monitor", "archiver")
 _NOTES = ("", "", "nightly run", "restored from backup", "größe ✓", '{"checkpoint": 17}')
-_RECORDS = 400  # of each topic, with each change
+_RECORDS = 400  # for each topic and change
 _TIMEOUT = 30.0
 
 Say = Callable[[str], None]
 
 
 def run_workload(bootstrap_server: str, *, groups: int, seed: int, say: Say) -> "Workload":
-    """Make `groups` groups (12 or more) on the cluster, and return once they have read and committed everything.
+    """Create `groups` groups (12 or more) on the cluster, and return once they have read and committed everything.
 
-    The same seed makes the same records and commits. `say` is told in one line each what was done. Members stay
-    in their groups until the workload is closed. KIP-848 groups are left out where the broker has none.
-    Raises UsageError (too few groups), ClusterError (the groups do not come to rest within two minutes).
+    The same seed gives the same records and commits. `say` gets one line for each step. Members stay in their groups
+    until the workload is closed. Brokers without KIP-848 get no KIP-848 groups.
+    Raises UsageError (too few groups), ClusterError (the groups are not stable after two minutes).
     """
     if groups < MIN_GROUPS:
-        raise UsageError(f"The workload has at least {MIN_GROUPS} groups, not {groups}")
+        raise UsageError(f"The workload needs at least {MIN_GROUPS} groups, not {groups}")
     workload = Workload(bootstrap_server, seed, say)
     try:
         workload.first(groups)
@@ -64,7 +64,7 @@ def run_workload(bootstrap_server: str, *, groups: int, seed: int, say: Say) -> 
 
 
 class Workload:
-    """What `run_workload` made: `groups` that are there, `deleted` ones, and members that live on until `close`."""
+    """A running workload: its `groups`, the groups that it `deleted`, and members that stay until `close`."""
 
     def __init__(self, bootstrap_server: str, seed: int, say: Say) -> None:
         self.groups: set[str] = set()
@@ -72,8 +72,8 @@ class Workload:
         self._bootstrap_server = bootstrap_server
         self._admin = admin_client(bootstrap_server)
         self._live = LiveGroups(bootstrap_server, self._admin)
-        self._committing: list[str] = []
-        self._places: dict[str, list[tuple[str, int]]] = {}  # which each of them commits
+        self._committing: list[str] = []  # groups without members
+        self._partitions: dict[str, list[tuple[str, int]]] = {}  # that each of them commits
         self._ends: dict[tuple[str, int], int] = {}
         self._rng = random.Random(seed)  # noqa: S311 - offsets and amounts, no secrets
         self._say = say
@@ -92,25 +92,25 @@ class Workload:
         return self._live.ids()
 
     def first(self, groups: int) -> None:
-        """Make the topics and all groups; `run_workload` calls it, once."""
+        """Create the topics and all groups; only `run_workload` calls this, once."""
         create_topics(self._admin)
         self._produce()
         self._start_members()
         self._live.join(GROWING_GROUP)
         self._live.leave(LEAVING_GROUP.group_id)
         self._live.settle()
-        self._say(f"another member joined {GROWING_GROUP.group_id}: it rebalanced")
-        self._say(f"the only member left {LEAVING_GROUP.group_id}: it is Empty")
+        self._say(f"Another member joined {GROWING_GROUP.group_id}, so the group rebalanced.")
+        self._say(f"The only member of {LEAVING_GROUP.group_id} left, so the group is Empty.")
         self._transactions()
         self._committing = committing_groups(groups - len(self.groups))
         self._commit([*self._committing, DELETED_GROUP])
-        self._say(f"{len(self._committing)} groups committed without members")
+        self._say(f"{len(self._committing)} groups without members committed offsets.")
         self.delete([DELETED_GROUP])
 
     def more(self) -> None:
-        """Change the groups: more records, a member joins and others leave, new commits, groups are deleted.
+        """Change the groups: write records, let members join and leave, commit, and delete groups.
 
-        Afterwards all groups have read everything. May be called again; each time a few groups fewer are there.
+        Returns once all groups have read everything. Each call leaves some groups fewer.
         """
         self._produce()
         self._live.join(GROWING_GROUP)
@@ -118,18 +118,18 @@ class Workload:
         for group in shrinking:
             self._live.leave(group)
         self._live.settle()
-        self._say(f"another member joined {GROWING_GROUP.group_id}: it rebalanced")
+        self._say(f"Another member joined {GROWING_GROUP.group_id}, so the group rebalanced.")
         if shrinking:
-            self._say(f"a member each left {', '.join(shrinking)}")
+            self._say(f"One member left each of {', '.join(shrinking)}.")
         self._transactions()
         changed = [LATE_GROUP, *self._committing]
         self._commit(changed)
-        self._say(f"{len(changed)} groups committed again")
+        self._say(f"{len(changed)} groups committed again.")
         leaving = {LEAVING_GROUP.group_id} & self.groups
         self.delete([*leaving, *self._rng.sample(self._committing, min(2, len(self._committing)))])
 
     def delete(self, groups: Sequence[str]) -> None:
-        """Delete groups that have no members, by Admin."""
+        """Delete groups that have no members, with the Admin API."""
         if not groups:
             return
         for future in self._admin.delete_consumer_groups(list(groups)).values():
@@ -137,16 +137,16 @@ class Workload:
         self.groups -= set(groups)
         self.deleted |= set(groups)
         self._committing = [group for group in self._committing if group not in groups]
-        self._say(f"deleted by Admin: {', '.join(groups)}")
+        self._say(f"Deleted with the Admin API: {', '.join(groups)}.")
 
     def close(self) -> None:
-        """Let all members leave their groups; a static one keeps its place until its session ends."""
+        """Let all members leave. The broker keeps static members in their group until their session times out."""
         self._live.close()
 
     def _produce(self) -> None:
         produce_records(self._bootstrap_server, _RECORDS, self._rng)
         self._ends = end_offsets(self._admin)
-        self._say(f"{_RECORDS} records written to each of the topics {', '.join(sorted({*PARTITIONS, *NIGHTLY}))}")
+        self._say(f"Wrote {_RECORDS} records to each of the topics {', '.join(sorted({*PARTITIONS, *NIGHTLY}))}.")
 
     def _start_members(self) -> None:
         kip_848 = has_kip_848_groups(self._admin)
@@ -155,39 +155,41 @@ class Workload:
                 self._live.join(plan, plan.members)
         self._live.settle()
         self.groups |= set(self.live_groups)
-        without = "" if kip_848 else " (none of KIP-848: this broker does not have it)"
-        self._say(f"groups with members read and commit: {', '.join(self.live_groups)}{without}")
+        note = "" if kip_848 else " No group uses KIP-848, because this broker does not support it."
+        self._say(f"These groups have members, which read and commit: {', '.join(self.live_groups)}.{note}")
 
     def _transactions(self) -> None:
-        """Commit in two transactions, the second up to the end, then abort one that goes back: it must not be seen."""
+        """Commit in two transactions, then abort a third one that would rewind: nobody may see its offsets."""
         ends = {partition: self._ends["returns", partition] for partition in (0, 1)}
         steps: list[tuple[Callable[[int], int], bool]] = [
             (lambda end: end - 1, False),
             (lambda end: end, False),
             (lambda end: end // 2, True),
         ]
-        for offset_of, abort in steps:
-            offsets = [TopicPartition("returns", partition, offset_of(end)) for partition, end in ends.items()]
+        for choose_offset, abort in steps:
+            offsets = [TopicPartition("returns", partition, choose_offset(end)) for partition, end in ends.items()]
             commit_in_transaction(self._bootstrap_server, TRANSACTIONAL_GROUP, offsets, abort=abort)
         self.groups.add(TRANSACTIONAL_GROUP)
-        self._say(f"{TRANSACTIONAL_GROUP} committed in two transactions and aborted a third")
+        self._say(f"{TRANSACTIONAL_GROUP} committed in two transactions and aborted a third.")
 
     def _commit(self, groups: Sequence[str]) -> None:
-        """Commit where the logs end, for some partitions of each group, with a note and a leader epoch or without."""
-        nightly = sorted(place for place in self._ends if place[0] in NIGHTLY)
+        """Commit the end offsets of some partitions for each group, some with a note and a leader epoch."""
+        nightly = sorted(partition for partition in self._ends if partition[0] in NIGHTLY)
         commits: dict[str, list[TopicPartition]] = {}
         for group in groups:
-            places = self._places.setdefault(group, self._rng.sample(nightly, self._rng.randint(1, 5)))
+            partitions = self._partitions.setdefault(group, self._rng.sample(nightly, self._rng.randint(1, 5)))
             commits[group] = [
-                TopicPartition(*place, self._ends[place], self._rng.choice(_NOTES), self._rng.choice((-1, 0, 0, 3)))
-                for place in places
+                TopicPartition(
+                    *partition, self._ends[partition], self._rng.choice(_NOTES), self._rng.choice((-1, 0, 0, 3))
+                )
+                for partition in partitions
             ]
         commit_plainly(self._bootstrap_server, commits)
         self.groups |= set(groups)
 
 
 def committing_groups(count: int) -> list[str]:
-    """Return `count` readable names of groups that only commit, the same at every call."""
+    """Return `count` readable group names, the same at every call."""
     rounds = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
     names = (f"{area}-{role}{suffix}" for suffix in rounds for role in _ROLES for area in _AREAS)
     return list(itertools.islice(names, count))

@@ -49,7 +49,7 @@ def test_a_java_that_has_no_archive_to_build_on_is_told_in_a_line(tmp_path: Path
     packaged = packaged_java()
     assert packaged is not None
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"offsetstream: {packaged.resolve()} came without an archive of its own classes")
+    assert done.stderr.startswith(f"offsetstream: {packaged.resolve()} has no base class archive")
     assert len(done.stderr.splitlines()) == 1
 
 

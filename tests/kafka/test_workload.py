@@ -92,7 +92,7 @@ def test_each_trouble_begins_and_leaves_the_other_groups_their_members() -> None
         with Shop(kafka.bootstrap_server, 1) as shop:
             shop.open()
             for trouble in TROUBLES:
-                trouble.begin(shop)
+                trouble.start(shop)
             described = describe_groups(admin, [trouble.group for trouble in TROUBLES])
             assert {group: members for group, (_, _, members) in counts(described).items()} == {
                 "order-archive": 0,
@@ -112,6 +112,6 @@ def test_they_keep_off_a_cluster_that_others_use(own_kafka: EmbeddedKafka) -> No
     create_topic(own_kafka.bootstrap_server, "somebodys", 1)
     done = offsetstream("demo", "--bootstrap-server", own_kafka.bootstrap_server)
     assert done.returncode == 2
-    assert "topics that are not the demo's (somebodys)" in done.stderr
+    assert "somebodys" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list_groups(admin_client(own_kafka.bootstrap_server)) == []

@@ -1,4 +1,4 @@
-"""What `offsetstream demo` refuses before it starts anything."""
+"""Options that `offsetstream demo` rejects before it starts anything."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from testkit.processes import within
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
-        (["--pause", "3"], "--pause does not go without --bootstrap-server"),
-        (["--bootstrap-server", "localhost:1", "--port", "3"], "--port does not go with --bootstrap-server"),
-        (["--bootstrap-server", "localhost:1", "--kafka-version", "3.9.2"], "--kafka-version does not go with"),
+        (["--pause", "3"], "--pause needs --bootstrap-server"),
+        (["--bootstrap-server", "localhost:1", "--port", "3"], "--port cannot be combined with --bootstrap-server"),
+        (["--bootstrap-server", "localhost:1", "--kafka-version", "3.9.2"], "--kafka-version cannot be combined with"),
     ],
 )
-def test_options_that_do_not_go_together(given: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # No variable sends the clients, who delete groups, to a cluster.
+def test_an_option_of_the_other_mode_is_rejected(
+    given: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The clients delete groups: a variable must not point them at a cluster.
     monkeypatch.setenv("OFFSETSTREAM_BOOTSTRAP_SERVER", "localhost:1")
     monkeypatch.setenv("OFFSETSTREAM_DEMO_BOOTSTRAP_SERVER", "localhost:1")
-    done = within("demo", *given)
-    assert done.returncode == 2
-    assert said in done.stderr
+    result = within("demo", *given)
+    assert result.returncode == 2
+    assert message in result.stderr
