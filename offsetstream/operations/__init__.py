@@ -1,1 +1,1 @@
-"""What an operator does to the offsets of a live cluster: planned, objected to, kept in a snapshot, done, undone."""
+"""Change committed offsets on a live cluster: plan, check for objections, write a snapshot, execute, undo."""

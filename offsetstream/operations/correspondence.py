@@ -1,8 +1,9 @@
-"""How an offset of one cluster is found in another one's copy of its log: by the time of the record that it names.
+"""Translate an offset of one cluster to another cluster's copy of the log, by the timestamp of its record.
 
-The copy has the same records in the same order, under other offsets. A group that has read all before an offset reads
-on, in the copy, at the first record of the time of the record there or later: nothing is left out, and those of that
-time and later that come before it are read again. Who has read all there was goes on at the first of the newest time.
+The copy has the same records in the same order, but other offsets. Take the record at a committed offset: the group
+continues in the copy at the first record that has this timestamp or a later one. So it misses no record. It reads some
+again: earlier records that have this timestamp or a later one. If the group has read the complete log, it continues at
+the first record that has the newest timestamp.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Timed:
-    """The time (milliseconds since 1970) by which to look for an offset, and how many before it are read again then.
+    """The timestamp (milliseconds since 1970) that finds an offset in a copy, and the number of offsets read again.
 
-    `read_again` are offsets: where the log has gaps, fewer records.
+    `read_again` counts offsets. If the log has gaps, fewer records are read again.
     """
 
     since_ms: int
@@ -38,18 +39,18 @@ class Timed:
 def times_of(
     cluster: MetadataCache, properties: Mapping[str, str], offsets: Offsets, timeout: float
 ) -> tuple[dict[Position, Timed], set[Place]]:
-    """Return the time of each offset of the groups, and the partitions that are there no longer.
+    """Return the timestamp for each committed offset, and the partitions that no longer exist.
 
-    ClusterError where the time of one is not told; needs READ on the topics, and raises what `Connection` does.
+    Needs READ on the topics. Raises ClusterError if a timestamp cannot be found, and whatever `Connection` raises.
     """
-    places = {place for of_group in offsets.values() for place in of_group}
+    places = {place for committed in offsets.values() for place in committed}
     require_to_read(cluster, {topic for topic, _ in places})
     ends = ends_of(cluster, places, time.monotonic() + timeout)
     known = {place: end for place in places if isinstance(end := ends.get(TopicPlace(*place)), LogEnd)}
     gone = {place for place in places if ends[TopicPlace(*place)] == NoEnd(None, NO_TOPIC)}
-    if silent := sorted(places - set(known) - gone):
-        raise ClusterError(f"where the log of {_named(silent[0])} ends is not known: try again once it has a leader")
-    keys = {(place, offset) for of_group in offsets.values() for place, offset in of_group.items() if place in known}
+    if unknown := sorted(places - set(known) - gone):
+        raise ClusterError(f"The end offset of {_named(unknown[0])} is unknown. Try again when it has a leader")
+    keys = {(place, offset) for committed in offsets.values() for place, offset in committed.items() if place in known}
     in_log = {key: min(max(key[1], known[key[0]].log_start_offset or 0), known[key[0]].high_watermark) for key in keys}
     positions = {(place, offset) for (place, _), offset in in_log.items()}
     timed = _timed(cluster, properties, known, positions, timeout)
@@ -63,26 +64,27 @@ def _timed(
     positions: Collection[Position],
     timeout: float,
 ) -> dict[Position, Timed]:
-    """Return the time of each position in its log."""
+    """Return the timestamp for each position."""
     found: dict[Position, Timed] = {}
-    left, known = set(positions), dict(ends)
+    remaining, known = set(positions), dict(ends)
     for _ in range(_ATTEMPTS):
-        since, by_newest = _times(cluster, properties, known, left, timeout)
+        since, by_newest = _times(cluster, properties, known, remaining, timeout)
         deadline = time.monotonic() + timeout
         first = first_of_times(cluster, {(place, at) for (place, _), at in since.items()}, deadline)
-        # Of a log that is written to, the newest record may have come after its end was asked for: then it was not
-        # read, and the time of the first that came is the one.
-        left = {key for key in by_newest if first.get((key[0], since[key]), key[1]) > key[1]}
-        for key in since.keys() - left:
+        # The newest record may be newer than the end offset that we know. Then its timestamp is wrong for this
+        # position: try again with the new end offset.
+        remaining = {key for key in by_newest if first.get((key[0], since[key]), key[1]) > key[1]}
+        for key in since.keys() - remaining:
             place, offset = key
             at = since[key]
-            again = offset - first.get((place, at), offset) if at else offset  # nothing is there: all there ever was
+            again = offset - first.get((place, at), offset) if at else offset  # the log is empty: all offsets before
             found[key] = Timed(at, max(again, 0))
-        if not left:
+        if not remaining:
             return found
-        told = ends_of(cluster, {place for place, _ in left}, deadline)
-        known |= {(place.topic, place.partition): end for place, end in told.items() if isinstance(end, LogEnd)}
-    raise ClusterError(f"{_named(next(iter(left))[0])} is written to faster than its newest record can be asked for")
+        answers = ends_of(cluster, {place for place, _ in remaining}, deadline)
+        known |= {(place.topic, place.partition): end for place, end in answers.items() if isinstance(end, LogEnd)}
+    name = _named(next(iter(remaining))[0])
+    raise ClusterError(f"Cannot find the timestamp of the newest record of {name}: producers write too fast. Try again")
 
 
 def _times(
@@ -92,9 +94,9 @@ def _times(
     wanted: Collection[Position],
     timeout: float,
 ) -> tuple[dict[Position, int], set[Position]]:
-    """Return the time of the record at each offset; where all is read that of the newest, and which these are.
+    """Return the timestamp of the record at each position, and the positions that are at the end of their log.
 
-    It is 0 where the log has no record.
+    A position at the end gets the timestamp of the newest record, or 0 if the log has no record.
     """
     found: dict[Position, int] = {}
     unread = {key for key in wanted if key[1] < ends[key[0]].high_watermark}
@@ -108,31 +110,31 @@ def _times(
         if record is not None and record.timestamp_ms is not None:
             found[place, offset] = record.timestamp_ms
         elif reading.error is not None or record is not None:
-            why = reading.error or "its records have no time"
-            raise ClusterError(f"when the record of {_named(place)} at {offset} was written is not told: {why}")
-    left = set(wanted) - set(found)  # all is read, or only control records are left
-    newest = cluster.record_times({TopicPlace(*place): 0 for place, _ in left})
-    for place, offset in left:
+            reason = reading.error or "its records have no timestamp"
+            raise ClusterError(f"Cannot find the timestamp of the record at {_named(place)}, offset {offset}: {reason}")
+    at_end = set(wanted) - set(found)  # no record follows, or only control records
+    newest = cluster.record_times({TopicPlace(*place): 0 for place, _ in at_end})
+    for place, offset in at_end:
         end = ends[place]
         times = newest.get(TopicPlace(*place))
         if times is None and end.high_watermark > (end.log_start_offset or 0):
             raise ClusterError(
-                f"when the newest record of {_named(place)} was written is not told (KIP-734: Kafka 3.0)"
+                f"Cannot find the timestamp of the newest record of {_named(place)}: this needs Kafka 3.0 (KIP-734)"
             )
         found[place, offset] = max(times.newest_ms, 0) if times is not None else 0
-    return found, left
+    return found, at_end
 
 
 def first_of_times(
     cluster: MetadataCache, wanted: Collection[tuple[Place, int]], deadline: float
 ) -> dict[tuple[Place, int], int]:
-    """Return the first offset of each time or later, of those that have one; ClusterError where one is not told."""
+    """Return the first offset at each timestamp or later, where one exists. Raises ClusterError if a lookup fails."""
     found: dict[tuple[Place, int], int] = {}
     for round_ in once_at_a_time(wanted):
-        told = first_since(cluster, {TopicPlace(*place): at for place, at in round_.items()}, deadline)
-        for place, first in told.items():
+        answers = first_since(cluster, {TopicPlace(*place): at for place, at in round_.items()}, deadline)
+        for place, first in answers.items():
             if isinstance(first, str):
-                raise ClusterError(f"which record of {_named(place)} is the first of a time is not told: {first}")
+                raise ClusterError(f"Cannot look up an offset by timestamp in {_named(place)}: {first}")
             if first is not None:
                 found[(place.topic, place.partition), round_[place]] = first
     return found
@@ -146,16 +148,17 @@ def other_times(
     ends: Mapping[Place, LogEnd],
     deadline: float,
 ) -> dict[tuple[Place, int], str]:
-    """Return of which times a log has no record, and why it is no copy by times then.
+    """Return the timestamps that this log does not preserve, each with the reason.
 
-    `found` has the first offset of each time or later, None where there is none; of those that are `exact` the first
-    one in the other log is of that very time. Of others it may be a later one: producers' clocks go back.
+    `found` has the first offset at each timestamp or later, or None. For the timestamps in `exact`, the first such
+    record of the original log has exactly this timestamp. For others it may have a later one, because producers'
+    clocks can go back.
     """
     at: dict[tuple[Place, int], set[int]] = {}
     for (place, since_ms), offset in found.items():
         start, last = ends[place].log_start_offset or 0, ends[place].high_watermark - 1
         if since_ms and last >= start:
-            # Where nothing is found, or came since, any record tells whose the times are; the last may be a marker.
+            # Without a match (or with a newer one), check any record for LogAppendTime; the last one may be a marker.
             at[place, since_ms] = {start, last} if offset is None or offset > last else {offset}
     read = first_at_each(
         cluster,
@@ -165,26 +168,26 @@ def other_times(
         isolation_level="read_uncommitted",
         deadline=deadline,
     )
-    told: dict[tuple[Place, int], str] = {}
+    reasons: dict[tuple[Place, int], str] = {}
     for (place, since_ms), offset in ((key, offset) for key, offsets in at.items() for offset in offsets):
         reading = read[place, offset]
         if reading.error is not None:
-            raise ClusterError(f"what the record of {_named(place)} at {offset} is, is not told: {reading.error}")
+            raise ClusterError(f"Cannot read the record at {_named(place)}, offset {offset}: {reading.error}")
         is_exact = (place, since_ms) in exact and found[place, since_ms] == offset
         for record in reading.records:
-            if why := _of_another(record, since_ms if is_exact else None):
-                told[place, since_ms] = why
-    return told
+            if reason := _timestamp_problem(record, since_ms if is_exact else None):
+                reasons[place, since_ms] = reason
+    return reasons
 
 
-def _of_another(record: Record, since_ms: int | None) -> str | None:
-    """Return why a record has not the time of its original, or not this one (None: whichever it is)."""
+def _timestamp_problem(record: Record, expected_ms: int | None) -> str | None:
+    """Return why a record does not have the timestamp of its original (None: any timestamp will do)."""
     if record.is_log_append_time:
-        return "its records have the times of their writing here (LogAppendTime)"
-    if since_ms is not None and record.timestamp_ms != since_ms:
+        return "this cluster gave the records its own timestamps (LogAppendTime)"
+    if expected_ms is not None and record.timestamp_ms != expected_ms:
         return (
-            f"no record here is of {since_ms}, the time of the next one there: the first of a later time is of "
-            f"{record.timestamp_ms}"
+            f"no record here has the timestamp {expected_ms} of the next record in the other cluster; "
+            f"the next later timestamp is {record.timestamp_ms}"
         )
     return None
 

@@ -1,4 +1,4 @@
-"""The plans that delete: offsets of topics, and groups with all their offsets."""
+"""Plan deletions: of a group's offsets for some topics, and of groups with all their offsets."""
 
 from __future__ import annotations
 
@@ -15,56 +15,58 @@ from offsetstream.operations.reset import open_transactions
 def plan_offset_deletion(
     cluster: MetadataCache, admin: GroupAdmin, group_id: str, topics: Mapping[str, Collection[int] | None]
 ) -> Plan:
-    """Return the plan that deletes what a group has committed for topics, or some of their partitions.
+    """Return the plan that deletes a group's offsets for topics, or for some of their partitions.
 
-    A group with members may lose offsets of topics that these do not read: the coordinator tells. A topic that is gone
-    may well have offsets left.
+    A group with members may lose offsets of topics that its members do not subscribe to; the coordinator checks this.
+    A group may still have offsets of a deleted topic.
     """
     plan = Plan("delete-offsets")
     require_to_read(cluster, topics)
-    standing, committed = admin.standing(group_id), with_offsets(admin.offsets(group_id))
-    plan.objections += _of_other_types(group_id, standing.group_type, "--delete-offsets")
-    if standing.members:
+    state, committed = admin.standing(group_id), with_offsets(admin.offsets(group_id))
+    plan.objections += _unsupported_type(group_id, state.group_type, "--delete-offsets")
+    if state.members:
         plan.notes.append(
-            f"group '{group_id}' is {standing.state} with {standing.members} members: its coordinator refuses what "
-            "they subscribe to, and 'offsets undo' can take the rest back only once they have stopped"
+            f"group '{group_id}' is {state.state} with {state.members} members. The coordinator refuses to delete "
+            "offsets of topics to which they subscribe. Stop them before you use 'offsets undo'"
         )
     wanted: set[Place] = set()
     for topic, numbers in topics.items():
         places = {each for each in committed if each[0] == topic and (numbers is None or each[1] in numbers)}
-        lacking = {(topic, number) for number in numbers or ()} - places
-        if lacking or not places:
-            told = "nothing is committed for it"
-            plan.objections += [Objection(NO_OFFSET, group_id, each, told) for each in sorted(lacking or {(topic, 0)})]
+        missing = {(topic, number) for number in numbers or ()} - places
+        if missing or not places:
+            reason = "the group has no committed offset for it"
+            plan.objections += [
+                Objection(NO_OFFSET, group_id, each, reason) for each in sorted(missing or {(topic, 0)})
+            ]
         wanted |= places
     plan.objections += open_transactions(admin, group_id, wanted)
-    plan.changes += _deleted(cluster, {group_id: {place: committed[place] for place in sorted(wanted)}})
+    plan.changes += _deletions(cluster, {group_id: {place: committed[place] for place in sorted(wanted)}})
     return plan
 
 
 def plan_group_deletion(cluster: MetadataCache, admin: GroupAdmin, group_ids: Collection[str]) -> Plan:
-    """Return the plan that deletes groups with all that is committed for them."""
+    """Return the plan that deletes groups with all their offsets."""
     plan = Plan("delete-groups")
     require_to_see_topics_of_groups(cluster, ())
     found: dict[str, dict[Place, CommittedOffset]] = {}
     for group_id in sorted(group_ids):
-        standing, committed = admin.standing(group_id), with_offsets(admin.offsets(group_id))
-        plan.objections += _of_other_types(group_id, standing.group_type, "--delete")
-        if standing.group_type is None and not committed:
-            plan.objections.append(Objection(NOTHING, group_id, None, "GROUP_ID_NOT_FOUND: there is no such group"))
+        state, committed = admin.standing(group_id), with_offsets(admin.offsets(group_id))
+        plan.objections += _unsupported_type(group_id, state.group_type, "--delete")
+        if state.group_type is None and not committed:
+            plan.objections.append(Objection(NOTHING, group_id, None, "GROUP_ID_NOT_FOUND: the group does not exist"))
             continue
-        if standing.state not in {"Empty", "Dead"}:
-            told = f"NON_EMPTY_GROUP: it is {standing.state} with {standing.members} members: stop its consumers first"
-            plan.objections.append(Objection(ACTIVE, group_id, None, told))
+        if state.state not in {"Empty", "Dead"}:
+            reason = f"NON_EMPTY_GROUP: it is {state.state} with {state.members} members: stop its consumers first"
+            plan.objections.append(Objection(ACTIVE, group_id, None, reason))
         plan.objections += open_transactions(admin, group_id, committed)
         plan.deleted_groups.append(group_id)
         found[group_id] = committed
-    plan.changes += _deleted(cluster, found)
+    plan.changes += _deletions(cluster, found)
     return plan
 
 
-def _deleted(cluster: MetadataCache, committed: Mapping[str, Mapping[Place, CommittedOffset]]) -> Iterator[Change]:
-    """Yield the changes that delete what groups have; topics are described all at once."""
+def _deletions(cluster: MetadataCache, committed: Mapping[str, Mapping[Place, CommittedOffset]]) -> Iterator[Change]:
+    """Yield the changes that delete these offsets. One request describes all topics."""
     cluster.refresh({topic for offsets in committed.values() for topic, _ in offsets})
     known = cluster.known
     for group_id, offsets in committed.items():
@@ -73,9 +75,9 @@ def _deleted(cluster: MetadataCache, committed: Mapping[str, Mapping[Place, Comm
             yield Change(group_id, topic, number, each, None, topic_id=topic_id)
 
 
-def _of_other_types(group_id: str, group_type: str | None, option: str) -> list[Objection]:
+def _unsupported_type(group_id: str, group_type: str | None, option: str) -> list[Objection]:
     if group_type not in {"Share", "Streams"}:
         return []
     tool = f"kafka-{group_type.lower()}-groups"
-    told = f"it is a {group_type} group, whose state no snapshot would have: {tool} {option} does it"
-    return [Objection(TYPE, group_id, None, told)]
+    reason = f"it is a {group_type} group, and a snapshot cannot hold its state: use {tool} {option}"
+    return [Objection(TYPE, group_id, None, reason)]

@@ -1,4 +1,7 @@
-"""The table `operations`: who did what to the live cluster, when and with which result. It is recorded, not proven."""
+"""Write the table `operations`: who changed what on the live cluster, when, and with which result.
+
+It is a record, not a proof: anyone who can write the tables can change it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from offsetstream.version import __version__
 
 @dataclass(frozen=True)
 class Journal:
-    """Where one operation leaves its rows."""
+    """Writes the rows of one operation."""
 
     store: Store
     cluster_id: str
@@ -31,15 +34,15 @@ class Journal:
     command: str
 
     def started(self, plan: Plan, snapshot: str) -> None:
-        """Note that an operation begins: before anything is done."""
+        """Write the row that says that the operation starts. Call it before the first change."""
         changes = json.dumps([change_to_json(each) for each in plan.changes], ensure_ascii=False)
         self._append(plan, "started", snapshot, changes=changes)
 
     def ended(self, plan: Plan, snapshot: str, status: str, result: Mapping[str, Any]) -> None:
-        """Note how it ended."""
+        """Write the row that has the operation's result."""
         self._append(plan, status, snapshot, result=json.dumps(result, ensure_ascii=False))
 
-    def _append(self, plan: Plan, status: str, snapshot: str, **more: str) -> None:
+    def _append(self, plan: Plan, status: str, snapshot: str, **columns: str) -> None:
         row = {
             "operation_id": self.operation_id,
             "happened_at": datetime.now(UTC),
@@ -52,7 +55,7 @@ class Journal:
             "command": _utf8(self.command),
             "groups": json.dumps(plan.group_ids, ensure_ascii=False),
             "snapshot": _utf8(snapshot),
-            **more,
+            **columns,
         }
         _append(self.store, self.cluster_id, row)
 
@@ -64,12 +67,12 @@ def _append(store: Store, cluster_id: str, row: Mapping[str, Any]) -> None:
 
 
 def _utf8(text: str) -> str:
-    """Return a text that may have bytes of a command line which are none, as a table can keep it."""
+    """Return the text with invalid bytes escaped, since a command line may have bytes that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user may have no name
+    except (OSError, KeyError):  # a user in a container may have no name
         return "unknown"

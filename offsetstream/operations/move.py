@@ -1,4 +1,4 @@
-"""Groups that go on in another cluster: which offset of its logs is theirs."""
+"""Plan an import: find the offsets at which groups of one cluster continue in another."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from offsetstream.operations.targets import Target
 
 
 class Renames:
-    """What topics are called in the other cluster: the first pattern that a whole name matches says it."""
+    """The names of topics in the other cluster. The first pattern that matches a complete name decides."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Take `PATTERN=NAME`, as re.sub has them; UsageError for what is none."""
+        """Parse `PATTERN=NAME` texts, with the syntax of `re.sub`. Raises UsageError for an invalid one."""
         self._patterns: list[tuple[re.Pattern[str], str]] = []
         for text in texts:
             pattern, equals, name = text.rpartition("=")
             if not (pattern and equals and name):
-                raise UsageError(f"--rename-topic {text} is no PATTERN=NAME, as in '(.*)=dc1.\\1'")
+                raise UsageError(f"--rename-topic {text} is not PATTERN=NAME. Example: '(.*)=dc1.\\1'")
             try:
                 self._patterns.append((re.compile(pattern), name))
             except re.error as error:
                 raise UsageError(f"--rename-topic {text}: {error}") from error
 
     def name(self, topic: str) -> str:
-        """Return what a topic is called there."""
+        """Return the topic's name in the other cluster."""
         for pattern, name in self._patterns:
             if found := pattern.fullmatch(topic):
                 try:
@@ -47,14 +47,14 @@ class Renames:
 
 
 def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
-    """Return the offsets under the topics' names there; UsageError where two topics become one."""
+    """Return the offsets with the topics' new names. Raises UsageError if two topics get the same name."""
     found = [replace(each, topic=renames.name(each.topic)) for each in moved]
     before: dict[str, str] = {}
     for old, new in zip(moved, found, strict=True):
         require_place(new.topic, (), "--rename-topic")
         known = before.setdefault(new.topic, old.topic)
         if known != old.topic:
-            raise UsageError(f"--rename-topic makes one topic, {new.topic}, of {known} and {old.topic}")
+            raise UsageError(f"--rename-topic gives {known} and {old.topic} the same name, {new.topic}")
     return found
 
 
@@ -67,24 +67,24 @@ def plan_import(
     same_log: bool,
     properties: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Return what the groups' offsets become in this cluster: the same ones, or those of the records' times.
+    """Return the plan that commits the offsets in this cluster.
 
-    `properties` are those of the cluster's clients. Raises what `GroupAdmin` and `Connection` do, UsageError where an
-    offset has no time.
+    With `same_log`, the offsets stay the same. Otherwise the timestamps of their records find them. `properties` are
+    client properties. Raises UsageError if an offset has no timestamp, and what `GroupAdmin` and `Connection` raise.
     """
-    why: dict[tuple[Place, int], str] = {}
+    problems: dict[tuple[Place, int], str] = {}
     if same_log:
         offsets = by_group((each, each.offset) for each in moved)
     else:
-        offsets, why = _of_times(cluster, properties or {}, moved, timeout)
+        offsets, problems = _by_timestamp(cluster, properties or {}, moved, timeout)
     target = Target("offsets", offsets=offsets)
     plan = plan_reset(cluster, admin, sorted(offsets), Scope({}), target, timeout, kind="import", may_be_new=True)
     timed = {(each.group_id, each.place): each.timed for each in moved if not same_log}
     plan.changes = [replace(each, read_again=_read_again(each, timed.get(_key(each)))) for each in plan.changes]
     for each in plan.changes:
         found = timed.get(_key(each))
-        if found is not None and (each.place, found.since_ms) in why:
-            plan.objections.append(Objection(OTHER_TIMES, *_key(each), why[each.place, found.since_ms]))
+        if found is not None and (each.place, found.since_ms) in problems:
+            plan.objections.append(Objection(OTHER_TIMES, *_key(each), problems[each.place, found.since_ms]))
     return plan
 
 
@@ -92,38 +92,38 @@ def _key(change: Change) -> tuple[str, Place]:
     return change.group_id, change.place
 
 
-def _of_times(
+def _by_timestamp(
     cluster: MetadataCache, properties: Mapping[str, str], moved: Collection[Moved], timeout: float
 ) -> tuple[dict[str, dict[Place, CommittedOffset]], dict[tuple[Place, int], str]]:
-    """Return the first offset of each time here, and which times are none of a copy.
+    """Return the first offset at each timestamp, and the timestamps that this log does not preserve, with the reason.
 
-    Who has read all there was goes on at the end of the log.
+    Without a record at that timestamp or later, the group continues at the end of the log.
     """
     deadline = time.monotonic() + timeout
-    told = ends_of(cluster, {each.place for each in moved}, deadline)
-    if silent := next((place for place, end in told.items() if isinstance(end, NoEnd)), None):
-        raise ClusterError(f"where the log of {silent.topic}-{silent.partition} ends is not told: try again")
-    ends = {(place.topic, place.partition): end for place, end in told.items() if isinstance(end, LogEnd)}
+    answers = ends_of(cluster, {each.place for each in moved}, deadline)
+    if unknown := next((place for place, end in answers.items() if isinstance(end, NoEnd)), None):
+        raise ClusterError(f"The end offset of {unknown.topic}-{unknown.partition} is unknown. Try again")
+    ends = {(place.topic, place.partition): end for place, end in answers.items() if isinstance(end, LogEnd)}
     since = {each: _since(each) for each in moved}
     wanted = {(each.place, at) for each, at in since.items() if each.place in ends}
     first = first_of_times(cluster, wanted, deadline)
     exact = {(each.place, each.timed.since_ms) for each in moved if each.timed and not each.timed.read_again}
-    why = other_times(cluster, properties, {each: first.get(each) for each in wanted}, exact, ends, deadline)
+    problems = other_times(cluster, properties, {each: first.get(each) for each in wanted}, exact, ends, deadline)
     last = {place: end.high_watermark for place, end in ends.items()}
     found = ((each, first.get((each.place, at), last.get(each.place, 0))) for each, at in since.items())
-    return by_group(found), why
+    return by_group(found), problems
 
 
 def _since(moved: Moved) -> int:
     if moved.timed is None:
-        raise UsageError("the file has no times of records: make it by 'offsets export --with-times'")
+        raise UsageError("The file has no timestamps of records. Create it with 'offsets export --with-times'")
     return moved.timed.since_ms
 
 
 def _read_again(change: Change, timed: Timed | None) -> int | None:
-    """Return how many records are read again: those that the log here has of what was read there, or here.
+    """Return how many records the group reads again in this cluster.
 
-    None where the log here has none of them yet.
+    Return None if this log does not have them yet.
     """
     back = max(-(change.distance or 0), 0)
     if timed is None or change.new is None or change.log_end is None:

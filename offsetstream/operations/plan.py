@@ -1,4 +1,4 @@
-"""What is to become of the offsets of groups, and what is to be said against it."""
+"""The plan of an operation: its changes to committed offsets, and the objections to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 
-# What may be said against a change; of these `--despite` overrules those that only an operator can judge.
+# The kinds of objections. An operator can overrule those in JUDGED_BY_OPERATOR with `--despite`.
 ACTIVE, TYPE, NO_TOPIC, UNKNOWN_LOG = "active-group", "group-type", "no-such-partition", "unknown-log"
 NO_OFFSET, LONG_METADATA, CHANGED, MOVED = "no-offset", "long-metadata", "changed-group", "moved-group"
 NO_GROUP, NOTHING = "no-such-group", "nothing-to-delete"
@@ -18,10 +18,10 @@ JUDGED_BY_OPERATOR = (NO_GROUP, RECREATED, OUT_OF_RANGE, BEHIND, OPEN, OTHER_TIM
 
 @dataclass(frozen=True)
 class Change:
-    """A partition of a group: what is committed there now and what is to be, None for nothing.
+    """A change of one committed offset: the present one and the new one (None: no offset).
 
-    `log_start` and `log_end` (the high watermark) are offsets, None where nobody told; `topic_id` is that of the live
-    topic; `read_again`: how many records a group reads again where that is known of something else than offsets.
+    `log_start` and `log_end` (the high watermark) are offsets, None if unknown. `topic_id` is the live topic's id.
+    `read_again` is the number of records that the group reads again, if something other than the offsets tells it.
     """
 
     group_id: str
@@ -41,7 +41,7 @@ class Change:
 
     @property
     def distance(self) -> int | None:
-        """How many offsets are skipped; below zero how many are read again; None without an offset before or after."""
+        """Offsets that the group skips, or reads again if negative. None if it has no offset before or after."""
         if self.present is None or self.new is None or None in {self.present.offset, self.new.offset}:
             return None
         return (self.new.offset or 0) - (self.present.offset or 0)
@@ -49,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Objection:
-    """Why something should not be done to a group, or to one partition of it; `kind` is one of those above."""
+    """A reason against a change to a group, or to one of its partitions. `kind` is one of the constants above."""
 
     kind: str
     group_id: str
@@ -59,7 +59,7 @@ class Objection:
 
 @dataclass
 class Plan:
-    """Changes of groups, whole groups that are deleted, what is said against them, and what is worth knowing."""
+    """Changes, groups to delete, objections to them, and notes for the operator."""
 
     kind: str  # reset, import, undo, delete-offsets, delete-groups
     changes: list[Change] = field(default_factory=list)
@@ -69,22 +69,22 @@ class Plan:
 
     @property
     def group_ids(self) -> list[str]:
-        """The groups that something is to become of, in order."""
+        """The groups that the plan changes or deletes, in order."""
         return sorted({change.group_id for change in self.changes} | set(self.deleted_groups))
 
     def by_group(self) -> dict[str, list[Change]]:
-        """Return the changes of each group that has some."""
-        found: dict[str, list[Change]] = {}
+        """Return the changes by group."""
+        changes: dict[str, list[Change]] = {}
         for change in self.changes:
-            found.setdefault(change.group_id, []).append(change)
-        return found
+            changes.setdefault(change.group_id, []).append(change)
+        return changes
 
     def standing_objections(self, despite: Collection[str]) -> list[Objection]:
-        """Return the objections that the operator has not overruled."""
+        """Return the objections that `--despite` does not overrule."""
         return [each for each in self.objections if each.kind not in despite or each.kind not in JUDGED_BY_OPERATOR]
 
     def without_groups(self, group_ids: Collection[str]) -> Plan:
-        """Return the plan for the other groups."""
+        """Return the plan without these groups."""
         return Plan(
             self.kind,
             [each for each in self.changes if each.group_id not in group_ids],

@@ -1,4 +1,4 @@
-"""The plan of a reset: what becomes of which partitions, and all that is to be said against it."""
+"""Plan a reset of committed offsets, and find all objections to it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ from offsetstream.operations.plan import (
 )
 from offsetstream.operations.targets import Target, changes_of
 
-_SHOWN = 3
+_MAX_SHOWN = 3
 _METADATA_LIMIT = "offset.metadata.max.bytes"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Which partitions: of these topics (None: all of a topic), and of `all_topics` those that have an offset."""
+    """The partitions of a reset: those of `topics` (None: all partitions of a topic).
+
+    With `all_topics`, also each partition for which the group has an offset.
+    """
 
     topics: Mapping[str, Collection[int] | None]
     all_topics: bool = False
@@ -44,17 +47,17 @@ EVERYTHING = Scope({}, all_topics=True)
 
 
 def parse_topics(specs: Sequence[str]) -> dict[str, list[int] | None]:
-    """Read TOPIC and TOPIC:0,1, as Kafka's tool takes them; UsageError otherwise."""
-    found: dict[str, list[int] | None] = {}
+    """Parse TOPIC and TOPIC:0,1, like Kafka's tool. Raises UsageError for anything else."""
+    topics: dict[str, list[int] | None] = {}
     for spec in specs:
         topic, colon, numbers = spec.partition(":")
         if not topic or (colon and not all(each.isascii() and each.isdecimal() for each in numbers.split(","))):
-            raise UsageError(f"--topic {spec} is no topic: give TOPIC, or TOPIC:0,1 for some of its partitions")
-        known = found.get(topic, [])
-        of_spec = [int(each) for each in numbers.split(",")] if colon else None
-        require_place(topic, of_spec or (), f"--topic {spec}")
-        found[topic] = None if known is None or of_spec is None else [*known, *of_spec]
-    return found
+            raise UsageError(f"--topic {spec} is not a topic. Use TOPIC, or TOPIC:0,1 for some of its partitions")
+        known = topics.get(topic, [])
+        partitions = [int(each) for each in numbers.split(",")] if colon else None
+        require_place(topic, partitions or (), f"--topic {spec}")
+        topics[topic] = None if known is None or partitions is None else [*known, *partitions]
+    return topics
 
 
 def plan_reset(
@@ -68,32 +71,31 @@ def plan_reset(
     kind: str = "reset",
     may_be_new: bool = False,
 ) -> Plan:
-    """Return what would become of the groups; leaders that are away are asked again for `timeout` seconds.
+    """Return the plan that resets the groups' offsets.
 
-    `may_be_new`: that a group is not there yet is no objection.
-
-    Raises what `GroupAdmin` and `Connection` do.
+    Waits up to `timeout` seconds for partitions without a leader. With `may_be_new`, a missing group is no objection.
+    Raises whatever `GroupAdmin` and `Connection` raise.
     """
     if target.word == "offsets":
         require_some(scope, {place for offsets in target.offsets.values() for place in offsets})
     require_to_see_topics_of_groups(cluster, () if scope.all_topics else scope.topics or _topics_of(target))
-    standings = {group_id: admin.standing(group_id) for group_id in group_ids}
-    told = {group_id: admin.offsets(group_id) for group_id in group_ids}
-    offsets = {group_id: with_offsets(of_group) for group_id, of_group in told.items()}
-    of_topics = _places(cluster, scope.topics)
-    places = {group_id: _of_group(target, group_id, scope, of_topics, offsets[group_id]) for group_id in group_ids}
-    all_places = {place for some in places.values() for place in some}
+    states = {group_id: admin.standing(group_id) for group_id in group_ids}
+    answers = {group_id: admin.offsets(group_id) for group_id in group_ids}
+    offsets = {group_id: with_offsets(answer) for group_id, answer in answers.items()}
+    topic_places = _places_of_topics(cluster, scope.topics)
+    places = {group_id: _in_scope(target, group_id, scope, topic_places, offsets[group_id]) for group_id in group_ids}
+    all_places = {place for group_places in places.values() for place in group_places}
     require_to_read(cluster, {topic for topic, _ in all_places})
     deadline = time.monotonic() + timeout
     ends = ends_of(cluster, all_places, deadline)
     plan, times = Plan(kind), _times(cluster, target, ends, deadline)
     for group_id in sorted(places):
         committed = offsets[group_id]
-        plan.objections += objections_to_group(group_id, standings[group_id], committed, may_be_new=may_be_new)
+        plan.objections += objections_to_group(group_id, states[group_id], committed, may_be_new=may_be_new)
         plan.objections += open_transactions(admin, group_id, places[group_id])
-        plan.notes += _left_alone(target, group_id, set(committed) - places[group_id], of_topics)
+        plan.notes += _unchanged(target, group_id, set(committed) - places[group_id], topic_places)
         if scope.all_topics:
-            plan.notes += _omitted(group_id, set(told[group_id]) - set(committed) - places[group_id])
+            plan.notes += _without_offset(group_id, set(answers[group_id]) - set(committed) - places[group_id])
         for each in changes_of(target, group_id, places[group_id], committed, ends, times):
             (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
     plan.objections += list(long_metadata(cluster, plan.changes))
@@ -101,72 +103,80 @@ def plan_reset(
 
 
 def require_some(scope: Scope, given: Collection[Place]) -> None:
-    """Raise OffsetstreamError where one of the topics that are named has no offset among those that are given."""
+    """Raise OffsetstreamError if a topic of the scope has none of the given offsets."""
     for topic, numbers in scope.topics.items():
         known = {number for other, number in given if other == topic}
         missing = [f"{topic}-{number}" for number in sorted(set(numbers or ()) - known)] if known else [topic]
         if missing:
-            there = ", ".join(sorted({topic for topic, _ in given})[:_SHOWN]) or "nothing"
-            raise OffsetstreamError(f"there is no offset of {missing[0]} to go to, but of {there}: correct --topic")
+            available = ", ".join(sorted({topic for topic, _ in given})[:_MAX_SHOWN]) or "no topic"
+            raise OffsetstreamError(f"There is no offset for {missing[0]}, only for {available}. Correct --topic")
 
 
 def objections_to_group(
-    group_id: str, standing: Standing, committed: Collection[Place], *, may_be_new: bool = False
+    group_id: str, state: Standing, committed: Collection[Place], *, may_be_new: bool = False
 ) -> Iterator[Objection]:
-    """Yield what is to be said against any change of a group's offsets."""
-    if standing.group_type is None and not may_be_new and not committed:
-        yield Objection(NO_GROUP, group_id, None, "there is no such group: a commit would make it")
-    if standing.group_type in {"Share", "Streams"}:
-        tool = f"kafka-{standing.group_type.lower()}-groups"
-        yield Objection(TYPE, group_id, None, f"it is a {standing.group_type} group: {tool} resets it")
-    elif standing.state not in {"Empty", "Dead"}:
+    """Yield the objections to any change of the group's offsets."""
+    if state.group_type is None and not may_be_new and not committed:
+        yield Objection(NO_GROUP, group_id, None, "the group does not exist: a commit would create it")
+    if state.group_type in {"Share", "Streams"}:
+        tool = f"kafka-{state.group_type.lower()}-groups"
+        yield Objection(TYPE, group_id, None, f"it is a {state.group_type} group: reset it with {tool}")
+    elif state.state not in {"Empty", "Dead"}:
         yield Objection(
-            ACTIVE, group_id, None, f"it is {standing.state} with {standing.members} members: stop its consumers first"
+            ACTIVE, group_id, None, f"it is {state.state} with {state.members} members: stop its consumers first"
         )
 
 
 def open_transactions(admin: GroupAdmin, group_id: str, places: Collection[Place]) -> Iterator[Objection]:
-    """Yield the partitions to which an open transaction is to commit."""
+    """Yield an objection for each partition for which an open transaction has a pending offset."""
     for place in sorted(admin.unstable(group_id, places)):
         yield Objection(
             OPEN,
             group_id,
             place,
-            "an open transaction is to commit to it, and replaces what is committed now: 'partitions --blocked' "
-            "names it",
+            "an open transaction has a pending offset for it, which would replace a new one: "
+            "'partitions --blocked' shows the transaction",
         )
 
 
-def recreated(changes: Collection[Change], then: Mapping[tuple[str, Place], Collection[str]]) -> Iterator[Objection]:
-    """Yield where a topic is another one than it was; `then` has the ids that it had, by group and partition."""
+def recreated(
+    changes: Collection[Change], former_ids: Mapping[tuple[str, Place], Collection[str]]
+) -> Iterator[Objection]:
+    """Yield an objection for each change whose topic was recreated.
+
+    `former_ids` has the topic ids at the time of the offset, by group and partition.
+    """
     for change in changes:
-        if is_another(change.topic_id, then.get((change.group_id, change.place), ())):
+        if is_another(change.topic_id, former_ids.get((change.group_id, change.place), ())):
             yield Objection(
                 RECREATED,
                 change.group_id,
                 change.place,
-                "the topic was recreated since: its offsets are of other records",
+                "the topic was recreated since then: its offsets now belong to other records",
             )
 
 
 def is_another(topic_id: str | None, before: Collection[str]) -> bool:
-    """Tell whether a topic's id is none of those that it had, as far as both are known."""
+    """Return whether a topic's id is known and differs from all its known former ids."""
     return topic_id is not None and bool(before) and topic_id not in before
 
 
 def without_epochs(changes: Collection[Change], objections: Collection[Objection]) -> list[Change]:
-    """Return the changes; the leader epochs of a topic that was recreated mean nothing in the new one."""
-    of_another = {(each.group_id, each.place) for each in objections if each.kind == RECREATED}
+    """Return the changes, without leader epochs where the topic was recreated: they mean nothing in the new topic."""
+    with_new_topic = {(each.group_id, each.place) for each in objections if each.kind == RECREATED}
     return [
         replace(each, new=each.new and replace(each.new, leader_epoch=None))
-        if (each.group_id, each.place) in of_another
+        if (each.group_id, each.place) in with_new_topic
         else each
         for each in changes
     ]
 
 
 def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterator[Objection]:
-    """Yield where metadata is longer than the brokers take it; who may not see their settings hears it from them."""
+    """Yield an objection for each metadata text that is longer than the brokers allow.
+
+    Yields none if we may not read the brokers' settings. Then the commit fails instead.
+    """
     with_text = [change for change in changes if change.new and change.new.metadata]
     if not with_text:
         return
@@ -177,52 +187,52 @@ def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterat
     for change in with_text:
         length = len((change.new or CommittedOffset(0)).metadata.encode())
         if limit and length > limit:
-            told = f"its metadata has {length} bytes, and the brokers take {limit} ({_METADATA_LIMIT})"
-            yield Objection(LONG_METADATA, change.group_id, change.place, told)
+            reason = f"its metadata has {length} bytes, and the brokers allow {limit} ({_METADATA_LIMIT})"
+            yield Objection(LONG_METADATA, change.group_id, change.place, reason)
 
 
 def _times(
     cluster: MetadataCache, target: Target, ends: Answers, deadline: float
 ) -> dict[TopicPlace, int | str | None]:
-    """Return the first offset of the target's time in each log, if it has one: asked once for all groups."""
+    """Return the first offset at the target's time or later in each log, if there is one. One lookup for all groups."""
     known = [place for place, end in ends.items() if isinstance(end, LogEnd)] if target.word == "time" else []
     return first_since(cluster, dict.fromkeys(known, target.value), deadline) if known else {}
 
 
-def _left_alone(target: Target, group_id: str, others: set[Place], of_topics: set[Place]) -> Iterator[str]:
-    """Yield that a group has offsets of which there are none to go to: it reads on there."""
-    others &= of_topics or others
+def _unchanged(target: Target, group_id: str, others: set[Place], topic_places: set[Place]) -> Iterator[str]:
+    """Yield a note if the group has offsets for which there is no target: they stay unchanged."""
+    others &= topic_places or others
     if target.word == "offsets" and others:
-        shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(others)[:_SHOWN])
-        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        yield f"group '{group_id}' has offsets of {shown}{more} now, with none to go to: they stay as they are"
+        shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(others)[:_MAX_SHOWN])
+        more = f" and {len(others) - _MAX_SHOWN} more" if len(others) > _MAX_SHOWN else ""
+        yield f"group '{group_id}' has other offsets too, for {shown}{more}: they have no target and stay unchanged"
 
 
-def _omitted(group_id: str, places: set[Place]) -> Iterator[str]:
+def _without_offset(group_id: str, places: set[Place]) -> Iterator[str]:
     for place in sorted(places):
-        yield f"{omitted(group_id, place)}: name it by --topic to set one"
+        yield f"{omitted(group_id, place)}: name the topic with --topic to set one"
 
 
 def _topics_of(target: Target) -> set[str]:
     return {topic for offsets in target.offsets.values() for topic, _ in offsets}
 
 
-def _places(cluster: MetadataCache, topics: Mapping[str, Collection[int] | None]) -> set[Place]:
-    """Return the partitions of the topics; of one that is not there the first, of which that is said."""
+def _places_of_topics(cluster: MetadataCache, topics: Mapping[str, Collection[int] | None]) -> set[Place]:
+    """Return the partitions of the topics. A missing topic gets partition 0, for which an objection follows."""
     if refused := cluster.refresh(list(topics)):
         raise cluster.lacks(describe_each("topic", refused))
-    found: set[Place] = set()
+    places: set[Place] = set()
     for topic, numbers in topics.items():
         known = cluster.topic(topic)
-        all_of_it = known.partitions if known else [0]
-        found |= {(topic, number) for number in (all_of_it if numbers is None else numbers)}
-    return found
+        all_numbers = known.partitions if known else [0]
+        places |= {(topic, number) for number in (all_numbers if numbers is None else numbers)}
+    return places
 
 
-def _of_group(
-    target: Target, group_id: str, scope: Scope, of_topics: set[Place], committed: Mapping[Place, CommittedOffset]
+def _in_scope(
+    target: Target, group_id: str, scope: Scope, topic_places: set[Place], committed: Mapping[Place, CommittedOffset]
 ) -> set[Place]:
     if target.word != "offsets":
-        return of_topics | (set(committed) if scope.all_topics else set())
+        return topic_places | (set(committed) if scope.all_topics else set())
     given = set(target.offsets.get(group_id, ()))
-    return given & of_topics if scope.topics else given
+    return given & topic_places if scope.topics else given

@@ -1,6 +1,6 @@
-"""What was committed before an operation, in a file: written before anything is done, and all that undoing it needs.
+"""The snapshot of an operation: a file with the offsets from before it, and all that an undo needs.
 
-JSON, readable by its owner only (mode 0600), since metadata may hold what its clients put there.
+It is written before the first change. It is JSON with mode 0600, since clients may put anything into offset metadata.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The changes of an operation, with what was committed before; `operation_id` is its own, and its file's name."""
+    """The changes of an operation, with the offsets from before it. `operation_id` is part of its file's name."""
 
     operation_id: str
     kind: str
@@ -36,20 +36,20 @@ class Snapshot:
 
     @classmethod
     def of_plan(cls, plan: Plan, operation_id: str, cluster_id: str) -> Snapshot:
-        """Return the snapshot of what a plan is about to change."""
+        """Return the snapshot for a plan."""
         groups = tuple(plan.deleted_groups)
         return cls(operation_id, plan.kind, cluster_id, datetime.now(UTC), tuple(plan.changes), groups)
 
 
 def default_folder(tables: str) -> Path:
-    """Return the folder beside the tables; UsageError where these are not in a folder of this machine."""
+    """Return the snapshot folder next to the tables. Raises UsageError if the tables are not on this machine."""
     if "://" in tables or not Path(tables).is_dir():
-        raise UsageError(f"{tables} is no folder of this machine: name one for snapshots by --snapshots")
+        raise UsageError(f"{tables} is not a folder on this machine. Name a folder for snapshots with --snapshots")
     return Path(tables) / _FOLDER
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
-    """Write it, on the disk before this returns; UsageError where that cannot be."""
+    """Write the snapshot and sync it to disk. Return its path. Raises UsageError if that fails."""
     path = folder / f"{snapshot.written_at:%Y%m%dT%H%M%S.%fZ}-{snapshot.kind}-{snapshot.operation_id}.json"
     unfinished = path.with_name(f"{path.stem}.unfinished")
     try:
@@ -66,16 +66,16 @@ def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
     except OSError as error:
         with suppress(OSError):
             unfinished.unlink()
-        raise UsageError(f"cannot write a snapshot to {folder}: {first_line(error)}; nothing was done") from error
+        raise UsageError(f"Cannot write a snapshot to {folder}: {first_line(error)}. Nothing was changed") from error
     return path
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Read one; OffsetstreamError where it is none, or of a newer version of the program."""
+    """Read a snapshot. Raises OffsetstreamError if it is invalid or has another version's format."""
     try:
         found = json.loads(path.read_text("utf-8"))
         if found["format"] != _FORMAT:
-            raise OffsetstreamError(f"{path} is of another version of offsetstream: use that one")
+            raise OffsetstreamError(f"Another version of offsetstream wrote {path}. Use that version")
         return Snapshot(
             _text(found["operation_id"]),
             _text(found["kind"]),
@@ -85,17 +85,17 @@ def read_snapshot(path: Path) -> Snapshot:
             tuple(map(_text, found["deleted_groups"])),
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise OffsetstreamError(f"{path} is no snapshot that can be read: {first_line(error)}") from error
+        raise OffsetstreamError(f"Cannot read the snapshot {path}: {first_line(error)}") from error
 
 
 def newest_snapshot(folder: Path) -> Path:
-    """Return the newest one of a folder but for those of undoing, so that undoing twice does nothing more.
+    """Return the newest snapshot in the folder, except those of undos: a second undo then changes nothing.
 
-    OffsetstreamError if there is none.
+    Raises OffsetstreamError if there is none.
     """
     found = sorted(path for path in folder.glob("*.json") if "-undo-" not in path.name)
     if not found:
-        raise OffsetstreamError(f"there is no snapshot in {folder}: name one, or its folder by --snapshots")
+        raise OffsetstreamError(f"There is no snapshot in {folder}. Name a snapshot, or its folder with --snapshots")
     return found[-1]
 
 
@@ -120,7 +120,7 @@ def _to_json(snapshot: Snapshot) -> Row:
 
 
 def change_to_json(change: Change) -> Row:
-    """Return a change as plain values: what was there before, and what was to be after."""
+    """Return a change as plain values, with the offset before and after it."""
     return {
         "group": change.group_id,
         "topic": change.topic,
@@ -157,12 +157,12 @@ def _offset(row: Mapping[str, Any] | None) -> CommittedOffset | None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} stands where a text is to be")
-    value.encode()  # JSON may have halves of characters
+        raise TypeError(f"expected a text, not {value!r}")
+    value.encode()  # JSON may have unpaired surrogates
     return value
 
 
 def _number(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r} stands where a number is to be")
+        raise TypeError(f"expected a number, not {value!r}")
     return value

@@ -1,6 +1,6 @@
-"""Where a group is to stand, in the words of kafka-consumer-groups --reset-offsets, and as Kafka's tool finds it.
+"""The targets of a reset, as in `kafka-consumer-groups --reset-offsets`, and the offsets that they give.
 
-An offset outside the log becomes the nearest one in it, as there; here that is an objection besides.
+Like Kafka's tool, move an offset outside the log to the nearest one inside. Unlike it, also yield an objection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ Times: TypeAlias = Mapping[TopicPlace, int | str | None]
 
 @dataclass(frozen=True)
 class Target:
-    """Where to: a word, with its offset, number of offsets or milliseconds since 1970; or `offsets` by group."""
+    """A reset target.
+
+    `value` is an offset (word "offset"), a number of offsets ("shift") or milliseconds since 1970 ("time"). `offsets`
+    has the new offsets by group (word "offsets").
+    """
 
     word: Word
     value: int = 0
@@ -35,31 +39,35 @@ def changes_of(
     ends: Answers,
     since: Times,
 ) -> Iterator[Change | Objection]:
-    """Yield what becomes of each partition of a group, and what is said against it; `since`: where the time is."""
+    """Yield the change of each partition of a group, and the objections to it.
+
+    `since` has the first offset at the target's time or later.
+    """
     for place in sorted(places):
         before, end = present.get(place), ends[TopicPlace(*place)]
         if isinstance(end, NoEnd):
             yield _without_log(group_id, place, end.error)
             continue
-        asked = _asked(target, group_id, place, before, end, since.get(TopicPlace(*place)))
-        if not isinstance(asked, CommittedOffset):
-            kind, why = asked
-            yield Objection(kind, group_id, place, why)
+        requested = _requested_offset(target, group_id, place, before, end, since.get(TopicPlace(*place)))
+        if not isinstance(requested, CommittedOffset):
+            kind, reason = requested
+            yield Objection(kind, group_id, place, reason)
             continue
-        new = asked if target.word == "current" else in_log(asked, end)  # as Kafka's tool: what stays is no jump
-        if new is not asked:
-            yield Objection(OUT_OF_RANGE, group_id, place, _out_of_range(asked, end))
+        # Like Kafka's tool, keep the current offset even outside the log.
+        new = requested if target.word == "current" else in_log(requested, end)
+        if new is not requested:
+            yield Objection(OUT_OF_RANGE, group_id, place, _out_of_range(requested, end))
         yield Change(group_id, *place, before, new, end.log_start_offset, end.high_watermark, end.topic_id)
 
 
-def in_log(asked: CommittedOffset, end: LogEnd) -> CommittedOffset:
-    """Return what was asked for, or the nearest offset in the log."""
-    offset = asked.offset or 0
+def in_log(requested: CommittedOffset, end: LogEnd) -> CommittedOffset:
+    """Return the requested offset, or the nearest one in the log."""
+    offset = requested.offset or 0
     nearest = min(max(offset, end.log_start_offset or 0), end.high_watermark)
-    return asked if offset == nearest else CommittedOffset(nearest)
+    return requested if offset == nearest else CommittedOffset(nearest)
 
 
-def _asked(
+def _requested_offset(
     target: Target,
     group_id: str,
     place: Place,
@@ -67,11 +75,11 @@ def _asked(
     end: LogEnd,
     since: int | str | None,
 ) -> CommittedOffset | tuple[str, str]:
-    """Return what is asked for of a partition, or which objection there is and why."""
+    """Return the requested offset of a partition, or the kind and text of an objection."""
     if isinstance(since, str):
-        return UNKNOWN_LOG, f"{since}: its leader does not tell which record is the first of that time"
+        return UNKNOWN_LOG, f"{since}: its leader did not return the first offset at that time"
     if target.word == "shift" and present is None:
-        return NO_OFFSET, "nothing is committed that could be shifted"
+        return NO_OFFSET, "the group has no committed offset to shift"
     if target.word == "offsets":
         return target.offsets[group_id][place]
     if target.word == "current" and present is not None:
@@ -90,13 +98,13 @@ def _asked(
 
 def _without_log(group_id: str, place: Place, error: str) -> Objection:
     if error == log_ends.NO_TOPIC:
-        return Objection(NO_TOPIC, group_id, place, f"{error}: there is no such partition (any more)")
-    why = "it has no leader" if error == log_ends.NO_LEADER else "its log is not known"
-    return Objection(UNKNOWN_LOG, group_id, place, f"{error}: {why}")
+        return Objection(NO_TOPIC, group_id, place, f"{error}: the partition does not exist (any more)")
+    reason = "it has no leader" if error == log_ends.NO_LEADER else "its end offset is unknown"
+    return Objection(UNKNOWN_LOG, group_id, place, f"{error}: {reason}")
 
 
-def _out_of_range(asked: CommittedOffset, end: LogEnd) -> str:
+def _out_of_range(requested: CommittedOffset, end: LogEnd) -> str:
     return (
-        f"{asked.offset} is not in the log, which begins at {end.log_start_offset or 0} and ends at "
-        f"{end.high_watermark}: it would become {in_log(asked, end).offset}"
+        f"offset {requested.offset} is outside the log ({end.log_start_offset or 0} to {end.high_watermark}): "
+        f"it would become {in_log(requested, end).offset}"
     )

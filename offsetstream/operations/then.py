@@ -1,4 +1,4 @@
-"""What groups had committed at an instant, by the tables' history, and how far that may be believed."""
+"""Read the offsets that groups had at a past time from the tables' history, with objections if they are uncertain."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from offsetstream.views.instant import InstantReader
 
 @dataclass
 class Then:
-    """Offsets of groups as they were, the ids that their topics had, and what is to be said against them.
+    """Offsets of groups at a past time, the ids of their topics at that time, and objections.
 
-    What is left out by the filters of the tables is not among them.
+    Groups and topics that the tables' filters skip are not included.
     """
 
     filtered: FilteredNames
@@ -35,17 +35,17 @@ class Then:
 
 
 def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) -> Then:
-    """Return what the groups (None: all) had at an instant.
+    """Return the offsets of the groups (None: all) at a past time.
 
-    OffsetstreamError where the history does not reach back so far, or tells of no such group, as it has no offsets or
-    the filters of the tables leave it out.
+    Raises OffsetstreamError if the history does not reach back that far, a group had no offsets at that time, or the
+    tables' filters skip it.
     """
     reader = InstantReader(store, at, group_ids)
     reader.define_table("committed_offsets")
     rows = reader.connection.table("committed_offsets").fetchall()
     names = reader.connection.table("committed_offsets").columns
     found = Then(FilteredNames.of(store))
-    ids = _ids_of_then(store, at)
+    ids = _former_topic_ids(store, at)
     for row in (dict(zip(names, each, strict=True)) for each in rows):
         if not row["in_coordinator_partition"]:
             continue
@@ -58,74 +58,78 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
             known = {row["topic_id"]} if row["topic_id"] else ids.get(row["topic"], set())
             found.topic_ids[row["group_id"], place] = known
     _require_known(reader.unknown, found, group_ids, at)
-    found.objections += _behind(store, at, found.offsets)
+    found.objections += _tables_behind(store, at, found.offsets)
     return found
 
 
 def require_told(then: Then, topics: Collection[str], at: datetime) -> None:
-    """Raise OffsetstreamError where the filters of the tables leave out one of the topics, so that nothing is told."""
+    """Raise OffsetstreamError if the tables' filters skip one of the topics, so its offsets are unknown."""
     for topic in then.filtered.topics(topics):
         raise OffsetstreamError(
-            f"what was committed of topic '{topic}' at {at.isoformat()} is not known: {then.filtered.note}"
+            f"The offsets for topic '{topic}' at {at.isoformat()} are unknown: {then.filtered.note}"
         )
 
 
 def require_same_topics(
     store: Store, cluster: MetadataCache, rows: Collection[Mapping[str, Any]], at: datetime | None
 ) -> None:
-    """Raise OffsetstreamError where the topic of a committed offset, of now or of then, is another one by now."""
+    """Raise OffsetstreamError if the topic of a committed offset (now, or `at` a past time) was recreated since."""
     cluster.refresh({row["topic"] for row in rows})
-    known, of_then = cluster.known, {} if at is None else _ids_of_then(store, at)
+    known, former_ids = cluster.known, {} if at is None else _former_topic_ids(store, at)
     for row in rows:
-        ids = {row["topic_id"]} if row["topic_id"] else of_then.get(row["topic"], set())
+        ids = {row["topic_id"]} if row["topic_id"] else former_ids.get(row["topic"], set())
         live = known[row["topic"]].topic_id if row["topic"] in known else None
         if live is not None and ids and live not in ids:
             raise OffsetstreamError(
-                f"the topic {row['topic']} was recreated since: the offsets of then are of other records; name the "
-                "others by --topic"
+                f"Topic {row['topic']} was recreated since then, so its offsets belong to other records. "
+                "Name the other topics with --topic"
             )
 
 
 def _require_known(unknown: list[dict[str, Any]], found: Then, group_ids: Collection[str] | None, at: datetime) -> None:
-    """Raise OffsetstreamError unless all that is wanted is told: a part of it would be taken for the whole."""
-    of_groups = [row for row in unknown if group_ids is None or row["group_id"] in group_ids]
-    if of_groups:
-        row = of_groups[0]
-        whose = "all groups" if row["group_id"] is None else f"group '{row['group_id']}'"
-        before = as_utc(row["unknown_before"]).isoformat() if row["unknown_before"] else "a time that is not known yet"
-        why = str(row["unknown_reason"]).replace("unknown_before", before)
-        raise OffsetstreamError(f"what {whose} had at {at.isoformat()} is not known: {why}")
-    missing, then = sorted(set(group_ids or ()) - set(found.offsets)), at.isoformat()
+    """Raise OffsetstreamError unless the offsets of all requested groups are known: a partial answer would mislead."""
+    relevant = [row for row in unknown if group_ids is None or row["group_id"] in group_ids]
+    if relevant:
+        row = relevant[0]
+        subject = "all groups" if row["group_id"] is None else f"group '{row['group_id']}'"
+        before = as_utc(row["unknown_before"]).isoformat() if row["unknown_before"] else "a time that is unknown yet"
+        reason = str(row["unknown_reason"]).replace("unknown_before", before)
+        raise OffsetstreamError(f"The offsets of {subject} at {at.isoformat()} are unknown: {reason}")
+    missing = sorted(set(group_ids or ()) - set(found.offsets))
     for group_id in found.filtered.groups(missing):
-        raise OffsetstreamError(f"what group '{group_id}' had at {then} is not known: {found.filtered.note}")
+        raise OffsetstreamError(
+            f"The offsets of group '{group_id}' at {at.isoformat()} are unknown: {found.filtered.note}"
+        )
     for group_id in missing:
-        raise OffsetstreamError(f"group '{group_id}' had no committed offset at {then}")
+        raise OffsetstreamError(f"Group '{group_id}' had no committed offset at {at.isoformat()}")
 
 
-def _ids_of_then(store: Store, at: datetime) -> dict[str, set[str]]:
-    """Return the ids that topics had at an instant, as far as the job has seen; of several that may be, all."""
-    seen: dict[str, list[tuple[str, bool]]] = {}
+def _former_topic_ids(store: Store, at: datetime) -> dict[str, set[str]]:
+    """Return the possible ids of topics at a past time, as far as the job has seen them."""
+    candidates: dict[str, list[tuple[str, bool]]] = {}
     for row in Lookup(store).rows("topics", ("topic", "topic_id", "first_seen_at", "deleted_at")):
         if row["deleted_at"] is None or as_utc(row["deleted_at"]) > at:
             was_seen = as_utc(row["first_seen_at"]) <= at
-            seen.setdefault(row["topic"], []).append((row["topic_id"], was_seen))
+            candidates.setdefault(row["topic"], []).append((row["topic_id"], was_seen))
     return {
-        topic: {topic_id for topic_id, was_seen in found if was_seen or not any(each for _, each in found)}
-        for topic, found in seen.items()
+        topic: {topic_id for topic_id, was_seen in ids if was_seen or not any(each for _, each in ids)}
+        for topic, ids in candidates.items()
     }
 
 
-def _behind(store: Store, at: datetime, group_ids: Collection[str]) -> Iterator[Objection]:
+def _tables_behind(store: Store, at: datetime, group_ids: Collection[str]) -> Iterator[Objection]:
     lookup = Lookup(store)
     rows, placement = lookup.rows(OFFSETS_PARTITIONS, ("offsets_partition", "caught_up_at")), read_placement(lookup)
     caught_up = {row["offsets_partition"]: row["caught_up_at"] for row in rows}
     for group_id in sorted(group_ids):
         number = placement.of(group_id)
         if number is None:
-            yield Objection(BEHIND, group_id, None, "which offsets partition it has is not known")
+            yield Objection(BEHIND, group_id, None, "its offsets partition is unknown")
             continue
         known = caught_up.get(number)
         if known is None or as_utc(known) < at:
-            until = "yet" if known is None else f"after {as_utc(known).isoformat(timespec='seconds')}"
-            told = f"the tables have not all of offsets partition {number} {until}: start the job, or wait for it"
-            yield Objection(BEHIND, group_id, None, told)
+            extent = (
+                "not read yet" if known is None else f"read up to {as_utc(known).isoformat(timespec='seconds')} only"
+            )
+            reason = f"offsets partition {number} is {extent}: start the job, or wait for it"
+            yield Objection(BEHIND, group_id, None, reason)

@@ -1,7 +1,7 @@
-"""The plan that takes an operation back: each partition gets what the snapshot has, if nobody moved it meanwhile.
+"""Plan an undo: each partition gets its offset from the snapshot, unless somebody moved the group meanwhile.
 
-An operation that was killed at any moment has done some of its changes and not the others, so each partition of it
-stands where it stood before or where it was to stand after. One that stands elsewhere was moved by somebody else.
+An operation may have been killed halfway. So each partition has either its old offset or the operation's new one. If it
+has another offset, somebody else moved it.
 """
 
 from __future__ import annotations
@@ -33,28 +33,27 @@ from offsetstream.operations.snapshot import Snapshot
 def plan_undo(
     cluster: MetadataCache, admin: GroupAdmin, snapshot: Snapshot, timeout: float, *, scope: Scope = EVERYTHING
 ) -> Plan:
-    """Return what takes back what the snapshot's operation did, or a part of it.
+    """Return the plan that reverts the snapshot's operation, or the part of it in `scope`.
 
-    Topics that are gone are left out: they have no offsets, and can have none. Raises what `GroupAdmin` and
-    `Connection` do.
+    Skips deleted topics, which cannot have offsets. Raises whatever `GroupAdmin` and `Connection` raise.
     """
     plan = Plan("undo")
     require_some(scope, {each.place for each in snapshot.changes})
-    wanted = [each for each in snapshot.changes if _is_of(each.place, scope)]
+    wanted = [each for each in snapshot.changes if _is_in(scope, each.place)]
     require_to_read(cluster, {each.topic for each in wanted})
     ends = ends_of(cluster, {each.place for each in wanted}, time.monotonic() + timeout)
     gone = {each.place for each in wanted if TopicPlace(*each.place) not in ends}
-    plan.notes += [f"{topic}-{number} is there no longer, and is left out" for topic, number in sorted(gone)]
+    plan.notes += [f"{topic}-{number} no longer exists and is skipped" for topic, number in sorted(gone)]
     by_group: dict[str, list[Change]] = {}
     for each in wanted:
         if each.place not in gone:
             by_group.setdefault(each.group_id, []).append(each)
-    for group_id, of_group in sorted(by_group.items()):
+    for group_id, changes in sorted(by_group.items()):
         committed = with_offsets(admin.offsets(group_id))
         plan.objections += objections_to_group(group_id, admin.standing(group_id), committed, may_be_new=True)
-        plan.objections += open_transactions(admin, group_id, {each.place for each in of_group})
-        for each in of_group:
-            for found in _taken_back(each, committed.get(each.place), ends):
+        plan.objections += open_transactions(admin, group_id, {each.place for each in changes})
+        for each in changes:
+            for found in _reverted(each, committed.get(each.place), ends):
                 (plan.objections if isinstance(found, Objection) else plan.changes).append(found)  # type: ignore[arg-type]
     ids = {(each.group_id, each.place): {each.topic_id} for each in wanted if each.topic_id}
     plan.objections += [*recreated(plan.changes, ids), *long_metadata(cluster, plan.changes)]
@@ -62,15 +61,15 @@ def plan_undo(
     return plan
 
 
-def _is_of(place: Place, scope: Scope) -> bool:
+def _is_in(scope: Scope, place: Place) -> bool:
     topic, number = place
     numbers = scope.topics.get(topic, ())
     return scope.all_topics or numbers is None or number in numbers
 
 
-def _taken_back(done: Change, committed: CommittedOffset | None, ends: Answers) -> Iterator[Change | Objection]:
+def _reverted(done: Change, committed: CommittedOffset | None, ends: Answers) -> Iterator[Change | Objection]:
     if committed == done.present:
-        return  # it was not done, or is taken back already
+        return  # never done, or already reverted
     found = ends.get(TopicPlace(*done.place))
     end = found if isinstance(found, LogEnd) else None
     yield Change(
@@ -81,18 +80,23 @@ def _taken_back(done: Change, committed: CommittedOffset | None, ends: Answers) 
         *((end.log_start_offset, end.high_watermark, end.topic_id) if end else (None, None, None)),
     )
     is_recreated = end is not None and is_another(end.topic_id, [done.topic_id] if done.topic_id else ())
-    # Offsets of a topic went with it: then nobody has moved, and `recreated` says what is to be said.
+    # A deleted topic loses its offsets: then nobody moved the group, and `recreated` yields the objection.
     if committed != done.new and not (committed is None and is_recreated):
-        yield Objection(MOVED, done.group_id, done.place, f"the group has moved since: {_text(committed)} is committed")
+        yield Objection(
+            MOVED,
+            done.group_id,
+            done.place,
+            f"the group has moved since: its committed offset is now {_text(committed)}",
+        )
     if done.present is None:
         return
     if end is not None and not (end.log_start_offset or 0) <= (done.present.offset or 0) <= end.high_watermark:
-        told = (
-            f"{done.present.offset} is not in the log any more, which begins at {end.log_start_offset or 0} and ends "
-            f"at {end.high_watermark}: it would be committed all the same"
+        reason = (
+            f"offset {done.present.offset} is now outside the log ({end.log_start_offset or 0} to "
+            f"{end.high_watermark}): it would still be committed"
         )
-        yield Objection(OUT_OF_RANGE, done.group_id, done.place, told)
+        yield Objection(OUT_OF_RANGE, done.group_id, done.place, reason)
 
 
 def _text(committed: CommittedOffset | None) -> str:
-    return "nothing" if committed is None else str(committed.offset)
+    return "none" if committed is None else str(committed.offset)

@@ -144,8 +144,8 @@ def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: Embedde
     assert "Note: the filters of the tables leave out groups that do not match 'team-" in told.stderr
     for asked, reason in (
         (("--group", "team-a.billing"), "Note: the filters of the tables leave out groups"),
-        (("--group", "team-b.billing"), "'team-b.billing' had at "),
-        (("--group", "team-a.billing", "--topic", "page-views"), "what was committed of topic 'page-views' at "),
+        (("--group", "team-b.billing"), "The offsets of group 'team-b.billing' at "),
+        (("--group", "team-a.billing", "--topic", "page-views"), "The offsets for topic 'page-views' at "),
     ):
         done = within(
             "offsets", "reset", *asked, "--at", "1s", "--bootstrap-server", own_kafka.bootstrap_server, *tables

@@ -222,9 +222,9 @@ def test_a_log_with_times_of_its_own_is_no_copy(clusters: tuple[str, str]) -> No
     cluster = MetadataCache(server)
     with group_admin(cluster, {}, 30, ("READ",)) as admin:
         for topic, timed, told in (
-            ("appended", Timed(ahead, 0), "times of their writing here"),
-            ("appended", Timed(START_MS, 3), "times of their writing here"),
-            ("thinned", Timed(gone, 0), f"no record here is of {gone}, .* is of {START_MS + 50}"),
+            ("appended", Timed(ahead, 0), "LogAppendTime"),
+            ("appended", Timed(START_MS, 3), "LogAppendTime"),
+            ("thinned", Timed(gone, 0), f"no record here has the timestamp {gone}.* is {START_MS + 50}"),
             ("thinned", Timed(gone, 1), None),  # there the first one of that time or later is another one, too
             ("thinned", Timed(kept, 0), None),
             ("thinned", Timed(ahead, 0), None),  # which may come

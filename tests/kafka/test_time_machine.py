@@ -101,7 +101,7 @@ def test_a_group_reads_again_what_it_read_since_an_instant(
     early = within("offsets", "reset", "--group", "billing", "--at", "2020-01-01", *own)
     assert (early.returncode, "not known" in early.stderr or "had no committed offset" in early.stderr) == (1, True)
     late = within("offsets", "reset", "--group", "billing", "--at", datetime.now(UTC).isoformat(), *own)
-    assert (late.returncode, "the tables have not all of offsets partition" in late.stderr) == (1, True), late.stderr
+    assert (late.returncode, "the tables have offsets partition" in late.stderr) == (1, True), late.stderr
     admin = admin_client(server)
     admin.delete_topics(["orders"])["orders"].result(SECONDS)
     await_(lambda: "orders" not in admin.list_topics(timeout=SECONDS).topics)
@@ -299,7 +299,7 @@ def test_an_open_transaction_is_an_objection(kafka: EmbeddedKafka, tables: Path)
     producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], consumer.consumer_group_metadata())
     own = ("--bootstrap-server", server, "--tables", str(tables), "--execute")
     refused = within("offsets", "reset", "--group", "booking", "--all-topics", "--to-latest", *own)
-    assert (refused.returncode, "an open transaction is to commit to it" in refused.stderr) == (1, True)
+    assert (refused.returncode, "an open transaction has a pending offset for it" in refused.stderr) == (1, True)
     new = Consumer({"bootstrap.servers": server, "group.id": "booking-first"}, logger=QUIET)
     producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], new.consumer_group_metadata())
     commands = [
@@ -309,7 +309,9 @@ def test_an_open_transaction_is_an_objection(kafka: EmbeddedKafka, tables: Path)
     ]
     for command in commands:
         refused = within(*command, *own)
-        assert (refused.returncode, "an open transaction is to commit to it" in refused.stderr) == (1, True), command
+        assert (refused.returncode, "an open transaction has a pending offset for it" in refused.stderr) == (1, True), (
+            command
+        )
     new.close()
     producer.abort_transaction(60)
     consumer.close()
