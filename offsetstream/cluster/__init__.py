@@ -1,1 +1,1 @@
-"""What is asked of the live cluster, through confluent-kafka."""
+"""Query and change the live cluster, with confluent-kafka and, where needed, Kafka's Java client."""

@@ -1,4 +1,4 @@
-"""What the live cluster answers, as plain values."""
+"""Answers of the live cluster, as plain values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class PartitionEnds:
-    """An offsets partition as the cluster sees it now; offsets are exclusive ends, -1 epochs are None.
+    """The current state of an offsets partition. End offsets are exclusive; an epoch of -1 is None.
 
-    `asked_at` is the time before the cluster was asked: all that was in the log then is below the ends.
+    `asked_at` is the time just before the request: the end offsets include everything that the log had at that time.
     """
 
     log_start_offset: int
@@ -23,7 +23,7 @@ class PartitionEnds:
 
 @dataclass(frozen=True)
 class RecordPlace:
-    """Where a record of the topic is, and its timestamp in milliseconds since 1970."""
+    """The partition and offset of a record, and its timestamp in milliseconds since 1970."""
 
     partition: int
     offset: int
@@ -32,7 +32,7 @@ class RecordPlace:
 
 @dataclass(frozen=True)
 class TopicSeen:
-    """A topic as the cluster has it now; `topic_id` in Kafka's 22 characters."""
+    """A topic of the live cluster. `topic_id` is Kafka's text of 22 characters."""
 
     topic_id: str
     name: str

@@ -1,4 +1,4 @@
-"""The questions that the job and the look-ups ask of the live cluster."""
+"""The requests that the job and the look-ups send to the live cluster."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.errors import UnreachableError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds
-_LEADER_TIMEOUT = 10.0  # where the others' answers are not to wait for one
+_LEADER_TIMEOUT = 10.0  # shorter, so that one silent leader does not delay the answers of the others
 
 
-def _passes(error: BaseException) -> bool:
+def _is_leader_moving(error: BaseException) -> bool:
     reason = error.__cause__
     return isinstance(reason, KafkaException) and reason.args[0].code() in LEADER_MOVES
 
 
-# Meanwhile the client has an older idea of the leaders than the brokers, or a newer one.
-_again_while_leaders_move = retry(
-    retry=retry_if_exception(_passes), stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True
+# While leaders move, the client may know older or newer leaders than the brokers.
+_retry_while_leaders_move = retry(
+    retry=retry_if_exception(_is_leader_moving), stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True
 )
 
 
-_once_more_while_leaders_move = retry(
-    retry=retry_if_result(lambda found: found[1] is not None and _passes(found[1])),
+_retry_briefly_while_leaders_move = retry(
+    retry=retry_if_result(lambda found: found[1] is not None and _is_leader_moving(found[1])),
     stop=stop_after_delay(2),
     wait=wait_fixed(0.2),
     retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
 )
-# The last stable offset last: so it is below the high watermark by an open transaction only, not by what came between.
+# The last stable offset comes last. So it is below the high watermark only because of an open transaction, and not
+# because of records that came between two requests.
 _ENDS = (
     (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
     (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
@@ -47,68 +48,68 @@ _ENDS = (
 
 
 def takes_records(topic_settings: Mapping[str, str | None]) -> bool:
-    """Tell whether retention takes records of a topic with these settings, also the last one of a key."""
+    """Return whether retention deletes records of a topic with these settings, even the last one of a key."""
     return "delete" in (topic_settings.get("cleanup.policy") or "")
 
 
 class Cluster(Topics):
-    """A live Kafka cluster; every question raises what `Connection` does."""
+    """A live Kafka cluster. Every request raises what `Connection` raises."""
 
     def hidden_groups(self, group_ids: Collection[str]) -> frozenset[str]:
-        """Return those of the groups, which need not exist, that the user has no right to see (DESCRIBE).
+        """Return the groups for which the user lacks DESCRIBE. The groups need not exist.
 
-        A group whose coordinator does not answer within 10 seconds is none of them. librdkafka ends an id at a NUL,
-        and asks for none that is empty.
+        A group whose coordinator does not answer within 10 seconds is not included. librdkafka cuts a group id at a
+        NUL and skips an empty id, so this method does the same.
         """
         names = sorted({group_id.partition("\0")[0] for group_id in group_ids} - {""})
         if not names:
             return frozenset()
 
         def ask() -> frozenset[str]:
-            asked = self._admin.describe_consumer_groups(names, request_timeout=_COORDINATOR_TIMEOUT)
-            _, errors = self._settle_by_coordinators(asked)
+            futures = self._admin.describe_consumer_groups(names, request_timeout=_COORDINATOR_TIMEOUT)
+            _, errors = self._settle_by_coordinators(futures)
             return frozenset(group_id for group_id, error in errors.items() if error.code() in NO_RIGHT)
 
         return self._ask("the groups", ask)
 
-    @_again_while_leaders_move
+    @_retry_while_leaders_move
     def partition_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
-        """Return the start, the ends and the leader of the given partitions of the topic."""
-        ends, silent = self._ask_ends(partitions, topic, TIMEOUT)
-        if silent:
-            raise silent
+        """Return the start offset, the end offsets and the leader of partitions of the topic."""
+        ends, error = self._ask_ends(partitions, topic, TIMEOUT)
+        if error:
+            raise error
         return ends
 
     def answered_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
-        """Return the same, but of those alone that have a leader which answers in 10 seconds.
+        """Return the same, but only for partitions whose leader answers within 10 seconds.
 
-        UnreachableError if some have a leader, and none answers.
+        Raises UnreachableError if some partitions have a leader and none answers.
         """
         leaders = self.leaders(topic)
         led = [number for number in partitions if leaders.get(number) is not None]
-        ends, silent = self._ask_ends(led, topic, _LEADER_TIMEOUT)
-        if silent and not ends:
-            raise silent
+        ends, error = self._ask_ends(led, topic, _LEADER_TIMEOUT)
+        if error and not ends:
+            raise error
         return ends
 
-    @_once_more_while_leaders_move
+    @_retry_briefly_while_leaders_move
     def _ask_ends(
         self, partitions: Iterable[int], topic: str, timeout: float
     ) -> tuple[dict[int, PartitionEnds], UnreachableError | None]:
-        """Return what the leaders answer, and why some do not."""
-        asked_at, why = datetime.now(UTC), None
-        self.leaders(topic)  # else librdkafka may ask by older leader epochs, and be refused, for minutes
-        found, asked = [], [(topic, partition) for partition in partitions]
+        """Return the answers of the leaders, and an error if some did not answer."""
+        asked_at, failure = datetime.now(UTC), None
+        self.leaders(topic)  # otherwise librdkafka may use old leader epochs for minutes, and brokers refuse them
+        found, places = [], [(topic, partition) for partition in partitions]
         for spec, isolation in _ENDS:
-            answers, silent = self._ask_offsets(asked, spec, isolation, timeout)
+            answers, error = self._ask_offsets(places, spec, isolation, timeout)
             found.append(answers)
-            # Of a leader that did not answer in time librdkafka may give offsets below zero instead of an error.
-            given = [key for key, each in answers.items() if each.offset >= 0]
-            if len(given) < len(asked):
-                why = silent or UnreachableError(
-                    f"{self.bootstrap_server} does not give all offsets of {topic} for now"
+            # If a leader does not answer in time, librdkafka may return a negative offset instead of an error.
+            answered = [key for key, each in answers.items() if each.offset >= 0]
+            if len(answered) < len(places):
+                failure = error or UnreachableError(
+                    f"{self.bootstrap_server} does not return all offsets of {topic} at the moment"
                 )
-            asked = given
+            places = answered
         (start, high, stable), leaders = found, self.leaders(topic)
         ends = {
             key[1]: PartitionEnds(
@@ -119,26 +120,26 @@ class Cluster(Topics):
                 high[key].leader_epoch,
                 asked_at,
             )
-            for key in asked
+            for key in places
         }
-        return ends, why
+        return ends, failure
 
     def latest_record(self, topic: str = OFFSETS_TOPIC) -> RecordPlace:
-        """Return the record of the topic that has the greatest timestamp."""
-        asked = [(topic, number) for number in self.topic_partitions(topic)]
-        found = self._list_offsets(asked, OffsetSpec.max_timestamp(), IsolationLevel.READ_UNCOMMITTED)
+        """Return the record of the topic with the largest timestamp."""
+        places = [(topic, number) for number in self.topic_partitions(topic)]
+        found = self._list_offsets(places, OffsetSpec.max_timestamp(), IsolationLevel.READ_UNCOMMITTED)
         (_, number), latest = max(found.items(), key=lambda each: each[1].timestamp)
         return RecordPlace(number, latest.offset, latest.timestamp)
 
     def topic_settings(self, topic: str = OFFSETS_TOPIC) -> dict[str, str | None]:
-        """Return the settings of the topic; UnauthorisedError without DESCRIBE_CONFIGS on it."""
+        """Return the settings of the topic. Raises UnauthorisedError without DESCRIBE_CONFIGS on it."""
         return self._config(ResourceType.TOPIC, topic, Right("DESCRIBE_CONFIGS", "topic", topic))
 
     def coordinator_kind(self) -> Coordinator:
-        """Return which group coordinator the brokers run: `new` (Java, default from 4.0) or `classic`.
+        """Return which group coordinator the brokers run: `new` (Java, the default since 4.0) or `classic`.
 
-        Told from a broker's settings (reference 0): 3.x runs the new one only where the consumer protocol is on.
-        UnauthorisedError without DESCRIBE_CONFIGS on the cluster.
+        A broker's settings tell it (reference 0): 3.x runs the new one only if the consumer protocol is enabled.
+        Raises UnauthorisedError without DESCRIBE_CONFIGS on the cluster.
         """
         config = self.broker_settings()
         if config.get("group.coordinator.new.enable") is not None:
@@ -148,7 +149,7 @@ class Cluster(Topics):
         return "new" if has_new or not before_4_0 else "classic"
 
     def broker_settings(self) -> dict[str, str | None]:
-        """Return the settings of one of the brokers; UnauthorisedError without DESCRIBE_CONFIGS on the cluster."""
+        """Return the settings of any broker. Raises UnauthorisedError without DESCRIBE_CONFIGS on the cluster."""
         broker = next(iter(self._ask("the brokers", lambda: self._metadata(None).brokers)))
         return self._config(ResourceType.BROKER, str(broker), BROKER_SETTINGS)
 
@@ -159,29 +160,29 @@ class Cluster(Topics):
         return {entry.name: entry.value for entry in entries.values()}
 
     def _list_offsets(
-        self, asked: list[tuple[str, int]], spec: OffsetSpec, isolation: Any
+        self, places: list[tuple[str, int]], spec: OffsetSpec, isolation: Any
     ) -> dict[tuple[str, int], Any]:
-        answers, silent = self._ask_offsets(asked, spec, isolation, TIMEOUT)
-        if silent:
-            raise silent
+        answers, error = self._ask_offsets(places, spec, isolation, TIMEOUT)
+        if error:
+            raise error
         return answers
 
     def _ask_offsets(
-        self, asked: list[tuple[str, int]], spec: OffsetSpec, isolation: Any, timeout: float
+        self, places: list[tuple[str, int]], spec: OffsetSpec, isolation: Any, timeout: float
     ) -> tuple[dict[tuple[str, int], Any], UnreachableError | None]:
-        """Return what the leaders answer, and why some do not; other errors are raised."""
-        if not asked:
+        """Return the answers, and an error if some leaders did not answer. Raises all other errors."""
+        if not places:
             return {}, None
-        wanted = {TopicPartition(topic, number): spec for topic, number in asked}
-        answers = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
+        requests = {TopicPartition(topic, number): spec for topic, number in places}
+        answers = self._admin.list_offsets(requests, isolation_level=isolation, request_timeout=timeout)
         found: dict[tuple[str, int], Any] = {}
-        silent: UnreachableError | None = None
+        failure: UnreachableError | None = None
         for partition, answer in answers.items():
             right = Right("DESCRIBE", "topic", partition.topic)
             try:
                 offset = self._result(f"the offsets of {partition.topic}", answer, right)
             except UnreachableError as error:
-                silent = error
+                failure = error
             else:
                 found[partition.topic, partition.partition] = offset
-        return found, silent
+        return found, failure

@@ -1,8 +1,8 @@
-"""Kafka's config providers: values of client properties that stand elsewhere, as `${env:KAFKA_PASSWORD}`.
+"""Kafka's config providers: client properties whose values are elsewhere, such as `${env:KAFKA_PASSWORD}`.
 
-As Kafka's own clients do (KIP-297, KIP-421), a variable `${provider:key}` or `${provider:path:key}` is replaced
-where `config.providers` names the provider; what stands in its place is not looked through again. Of providers there
-are Kafka's own three: environment variables, properties files, and folders with a file for each key.
+Like Kafka's clients (KIP-297, KIP-421), replace a variable `${provider:key}` or `${provider:path:key}` if
+`config.providers` names the provider. Variables in the new value are not replaced. Kafka's own three providers are
+supported: environment variables, properties files, and folders with a file for each key.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Lookup = Callable[[str, str], str | None]
 
 
 def resolve_variables(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with the values that their variables stand for, without `config.providers`.
+    """Return the properties with their variables replaced, without `config.providers`.
 
-    Raises UsageError, which quotes no value, for a provider that is none of Kafka's own, one that is not declared but
-    meant by its usual name, and a variable that has no value.
+    Raises UsageError for a provider that is not one of Kafka's, for the usual name of a provider that is not declared,
+    and for a variable without a value. The error contains no values.
     """
     lookups = _lookups(properties)
     return {
@@ -52,10 +52,10 @@ def _value(name: str, variable: re.Match[str], lookups: Mapping[str, Lookup]) ->
         return value
     if provider in _USUAL:
         raise UsageError(
-            f"{name} of the client properties has {variable[0]}, but no provider {provider}: add "
+            f"{name} of the client properties uses {variable[0]}, but the provider {provider} is not declared: add "
             f"{_PROVIDERS}={provider} and {_PROVIDERS}.{provider}.class={_PACKAGE}{_USUAL[provider]}"
         )
-    return variable[0]  # Kafka leaves it as it is, too
+    return variable[0]  # Kafka leaves it unchanged, too
 
 
 def _lookups(properties: Mapping[str, str]) -> dict[str, Lookup]:
@@ -64,19 +64,19 @@ def _lookups(properties: Mapping[str, str]) -> dict[str, Lookup]:
 
 
 def _lookup(name: str, properties: Mapping[str, str]) -> Lookup:
-    at = f"{_PROVIDERS}.{name}"
-    class_name = properties.get(f"{at}.class", "").strip()
+    prefix = f"{_PROVIDERS}.{name}"
+    class_name = properties.get(f"{prefix}.class", "").strip()
     kind = class_name.removeprefix(_PACKAGE)
     if kind not in _USUAL.values():
         raise UsageError(
-            f"{at}.class of the client properties is {class_name or 'missing'}: it must be {_PACKAGE}{_ENV}, "
-            f"{_FILE} or {_DIRECTORY}, since other providers are Java classes that not all clients here can run"
+            f"{prefix}.class of the client properties is {class_name or 'missing'}: it must be {_PACKAGE}{_ENV}, "
+            f"{_FILE} or {_DIRECTORY}, because librdkafka cannot run other Java classes"
         )
     if kind == _ENV:
-        pattern = _pattern(f"{at}.param.{_ALLOWED_NAMES}", properties)
-        return lambda path, key: _of_environment(path, key, pattern)
-    allowed = properties.get(f"{at}.param.{_ALLOWED_PATHS}")
-    read = _of_file if kind == _FILE else _of_directory
+        pattern = _pattern(f"{prefix}.param.{_ALLOWED_NAMES}", properties)
+        return lambda path, key: _from_environment(path, key, pattern)
+    allowed = properties.get(f"{prefix}.param.{_ALLOWED_PATHS}")
+    read = _from_file if kind == _FILE else _from_directory
     return lambda path, key: read(path, key) if path and _is_allowed(path, allowed) else None
 
 
@@ -84,31 +84,31 @@ def _pattern(name: str, properties: Mapping[str, str]) -> re.Pattern[str] | None
     try:
         return re.compile(properties[name]) if name in properties else None
     except re.error as error:
-        raise UsageError(f"{name} of the client properties is no regular expression here: {error}") from error
+        raise UsageError(f"{name} of the client properties is not a valid regular expression: {error}") from error
 
 
-def _of_environment(path: str, key: str, pattern: re.Pattern[str] | None) -> str | None:
+def _from_environment(path: str, key: str, pattern: re.Pattern[str] | None) -> str | None:
     if path or (pattern is not None and pattern.fullmatch(key) is None):
         return None
     return os.environ.get(key)
 
 
-def _of_file(path: str, key: str) -> str | None:
+def _from_file(path: str, key: str) -> str | None:
     try:
         found: str | None = javaproperties.loads(Path(path).read_text("utf-8")).get(key)
-    except ValueError as error:  # whose text may be of a secret
+    except ValueError as error:  # its text may contain a secret
         raise UsageError(rf"cannot read {path}: it is not UTF-8, or has a \u escape without four digits") from error
     return found
 
 
-def _of_directory(path: str, key: str) -> str | None:
+def _from_directory(path: str, key: str) -> str | None:
     file = Path(path) / key
     if "/" in key or key in {"", ".", ".."} or not file.is_file():
         return None
     try:
         return file.read_text("utf-8")
     except UnicodeDecodeError:
-        raise UsageError(f"cannot read {file}: it is not UTF-8") from None  # the error has a byte of it
+        raise UsageError(f"cannot read {file}: it is not UTF-8") from None  # that error contains a byte of the file
 
 
 def _is_allowed(path: str, allowed: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""A connection to a cluster: how it is asked, and what its refusals mean to a person."""
+"""A connection to a cluster: send requests, retry them, and turn Kafka's errors into ours."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from offsetstream.errors import (
 )
 
 Answer = TypeVar("Answer")
-Asked = TypeVar("Asked")
+Key = TypeVar("Key")
 TIMEOUT = 30.0  # seconds
-_FIRST = 1 / 3  # of it, after which another broker is asked
+_FIRST_SHARE = 1 / 3  # of the timeout, after which another broker gets the request
 NO_RIGHT = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
-_LOOK = 0.05  # seconds after which a login that was refused is looked for
-_ONCE_STOPPED = 5.0  # seconds that an answer may still take
-QUIET = logging.getLogger("offsetstream.librdkafka")  # what it says reaches users in our errors
+_POLL_SECONDS = 0.05  # between two checks for a refused login
+_STOP_SECONDS = 5.0  # for an answer after a stop was requested
+QUIET = logging.getLogger("offsetstream.librdkafka")  # our own errors carry its messages
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
-_NO_LOGIN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+_LOGIN_REFUSED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
 _SILENT = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 _UNREACHABLE = {
     KafkaError._ALL_BROKERS_DOWN,
@@ -45,7 +45,7 @@ _UNREACHABLE = {
     KafkaError._TIMED_OUT,
     KafkaError._RESOLVE,
     KafkaError._FAIL,
-    # librdkafka lets brokers go that the metadata has no more, with what they were asked.
+    # librdkafka drops brokers that are no longer in the metadata, together with their pending requests.
     KafkaError._DESTROY_BROKER,
     KafkaError._DESTROY,
 }
@@ -56,8 +56,8 @@ LEADER_MOVES = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
 }
-# A cluster in the middle of an election, or of a broker's restart.
-_FOR_NOW = {
+# During an election or the restart of a broker.
+_TEMPORARY = {
     *LEADER_MOVES,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
@@ -75,12 +75,12 @@ _FOR_NOW = {
 
 
 class Connection:
-    """confluent-kafka's Admin client with the user's own client properties.
+    """confluent-kafka's Admin client with the user's client properties.
 
-    Raises UsageError for properties that it cannot have, UnauthorisedError where a right or the login is refused,
-    UnreachableError where no broker answers within 30 seconds, ClusterError for the rest. Once `is_stopped` says so it
-    does not wait for the first answer any more, for others 5 seconds, and for what librdkafka waits for by itself no
-    second time: UnreachableError.
+    Raises UsageError for properties that do not work, UnauthorisedError if a right or the login is refused,
+    UnreachableError if no broker answers within 30 seconds, and ClusterError for everything else.
+    After `is_stopped` returns True, it raises UnreachableError soon: it does not wait for a first answer, waits at most
+    5 seconds for a later one, and does not retry with another broker.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Connection:
     ) -> None:
         self.bootstrap_server = bootstrap_server
         self._is_stopped = is_stopped
-        self._errors: deque[KafkaError] = deque(maxlen=100)  # heard since the last answer
+        self._errors: deque[KafkaError] = deque(maxlen=100)  # since the last answer
         self._is_connected = False
         self._cluster_id: str | None = None
-        self._addresses: list[str] = []  # of the brokers, as last told
+        self._addresses: list[str] = []  # of the brokers in the latest metadata
         self._settings = {
             "client.id": "offsetstream",
             "socket.connection.setup.timeout.ms": 10_000,
@@ -108,55 +108,57 @@ class Connection:
             raise UsageError(f"the client properties do not work: {error.args[0].str()}") from error
 
     def lacks(self, rights: list[Right]) -> UnauthorisedError:
-        """Return the error that the user does not have the rights."""
+        """Return the error for a user who lacks these rights."""
         return UnauthorisedError(
-            f"{self.bootstrap_server} does not let this user do that: it lacks {in_words(rights)}; "
-            "docs/how-to/security.md has the rights of each command"
+            f"access denied at {self.bootstrap_server}: this user lacks {in_words(rights)}; "
+            "docs/how-to/security.md lists the rights of each command"
         )
 
     def _metadata(self, topic: str | None) -> Any:
-        found = self._listed(topic=topic) if topic else self._listed()
+        found = self._list_topics(topic=topic) if topic else self._list_topics()
         if self._cluster_id not in {None, str(found.cluster_id)}:
             raise OtherClusterError(
-                f"at {self.bootstrap_server} there is now the cluster {found.cluster_id}, no more {self._cluster_id}: "
-                "give each cluster its own --tables and --checkpoint"
+                f"{self.bootstrap_server} is now another cluster: {found.cluster_id} instead of {self._cluster_id}; "
+                "use separate --tables and --checkpoint for each cluster"
             )
-        self._know(found.brokers.values())
+        self._remember_addresses(found.brokers.values())
         return found
 
-    def _know(self, brokers: Iterable[Any]) -> None:
+    def _remember_addresses(self, brokers: Iterable[Any]) -> None:
         self._addresses = [f"{broker.host}:{broker.port}" for broker in brokers]
 
-    def _listed(self, **of: str) -> Any:
-        return self._or_another(lambda timeout: self._admin.list_topics(**of, timeout=timeout))
+    def _list_topics(self, **topic: str) -> Any:
+        return self._or_another_broker(lambda timeout: self._admin.list_topics(**topic, timeout=timeout))
 
-    def _or_another(self, question: Callable[[float], Answer]) -> Answer:
-        """Ask a question, which is given its timeout in seconds; where nobody answers in time another broker, once."""
+    def _or_another_broker(self, request: Callable[[float], Answer]) -> Answer:
+        """Send a request (a function of its timeout in seconds). Without an answer in time, try another broker once."""
         try:
-            return question(TIMEOUT * _FIRST)
+            return request(TIMEOUT * _FIRST_SHARE)
         except KafkaException as error:
             if error.args[0].code() not in _SILENT or self._is_stopped():
                 raise
         self._renew()
-        return question(TIMEOUT * (1 - _FIRST))
+        return request(TIMEOUT * (1 - _FIRST_SHARE))
 
     def _renew(self) -> None:
-        """Begin anew with any broker: librdkafka may go on asking the one that has fallen silent, for minutes."""
+        """Replace the client: librdkafka may keep asking a silent broker for minutes."""
         servers = ",".join([*self._addresses, self.bootstrap_server])
         self._admin = AdminClient(self._settings | {"bootstrap.servers": servers}, logger=QUIET)
 
     def _connect(self) -> None:
-        """Wait for the first answer; a refused login, after which librdkafka goes on trying, ends the wait."""
+        """Wait for the first answer. Stop at a refused login, which librdkafka itself would retry."""
         if self._is_connected:
             return
         self._errors.clear()
-        self._know(self._or_another(self._nodes))  # it may wait for a controller that has just died
+        self._remember_addresses(
+            self._or_another_broker(self._nodes)
+        )  # a broker may wait for a controller that has just died
         self._is_connected = True
 
     def _nodes(self, timeout: float) -> Any:
         answer = self._admin.describe_cluster(request_timeout=timeout)
         while not answer.done() and self._refusal() is None:
-            self._admin.poll(_LOOK)  # which hears the errors
+            self._admin.poll(_POLL_SECONDS)  # delivers the errors
             if self._is_stopped():
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         if (refusal := self._refusal()) is not None:
@@ -167,16 +169,16 @@ class Connection:
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:
-                return answer.result(timeout=_ONCE_STOPPED)
+                return answer.result(timeout=_STOP_SECONDS)
             except TimeoutError as error:
                 if self._is_stopped() or time.monotonic() > deadline:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
-    def _settle(self, asked: Mapping[Asked, Future[Any]]) -> tuple[dict[Asked, Any], dict[Asked, KafkaError]]:
-        """Return the answers that came, and the errors of the others."""
-        answers: dict[Asked, Any] = {}
-        errors: dict[Asked, KafkaError] = {}
-        for name, answer in asked.items():
+    def _settle(self, futures: Mapping[Key, Future[Any]]) -> tuple[dict[Key, Any], dict[Key, KafkaError]]:
+        """Wait for all futures. Return the answers, and the errors of the others."""
+        answers: dict[Key, Any] = {}
+        errors: dict[Key, KafkaError] = {}
+        for name, answer in futures.items():
             try:
                 answers[name] = self._wait(answer)
             except KafkaException as error:
@@ -184,19 +186,19 @@ class Connection:
         return answers, errors
 
     def _settle_by_coordinators(
-        self, asked: Mapping[Asked, Future[Any]]
-    ) -> tuple[dict[Asked, Any], dict[Asked, KafkaError]]:
-        """Return the same of what groups' coordinators are asked; where one is silent, the client is another one then.
+        self, futures: Mapping[Key, Future[Any]]
+    ) -> tuple[dict[Key, Any], dict[Key, KafkaError]]:
+        """Like `_settle`, for requests to group coordinators. If one stays silent, replace the client.
 
-        librdkafka keeps such a question beyond its time, and frees it twice when the coordinator comes back: an
-        assertion that ends the process (2.16; confluentinc/librdkafka#4605). It goes with its client.
+        librdkafka keeps such a request after its timeout, and frees it twice when the coordinator comes back. An
+        assertion then ends the process (2.16; confluentinc/librdkafka#4605). A new client does not have the request.
         """
-        answers, errors = self._settle(asked)
+        answers, errors = self._settle(futures)
         if any(error.code() in _SILENT for error in errors.values()):
             self._renew()
         return answers, errors
 
-    def _told_by_coordinator(self, answer: Future[Any]) -> Any:
+    def _wait_for_coordinator(self, answer: Future[Any]) -> Any:
         answers, errors = self._settle_by_coordinators({"": answer})
         if errors:
             raise KafkaException(errors[""])
@@ -205,54 +207,55 @@ class Connection:
     def _refusal(self) -> KafkaError | None:
         return next((error for error in self._errors if _is_refusal(error)), None)
 
-    def _result(self, what: str, answer: Future[Any], right: Right | None = None) -> Any:
-        return self._ask(what, lambda: self._wait(answer), right)
+    def _result(self, subject: str, answer: Future[Any], right: Right | None = None) -> Any:
+        return self._ask(subject, lambda: self._wait(answer), right)
 
-    def _ask(self, what: str, question: Callable[[], Answer], right: Right | None = None) -> Answer:
+    def _ask(self, subject: str, request: Callable[[], Answer], right: Right | None = None) -> Answer:
+        """Connect and send a request. `subject` names it in errors, such as "the topics"."""
         try:
             self._connect()
-            answer = question()
+            answer = request()
         except KafkaException as error:
-            raise self._as_error(what, error.args[0], right) from error
+            raise self._as_error(subject, error.args[0], right) from error
         self._errors.clear()
         return answer
 
-    def _ask_again(self, what: str, question: Callable[[float], Answer]) -> Answer:
-        """Ask what one broker is to answer, the controller above all, giving the question its timeout in seconds.
+    def _ask_again(self, subject: str, request: Callable[[float], Answer]) -> Answer:
+        """Send a request (a function of its timeout in seconds) that any one broker answers.
 
-        Where nobody answers in time another one is asked, once.
+        Without an answer in time, for example from the controller, try another broker once.
         """
         try:
-            return self._ask(what, lambda: question(TIMEOUT * _FIRST))
+            return self._ask(subject, lambda: request(TIMEOUT * _FIRST_SHARE))
         except UnreachableError:
-            if not self._is_connected or self._is_stopped():  # nobody has ever answered: there is no other one
+            if not self._is_connected or self._is_stopped():  # no broker has ever answered, so no other one is known
                 raise
             self._renew()
-            return self._ask(what, lambda: question(TIMEOUT * (1 - _FIRST)))
+            return self._ask(subject, lambda: request(TIMEOUT * (1 - _FIRST_SHARE)))
 
-    def _as_error(self, what: str, error: KafkaError, right: Right | None = None) -> OffsetstreamError:
-        self._admin.poll(0)  # hears what went before
+    def _as_error(self, subject: str, error: KafkaError, right: Right | None = None) -> OffsetstreamError:
+        self._admin.poll(0)  # delivers earlier errors
         refusal = error if _is_refusal(error) else self._refusal()
         if error.code() in NO_RIGHT:
             if right is not None:
                 return self.lacks([right])
             return UnauthorisedError(
-                f"{self.bootstrap_server} refuses {what}: {error.str()}; see docs/how-to/security.md"
+                f"{self.bootstrap_server} refuses access to {subject}: {error.str()}; see docs/how-to/security.md"
             )
         if refusal is not None:
-            reason = refusal.str().replace("ssl.ca.location", "ssl.truststore.*")  # as the user's file calls it
+            reason = refusal.str().replace("ssl.ca.location", "ssl.truststore.*")  # the name in the user's file
             return UnauthorisedError(
-                f"{self.bootstrap_server} refuses this login, or is not trusted: {reason}; "
-                "check the file of --command-config"
+                f"{self.bootstrap_server} refuses this login, or its certificate is not trusted: {reason}; "
+                "check the file that --command-config names"
             )
         if error.code() in _UNREACHABLE:
             reason = self._errors[-1].str() if self._errors else error.str()
             return UnreachableError(f"no broker answers at {self.bootstrap_server}: {reason}")
-        if error.code() in _FOR_NOW:
-            return UnreachableError(f"{self.bootstrap_server} cannot answer for {what} for now: {error.str()}")
-        return ClusterError(f"cannot ask {self.bootstrap_server} for {what}: {error.str()}")
+        if error.code() in _TEMPORARY:
+            return UnreachableError(f"{self.bootstrap_server} cannot return {subject} at the moment: {error.str()}")
+        return ClusterError(f"cannot get {subject} from {self.bootstrap_server}: {error.str()}")
 
 
 def _is_refusal(error: KafkaError) -> bool:
-    """Tell whether trying again is of no use; a TLS alert comes as a failure of transport."""
-    return error.code() in _NO_LOGIN or ("SSL" in error.str() and " alert " in error.str())
+    """Return whether a retry is useless. librdkafka reports a TLS alert as a transport failure."""
+    return error.code() in _LOGIN_REFUSED or ("SSL" in error.str() and " alert " in error.str())

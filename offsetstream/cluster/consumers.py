@@ -1,4 +1,4 @@
-"""Consumers of notebooks and tests, and how a consumer ends."""
+"""Close consumers safely, and create consumers for notebooks and tests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CLOSE_SECONDS = 20.0
 
 
 def close(consumer: Consumer) -> None:
-    """Close a consumer; what does not end is left to the end of the process.
+    """Close a consumer. Give up after 20 seconds; the end of the process then closes it.
 
-    Where a broker was restarted, librdkafka (2.16) now and then waits without end for a thread of its own.
+    After a broker's restart, librdkafka (2.16) sometimes waits forever for one of its own threads.
     """
     closing = threading.Thread(target=consumer.close, name="close a consumer", daemon=True)
     closing.start()
@@ -28,10 +28,9 @@ def close(consumer: Consumer) -> None:
 def auto_committing_consumer(
     bootstrap_server: str, group: str, topics: Sequence[str], properties: Mapping[str, str] | None = None
 ) -> Iterator[Consumer]:
-    """Give a member of a group that commits what it has read every five seconds, and at the end.
+    """Yield a member of a group that commits what it has read, every five seconds and at the end.
 
-    It reads on from the committed offsets, from the start of the log where there is none. `properties` are Kafka's
-    client properties.
+    It continues at the committed offsets, or at the start of the log without one. `properties` are client properties.
     """
     consumer = Consumer(
         {

@@ -1,4 +1,4 @@
-"""Which broker the cluster itself names as the coordinator of a group (FindCoordinator), and whether that is one."""
+"""Find the coordinator of a group as the cluster names it (FindCoordinator), and check that it serves the group."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from offsetstream.coordinator.partitioning import partition_for
 
 NO_COORDINATOR = "COORDINATOR_NOT_AVAILABLE"
 _COMMITTED_SECONDS = 5.0
-_ATTEMPT_SECONDS, _LEAST = 10.0, 1.0
+_ATTEMPT_SECONDS, _MIN_ATTEMPT_SECONDS = 10.0, 1.0
 
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker, as clients reach it."""
+    """A broker and the address that clients use."""
 
     broker_id: int
     host: str
@@ -39,10 +39,10 @@ class Broker:
 
 @dataclass(frozen=True)
 class Coordination:
-    """Who serves a group: the leader of the partition that its hash names, and the broker that says that it does.
+    """The coordinator of a group: the leader of its offsets partition, and the broker that FindCoordinator names.
 
-    Where groups are not placed by that hash, of the partition that the tables know, None where they know none.
-    `error`: Kafka's name of why none said so in time.
+    `offsets_partition` comes from Kafka's hash of the group id. If the cluster places groups in another way, it comes
+    from the tables (None: unknown). `error` is Kafka's name of the reason if no broker answered in time.
     """
 
     offsets_partition: int | None
@@ -52,52 +52,56 @@ class Coordination:
 
 
 class CoordinatorLookup(Cluster):
-    """A live cluster that is asked for its brokers and for the coordinators of groups."""
+    """A live cluster: its brokers and the coordinators of groups."""
 
     def brokers(self) -> dict[int, Broker]:
-        """Return the brokers that are there now, by their id."""
+        """Return the current brokers by id."""
         found = self._ask("the brokers", lambda: self._metadata(None).brokers)
         return {number: Broker(number, broker.host, broker.port) for number, broker in found.items()}
 
     def coordinators(self, group_ids: Collection[str]) -> dict[str, Broker]:
-        """Return the coordinator of each group, whether the group exists or not; needs DESCRIBE on the groups.
+        """Return the coordinator of each group. The groups need not exist. Needs DESCRIBE on the groups.
 
-        A coordinator that is away is waited for; UnreachableError if none is found in time.
+        Waits for a coordinator that is not available. Raises UnreachableError if that takes too long.
         """
         if not group_ids:
             return {}
-        asked = self._admin.describe_consumer_groups(list(group_ids), request_timeout=TIMEOUT)
-        found, errors = self._ask("the coordinators", lambda: self._settle_by_coordinators(asked))
+        futures = self._admin.describe_consumer_groups(list(group_ids), request_timeout=TIMEOUT)
+        found, errors = self._ask("the coordinators", lambda: self._settle_by_coordinators(futures))
         for group, error in errors.items():
             raise self._as_error(f"the coordinator of {group}", error, Right("DESCRIBE", "group", group))
         nodes = {group: description.coordinator for group, description in found.items()}
         return {group: Broker(node.id, node.host, node.port) for group, node in nodes.items()}
 
     def coordinator_ids(self, group_ids: Collection[str]) -> dict[str, int]:
-        """Return which broker coordinates each group, of those alone whose coordinator is found in seconds."""
-        names = [group_id for group_id in group_ids if group_id and "\0" not in group_id]  # librdkafka ends ids there
+        """Return the broker id of each coordinator that is found within 10 seconds."""
+        names = [
+            group_id for group_id in group_ids if group_id and "\0" not in group_id
+        ]  # librdkafka cuts an id at a NUL
         if not names:
             return {}
-        asked = self._admin.describe_consumer_groups(names, request_timeout=_ATTEMPT_SECONDS)
-        found, _ = self._ask("the coordinators", lambda: self._settle_by_coordinators(asked))
+        futures = self._admin.describe_consumer_groups(names, request_timeout=_ATTEMPT_SECONDS)
+        found, _ = self._ask("the coordinators", lambda: self._settle_by_coordinators(futures))
         return {group_id: each.coordinator.id for group_id, each in found.items() if each.coordinator}
 
     def coordinations(
         self, group_ids: Collection[str], timeout: float = TIMEOUT, homes: Mapping[str, int] | None = None
     ) -> dict[str, Coordination]:
-        """Return who serves each group, whether it exists or not; needs DESCRIBE on the groups and the topic.
+        """Return the coordinator of each group. The groups need not exist. Needs DESCRIBE on the groups and the topic.
 
-        `homes`: their offsets partitions, where these are not by Kafka's hash. While a partition has no leader, or
-        its leader loads or is not reached, it is asked again, with longer and longer pauses, for `timeout` seconds;
-        then it has the error.
+        `homes` has the offsets partition of each group if the cluster does not use Kafka's hash. If a partition has no
+        leader, or its leader is loading or unreachable, retry with growing pauses for up to `timeout` seconds. After
+        that, the result has the error.
         """
         found: dict[str, Coordination] = {}
         deadline = time.monotonic() + timeout
 
         def ask() -> bool:
-            left = [group_id for group_id in group_ids if group_id not in found or found[group_id].error]
+            remaining = [group_id for group_id in group_ids if group_id not in found or found[group_id].error]
             found.update(
-                self._coordinations(left, homes, max(min(deadline - time.monotonic(), _ATTEMPT_SECONDS), _LEAST))
+                self._coordinations(
+                    remaining, homes, max(min(deadline - time.monotonic(), _ATTEMPT_SECONDS), _MIN_ATTEMPT_SECONDS)
+                )
             )
             return any(each.error for each in found.values())
 
@@ -136,11 +140,11 @@ class CoordinatorLookup(Cluster):
 
 
 def is_coordinated(bootstrap_server: str, properties: Mapping[str, str], group_id: str) -> bool:
-    """Tell whether a consumer of the group, which need not exist, is told what is committed.
+    """Return whether a consumer of the group can read its committed offsets. The group need not exist.
 
-    It is not where its coordinator is away or loads, nor where brokers disagree about who that is: each asks for the
-    number of offsets partitions when it starts, and some may have started before it was raised. Who lacks the right
-    counts as told, since it would be told that.
+    It cannot if the coordinator is unavailable or loading, or if brokers disagree about who the coordinator is. They
+    may disagree after the offsets topic got more partitions, since a broker reads their number only when it starts. If
+    the user lacks the right, the answer is True, because a coordinator did answer.
     """
     config = {
         "client.id": "offsetstream",

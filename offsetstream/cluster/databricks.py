@@ -1,4 +1,4 @@
-"""Databricks' runtime: it has Kafka's Java classes, and those that log in at Amazon's MSK, under names of its own."""
+"""Class names in Databricks' runtime, which renames Kafka's Java classes and those of the login to Amazon MSK."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsetstream.settings.databricks import is_databricks
 
 # https://docs.databricks.com/aws/en/connect/streaming/kafka/authentication
 _PREFIXES = {"org.apache.kafka.": "kafkashaded.", "software.amazon.msk.": "shadedmskiam."}
-# Properties whose values begin with the name of a class.
+# Properties whose values start with a class name.
 _NAMES_A_CLASS = (
     "sasl.jaas.config",
     "sasl.login.class",
@@ -21,7 +21,7 @@ _NAMES_A_CLASS = (
 
 
 def runtime_names(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the client properties with the runtime's names of classes; those that have them already stay."""
+    """Return the client properties with the class names of the runtime."""
     return {name: _in_runtime(value) if name in _NAMES_A_CLASS else value for name, value in properties.items()}
 
 
@@ -31,26 +31,26 @@ def _in_runtime(value: str) -> str:
 
 
 def java_names(name: str) -> tuple[str, ...]:
-    """Return the names of a system property of Kafka's that its classes may ask for."""
+    """Return the names under which Kafka's classes may read one of its system properties."""
     return (name, _in_runtime(name)) if is_databricks() else (name,)
 
 
 def plain_packages(jvm: Any) -> Any:
-    """Return the packages `java` and `org` of Spark's JVM, with Kafka's classes in `org` under their own names.
+    """Return the packages `java` and `org` of Spark's JVM, with Kafka's classes in `org` under their usual names.
 
-    Raises what `kafka_classes` does.
+    Raises what `kafka_classes` raises.
     """
     kafka_classes(jvm)
     return SimpleNamespace(java=jvm.java, org=jvm.kafkashaded.org if is_databricks() else jvm.org)
 
 
 def kafka_classes(jvm: Any) -> Any:
-    """Return the package `org.apache.kafka` of Spark's JVM; EnvironmentNotReadyError where it has none of this name."""
+    """Return the package `org.apache.kafka` of Spark's JVM. Raises EnvironmentNotReadyError if it is missing."""
     from py4j.java_gateway import JavaPackage  # noqa: PLC0415 - who has a JVM has this
 
     found = jvm.kafkashaded.org.apache.kafka if is_databricks() else jvm.org.apache.kafka
-    if isinstance(found.common.utils.LogContext, JavaPackage):  # as py4j has it for what is not there
+    if isinstance(found.common.utils.LogContext, JavaPackage):  # py4j returns a package for a missing class
         raise EnvironmentNotReadyError(
-            f"Spark's JVM has no Kafka client as {found._fqn}: take a runtime that has one (docs/how-to/databricks.md)"
+            f"Spark's JVM has no Kafka client at {found._fqn}: use a runtime that has one (docs/how-to/databricks.md)"
         )
     return found

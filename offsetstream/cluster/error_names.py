@@ -1,10 +1,10 @@
-"""Errors by the names that Kafka has for them (org.apache.kafka.common.protocol.Errors): librdkafka's are others."""
+"""Kafka's names of errors (org.apache.kafka.common.protocol.Errors), which differ from librdkafka's names."""
 
 from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-# A coordinator that moves, loads, or is not there yet: to be asked again.
+# The coordinator is moving, loading, or not yet available: retry.
 COORDINATOR_MOVES = frozenset({"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"})
 _NAMES = {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -26,7 +26,7 @@ _NAMES = {
     107: "INELIGIBLE_REPLICA",
     108: "NEW_LEADER_ELECTED",
     109: "OFFSET_MOVED_TO_TIERED_STORAGE",
-    # Errors of librdkafka's own, which no broker answered.
+    # librdkafka's own errors, which no broker sent.
     KafkaError._UNKNOWN_TOPIC: "UNKNOWN_TOPIC_OR_PARTITION",
     KafkaError._UNKNOWN_PARTITION: "UNKNOWN_TOPIC_OR_PARTITION",
     KafkaError._TIMED_OUT: "REQUEST_TIMED_OUT",
@@ -36,5 +36,5 @@ _NAMES = {
 
 
 def kafka_name(error: KafkaError) -> str:
-    """Return Kafka's name of the error; of what no broker says, librdkafka's."""
+    """Return Kafka's name of the error, or librdkafka's name of one that Kafka does not have."""
     return _NAMES.get(error.code()) or str(error.name()).lstrip("_")

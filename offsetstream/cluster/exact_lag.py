@@ -1,4 +1,4 @@
-"""How far groups are behind, exactly: the record at each committed offset is fetched, whose time tells."""
+"""Measure lag exactly: fetch the record at each committed offset, whose timestamp gives the time lag."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC, describe_each
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError
 
-# Of each group what its coordinator has committed (None: below zero, which is no offset), or by Kafka's name why it
-# does not tell.
+# By group: its committed offsets (None: a negative one was committed), or Kafka's name of its coordinator's error.
 Committed: TypeAlias = dict[str, dict[Place, int | None] | str]
 
 
 @dataclass(frozen=True)
 class ExactLag:
-    """A partition of a group: what is committed, and what is there to be read from it on (one record at most)."""
+    """A partition of a group, and the first record at its committed offset or later (at most one)."""
 
     group_id: str
     topic: str
@@ -44,9 +43,10 @@ def committed_of(
     topics: Collection[str],
     timeout: float,
 ) -> Committed:
-    """Return what the coordinators of the groups have of these topics, or of all; each is asked for `timeout` seconds.
+    """Return the committed offsets of the groups for these topics (none: all), from their coordinators.
 
-    Raises what `Connection` and `java_admin` do, and UsageError for an id that no group can have.
+    Waits up to `timeout` seconds for each coordinator. Raises what `Connection` and `java_admin` raise, and UsageError
+    for an invalid group id.
     """
     for group_id in group_ids:
         require_text("group id", group_id)
@@ -59,7 +59,7 @@ def committed_of(
             except Py4JJavaError as error:
                 if (name := error_name(jvm, error)) == NO_RIGHT_TO_GROUP:
                     raise cluster.lacks(describe_each("group", [group_id])) from error
-                found[group_id] = _why(cluster, group_id, name)
+                found[group_id] = _coordinator_error(cluster, group_id, name)
             else:
                 found[group_id] = {
                     place: each.offset for place, each in offsets.items() if not topics or place[0] in topics
@@ -75,10 +75,10 @@ def exact_lags(
     isolation_level: IsolationLevel,
     timeout: float,
 ) -> list[ExactLag]:
-    """Return what waits for each group and partition, read within `timeout` seconds for all of them.
+    """Return the next record of each group and partition, within `timeout` seconds for all.
 
-    Each pair of a partition and an offset is fetched once, for however many groups. Needs READ on the topics; raises
-    what `Connection` does.
+    Fetches each pair of a partition and an offset once, even if several groups have it. Needs READ on the topics.
+    Raises what `Connection` raises.
     """
     deadline = time.monotonic() + timeout
     places = {place for offsets in committed.values() for place in offsets}
@@ -93,8 +93,8 @@ def exact_lags(
     ]
 
 
-def _why(cluster: MetadataCache, group_id: str, error: str) -> str:
-    """Return the error by Kafka's name: its client has a timeout for a coordinator that nobody is."""
+def _coordinator_error(cluster: MetadataCache, group_id: str, error: str) -> str:
+    """Return Kafka's name of the error. Kafka's client reports a missing coordinator only as a timeout."""
     try:
         leaders = cluster.leaders(OFFSETS_TOPIC)
     except ClusterError:

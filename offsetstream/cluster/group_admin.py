@@ -1,4 +1,4 @@
-"""Groups of a live cluster as an operator acts on them: what they are, what is committed, what is to be."""
+"""Kafka's Admin client for groups of a live cluster: describe them, and change or delete their offsets."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from offsetstream.cluster.offsets import require_utf8
 from offsetstream.cluster.rights import Right
 
 NOT_FOUND, DEAD = "GROUP_ID_NOT_FOUND", "Dead"
-# By which question a group of each type is described. That for consumers would tell of classic ones, too, but Kafka's
-# client waits for a tenth of a second before it does.
+# Each group type has its own Describe request. The one for consumer groups also works for classic groups, but then
+# Kafka's client waits for a tenth of a second.
 _DESCRIBE = ("Classic", "Consumer", "Share", "Streams")
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What a group is: its type (None where there is no such group), its state, how many members it has."""
+    """A group's type (None: the group does not exist), its state and its number of members."""
 
     group_type: str | None
     state: str
@@ -46,18 +46,18 @@ class Standing:
 def group_admin(
     cluster: MetadataCache, properties: Mapping[str, str], timeout: float, operations: Collection[str]
 ) -> Iterator[GroupAdmin]:
-    """Give Kafka's Admin client for the groups of a cluster, in a JVM of its own; raises what `java_admin` does."""
+    """Yield Kafka's Admin client for the groups of a cluster, in its own JVM. Raises what `java_admin` raises."""
     with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
         yield GroupAdmin(cluster, jvm, client, timeout, operations)
 
 
 class GroupAdmin:
-    """Kafka's Admin client, asked about groups and told what is to become of them; a question has `timeout` seconds.
+    """Kafka's Admin client for groups. Each request has `timeout` seconds, including retries.
 
-    `operations` are the rights to a group that its user is going to need: READ to commit, DELETE. Coordinators that
-    move or load are asked again. All methods raise UnauthorisedError without such a right, and UnreachableError or
-    ClusterError where a coordinator is not there in time; errors of one partition or group are answers, by Kafka's
-    names.
+    `operations` are the rights to a group that the user will need: READ to commit, or DELETE. Requests are retried
+    while a coordinator moves or loads. All methods raise UnauthorisedError without such a right, UnreachableError or
+    ClusterError if a coordinator does not answer in time. An error of one partition or group is returned, by Kafka's
+    name.
     """
 
     def __init__(
@@ -67,42 +67,42 @@ class GroupAdmin:
         self._operations = frozenset(operations)
 
     def group_ids(self) -> list[str]:
-        """Return the groups with offsets of consumers that the user may see: Share and Streams groups are none."""
-        listed = self._of(
+        """Return the classic and consumer groups that the user may see, without share and streams groups."""
+        listed = self._request(
             "", lambda: asked_again(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
         )
         types = {str(group.groupId()): type_of_listed(group) for group in listed}
         return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
 
     def standing(self, group_id: str) -> Standing:
-        """Return what a group is; one that nobody knows is Dead, as Kafka has it.
+        """Return the type and state of a group. An unknown group is Dead, as in Kafka.
 
-        Of a group that is there, brokers from 2.3 on tell the user's rights, and what lacks is raised at once.
+        For an existing group, brokers since 2.3 return the user's rights. Raises UnauthorisedError if one is missing.
         """
         require_utf8("group id", group_id)
-        for asked in _DESCRIBE:
-            described = self._of(group_id, partial(self._described, asked, group_id))
+        for group_type in _DESCRIBE:
+            described = self._request(group_id, partial(self._described, group_type, group_id))
             if described is None:
                 continue
             self._require_operations(group_id, described.authorizedOperations())
-            state = str((described.state() if asked == "Classic" else described.groupState()).toString())
-            if state != DEAD:  # as older brokers say that it is of another type, or not there
-                return Standing(asked, state, described.members().size())
+            state = str((described.state() if group_type == "Classic" else described.groupState()).toString())
+            if state != DEAD:  # older brokers answer so for another type or an unknown group
+                return Standing(group_type, state, described.members().size())
         return Standing(None, DEAD, 0)
 
     def offsets(self, group_id: str) -> dict[Place, CommittedOffset]:
-        """Return all that is committed for a group; one that an offset below zero was committed for has none.
+        """Return all committed offsets of a group. For a negative one, the result has no offset.
 
-        Needs DESCRIBE on its topics: others are left out silently.
+        Needs DESCRIBE on the topics: brokers silently omit the others.
         """
         require_utf8("group id", group_id)
         fetch = partial(fetch_by_java, self._jvm, self._client, group_id, None, self._timeout, require_stable=False)
-        return self._of(group_id, fetch)
+        return self._request(group_id, fetch)
 
     def unstable(self, group_id: str, places: Collection[Place]) -> set[Place]:
-        """Return those of the partitions to which an open transaction is to commit, whether they have an offset or not.
+        """Return the partitions for which an open transaction has a pending offset.
 
-        Kafka's client has null for a partition without an offset, and nothing for one whose answer is an error.
+        Kafka's client returns null for a partition without an offset, and omits a partition with an error.
         """
 
         def ask() -> set[Place]:
@@ -110,50 +110,52 @@ class GroupAdmin:
             java = [self._jvm.org.apache.kafka.common.TopicPartition(*place) for place in places]
             spec = admin.ListConsumerGroupOffsetsSpec().topicPartitions(java)
             options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(self._timeout_ms).requireStable(True)
-            told = self._client.listConsumerGroupOffsets({group_id: spec}, options)
-            found = told.partitionsToOffsetAndMetadata(group_id).get()
+            result = self._client.listConsumerGroupOffsets({group_id: spec}, options)
+            found = result.partitionsToOffsetAndMetadata(group_id).get()
             return set(places) - {(str(each.topic()), int(each.partition())) for each in found}
 
-        return self._of(group_id, lambda: asked_again(self._jvm, ask, self._timeout)) if places else set()
+        return self._request(group_id, lambda: asked_again(self._jvm, ask, self._timeout)) if places else set()
 
     def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, str | None]:
-        """Commit as a consumer does that is no member; return each partition's error, None where it is done."""
-        return self._of(group_id, lambda: commit_by_java(self._jvm, self._client, group_id, offsets, self._timeout))
+        """Commit offsets without being a member. Return the error of each partition (None: done)."""
+        return self._request(
+            group_id, lambda: commit_by_java(self._jvm, self._client, group_id, offsets, self._timeout)
+        )
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, str | None]:
-        """Delete what is committed for the partitions; return each one's error, None where it is done."""
+        """Delete the offsets of the partitions. Return the error of each partition (None: done)."""
 
         def ask() -> dict[Place, str | None]:
             java = {place: self._jvm.org.apache.kafka.common.TopicPartition(*place) for place in places}
             options = self._jvm.org.apache.kafka.clients.admin.DeleteConsumerGroupOffsetsOptions()
-            told = self._client.deleteConsumerGroupOffsets(
+            result = self._client.deleteConsumerGroupOffsets(
                 group_id, self._jvm.java.util.HashSet(list(java.values())), options.timeoutMs(self._timeout_ms)
             )
-            return errors_by_place(self._jvm, {place: told.partitionResult(each) for place, each in java.items()})
+            return errors_by_place(self._jvm, {place: result.partitionResult(each) for place, each in java.items()})
 
-        return self._of(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
+        return self._request(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
 
     def delete_group(self, group_id: str) -> str | None:
-        """Delete a group with all its offsets; return the error, None where it is done."""
+        """Delete a group with all its offsets. Return the error (None: done)."""
 
         def ask() -> str | None:
             options = self._jvm.org.apache.kafka.clients.admin.DeleteConsumerGroupsOptions()
-            told = self._client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
-            return errors_by_place(self._jvm, {("", 0): told.deletedGroups()[group_id]})["", 0]
+            result = self._client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
+            return errors_by_place(self._jvm, {("", 0): result.deletedGroups()[group_id]})["", 0]
 
-        return self._of(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
+        return self._request(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
 
     @property
     def _timeout_ms(self) -> int:
         return round(self._timeout * 1000)
 
-    def _require_operations(self, group_id: str, told: Any | None) -> None:
-        """Raise UnauthorisedError where the user's rights to a group, if brokers tell them, are too few."""
-        if told is not None and (lacking := self._operations - {str(each.name()) for each in told}):
-            raise self._cluster.lacks([Right(operation, "group", group_id) for operation in sorted(lacking)])
+    def _require_operations(self, group_id: str, allowed: Any | None) -> None:
+        """Raise UnauthorisedError if the user lacks a right to a group. Old brokers do not return rights (None)."""
+        if allowed is not None and (missing := self._operations - {str(each.name()) for each in allowed}):
+            raise self._cluster.lacks([Right(operation, "group", group_id) for operation in sorted(missing)])
 
     def _described(self, group_type: str, group_id: str) -> Any | None:
-        """Return what a group is told to be, None where it is of another type, or there is none."""
+        """Return the description of a group. None: it has another type, or does not exist."""
 
         def ask() -> Any:
             options = getattr(self._jvm.org.apache.kafka.clients.admin, f"Describe{group_type}GroupsOptions")()
@@ -164,11 +166,11 @@ class GroupAdmin:
         try:
             return asked_again(self._jvm, ask, self._timeout)
         except Py4JJavaError as error:
-            if not _is_of_another_type(self._jvm, error):
+            if not _is_other_type(self._jvm, error):
                 raise
             return None
 
-    def _of(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
+    def _request(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
         try:
             return ask()
         except Py4JError as error:
@@ -178,7 +180,7 @@ class GroupAdmin:
             raise self._cluster.lacks(rights) from error
 
 
-def _is_of_another_type(jvm: Any, error: Py4JJavaError) -> bool:
-    """Whether a coordinator, or its client, says that it has no group of this id and type."""
-    unfit = root_cause(error).getClass().getSimpleName() == "IllegalArgumentException"
-    return unfit or error_name(jvm, error) in {NOT_FOUND, "UNSUPPORTED_VERSION"}
+def _is_other_type(jvm: Any, error: Py4JJavaError) -> bool:
+    """Return whether the error means that no group has this id and type."""
+    is_other_type = root_cause(error).getClass().getSimpleName() == "IllegalArgumentException"
+    return is_other_type or error_name(jvm, error) in {NOT_FOUND, "UNSUPPORTED_VERSION"}

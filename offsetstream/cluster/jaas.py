@@ -1,4 +1,4 @@
-"""Kafka's `sasl.jaas.config`: one login module with its options, as Kafka's JaasConfig reads it."""
+"""Parse Kafka's `sasl.jaas.config`: one login module with its options, like Kafka's JaasConfig."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from offsetstream.errors import UsageError
 
-# Words, quoted texts and escapes as Java's StreamTokenizer reads them, JaasConfig being built on it.
+# Words, quoted texts and escapes as in Java's StreamTokenizer, which JaasConfig uses.
 _WORD = r"[A-Za-z_$\u00a0-\U0010ffff-][\w.$\u00a0-\U0010ffff-]*+"
 _OPTION = re.compile(rf"""\s*({_WORD})\s*=\s*(?:"((?:[^"\\\r\n]|\\.)*+)"|'((?:[^'\\\r\n]|\\.)*+)'|({_WORD}))""")
 _MODULE = re.compile(rf"\s*({_WORD})\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
@@ -18,17 +18,17 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 @dataclass(frozen=True)
 class Login:
-    """A login module, by the name of its class, and its options; these hold secrets and are never printed."""
+    """The class name of a login module, and its options. The options hold secrets and are never printed."""
 
     module: str
     options: dict[str, str] = field(repr=False)
 
 
 def parse_login(jaas: str) -> Login:
-    """Return the login of a `sasl.jaas.config`; UsageError, which quotes nothing of it, where it is none."""
+    """Return the login of a `sasl.jaas.config`. Raises UsageError for an invalid one, without quoting it."""
     module = _MODULE.match(jaas)
     if module is None:
-        raise _malformed("begin it with the class of the login module and the word required")
+        raise _malformed("start it with the class of the login module and the word required")
     options: dict[str, str] = {}
     at = module.end()
     while option := _OPTION.match(jaas, at):
@@ -36,13 +36,13 @@ def parse_login(jaas: str) -> Login:
         options[name] = word if word is not None else _unescape(double if double is not None else single)
         at = option.end()
     if _END.fullmatch(jaas, at) is None:
-        raise _malformed(f'what follows {len(options)} options is no name="value", or the last semicolon is missing')
+        raise _malformed(f'the text after {len(options)} options is not name="value", or the last semicolon is missing')
     return Login(module[1], options)
 
 
-def _malformed(what: str) -> UsageError:
+def _malformed(advice: str) -> UsageError:
     return UsageError(
-        f"sasl.jaas.config of the client properties is not one login module with its options: {what} "
+        f"sasl.jaas.config of the client properties is not one login module with its options: {advice} "
         '(example: org.apache.kafka.common.security.plain.PlainLoginModule required username="…" password="…";)'
     )
 

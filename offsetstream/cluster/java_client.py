@@ -1,4 +1,4 @@
-"""Kafka's own Admin client, for what confluent-kafka does not see, or does otherwise; it needs Java."""
+"""Kafka's own Admin client (Java), for what confluent-kafka lacks or does differently."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from offsetstream.embedded.kafka import DEFAULT_VERSION
 from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
 
 LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
-# What the client needs besides for OAUTHBEARER, and does not bring along.
+# More libraries that the client needs for OAUTHBEARER.
 TOKENS = ("com.fasterxml.jackson.core:jackson-databind:2.21.7", "org.bitbucket.b_c:jose4j:0.9.6")
 Answer = TypeVar("Answer")
 NO_ANSWER = frozenset({"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES})
 NO_RIGHT_TO_GROUP = "GROUP_AUTHORIZATION_FAILED"
-# By itself the client (4.3.1) asks for a leader or a coordinator that is not there 10,000 times a second: with these
-# properties it soon gives up, and `asked_again` makes pauses.
+# By default, the client (4.3.1) retries a missing leader or coordinator 10,000 times a second. With these properties it
+# gives up soon, and `asked_again` retries with pauses.
 FEW_TRIES = {"retries": "3"}
 
 
 @contextmanager
 def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
-    """Give a JVM of its own and the client in it; `properties` are Kafka's client properties.
+    """Yield a new JVM and the client in it. `properties` are Kafka's client properties.
 
-    Raises EnvironmentNotReadyError where Java or the client's jars are missing, ClusterError where a question fails.
+    Raises EnvironmentNotReadyError if Java or the client's jars are missing, ClusterError if a request fails.
     """
     libraries = LIBRARIES if properties.get("sasl.mechanism") != "OAUTHBEARER" else (*LIBRARIES, *TOKENS)
     with java_gateway(resolve((*libraries, *java_plugins(properties))), auto_convert=True) as gateway:
@@ -49,7 +49,7 @@ def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator
 
 
 def root_cause(error: Py4JJavaError) -> Any:
-    """Return the exception of Java's that is at the bottom of an error."""
+    """Return the innermost Java exception of an error."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
@@ -57,7 +57,7 @@ def root_cause(error: Py4JJavaError) -> Any:
 
 
 def error_name(jvm: Any, error: Py4JJavaError) -> str:
-    """Return Kafka's name of an error (org.apache.kafka.common.protocol.Errors); what lies below it may have none."""
+    """Return Kafka's name of an error (org.apache.kafka.common.protocol.Errors): the innermost one in its causes."""
     errors = jvm.org.apache.kafka.common.protocol.Errors
     cause, name = error.java_exception, "UNKNOWN_SERVER_ERROR"
     while cause is not None:
@@ -67,29 +67,29 @@ def error_name(jvm: Any, error: Py4JJavaError) -> str:
 
 
 def asked_again(jvm: Any, ask: Callable[[], Answer], timeout: float) -> Answer:
-    """Return the answer, asked for again for `timeout` seconds while a coordinator moves or loads or nobody answers."""
+    """Send a request, and retry for `timeout` seconds while a coordinator moves, loads or does not answer."""
 
-    def passes(error: BaseException) -> bool:
+    def is_temporary(error: BaseException) -> bool:
         return isinstance(error, Py4JJavaError) and error_name(jvm, error) in NO_ANSWER
 
-    answer: Answer = patience(retry_if_exception(passes), timeout)(ask)
+    answer: Answer = patience(retry_if_exception(is_temporary), timeout)(ask)
     return answer
 
 
 def optional_text(optional: Any) -> str | None:
-    """Return the text of what Java's Optional holds, None where it is empty."""
+    """Return the value of a Java Optional as text, None if it is empty."""
     return str(optional.get().toString()) if optional.isPresent() else None
 
 
 def type_of_listed(group: Any) -> str:
-    """Return the type of a group that is listed; brokers before 3.8 have classic ones only, and tell none."""
+    """Return the type of a listed group. Brokers before 3.8 only have classic groups and return no type."""
     return optional_text(group.type()) or "Classic"
 
 
 def as_error(bootstrap_server: str, error: Py4JError) -> ClusterError:
-    """Return what an error of Kafka's client, or of the JVM that it is in, is in our words."""
+    """Return our error for an error of Kafka's client or of its JVM."""
     if not isinstance(error, Py4JJavaError):
-        return ClusterError(f"Kafka's Admin client ended: {error}")
+        return ClusterError(f"the JVM of Kafka's Admin client failed: {error}")
     cause = root_cause(error)
     name, message = cause.getClass().getSimpleName(), cause.getMessage()
     kind: type[ClusterError] = ClusterError
@@ -97,4 +97,4 @@ def as_error(bootstrap_server: str, error: Py4JError) -> ClusterError:
         kind = UnauthorisedError
     elif any(word in name for word in ("Timeout", "Disconnect", "Coordinator")):
         kind = UnreachableError
-    return kind(f"{bootstrap_server} does not answer Kafka's Admin client: {name}: {message}")
+    return kind(f"a request to {bootstrap_server} by Kafka's Admin client failed: {name}: {message}")

@@ -1,4 +1,4 @@
-"""The committed records of whole offsets partitions: by a consumer that joins no group and commits nothing."""
+"""Read all committed records of offsets partitions, with a consumer that joins no group and commits nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import UnreachableError
 
 _POLL_SECONDS = 0.2
-_AT_ONCE = 10_000
+_MAX_MESSAGES = 10_000
 
 
 @dataclass(frozen=True)
 class LogRecord:
-    """A record as the log has it; `timestamp_ms` in milliseconds since 1970."""
+    """A record of the log. `timestamp_ms` is in milliseconds since 1970."""
 
     partition: int
     offset: int
@@ -33,20 +33,22 @@ class LogRecord:
 def read_log(
     bootstrap_server: str, properties: Mapping[str, str], partitions: Collection[int], timeout: float = TIMEOUT
 ) -> Iterator[list[LogRecord]]:
-    """Yield all committed records of offsets partitions, from start to end; those of a partition come in order.
+    """Yield all committed records of offsets partitions, from start to end, in order for each partition.
 
-    Raises UnreachableError if nothing comes for `timeout` seconds before the ends.
+    Raises UnreachableError if no record arrives for `timeout` seconds.
     """
     with _log_consumer(bootstrap_server, properties) as consumer:
         consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, OFFSET_BEGINNING) for partition in partitions])
-        left, deadline = set(partitions), time.monotonic() + timeout
-        while left:
+        remaining, deadline = set(partitions), time.monotonic() + timeout
+        while remaining:
             if time.monotonic() > deadline:
-                raise UnreachableError(f"{bootstrap_server} gives no records of the offsets partitions {sorted(left)}")
-            messages = [each for each in consumer.consume(_AT_ONCE, _POLL_SECONDS) if _tells(each)]
-            if any(each.partition() in left for each in messages):
+                raise UnreachableError(
+                    f"{bootstrap_server} returns no records of the offsets partitions {sorted(remaining)}"
+                )
+            messages = [each for each in consumer.consume(_MAX_MESSAGES, _POLL_SECONDS) if _is_record_or_end(each)]
+            if any(each.partition() in remaining for each in messages):
                 deadline = time.monotonic() + timeout
-            left -= {each.partition() for each in messages if each.error() is not None}
+            remaining -= {each.partition() for each in messages if each.error() is not None}
             yield [
                 LogRecord(each.partition(), each.offset(), each.timestamp()[1], each.key(), each.value())
                 for each in messages
@@ -56,12 +58,12 @@ def read_log(
 
 @contextmanager
 def _log_consumer(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
-    """Give a consumer for reading a log, which says where that ends."""
+    """Yield a consumer that also reports the end of each partition."""
     config = {
         "client.id": "offsetstream",
         **librdkafka_config(properties, bootstrap_server),
         "bootstrap.servers": bootstrap_server,
-        "group.id": "offsetstream",  # never joined; its name begins as Spark's do, so it needs no right of its own
+        "group.id": "offsetstream",  # never joined; has the prefix of Spark's groups, so it needs no other right
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
@@ -74,6 +76,6 @@ def _log_consumer(bootstrap_server: str, properties: Mapping[str, str]) -> Itera
         close(consumer)
 
 
-def _tells(message: Message) -> bool:
-    """Tell whether the message says what is in the log: a record, or where it ends."""
+def _is_record_or_end(message: Message) -> bool:
+    """Return whether the message is a record or the end of a partition, and not another error."""
     return message.error() is None or message.error().code() == KafkaError._PARTITION_EOF

@@ -1,4 +1,4 @@
-"""Who leads and keeps each partition of a live cluster: in memory, and brought up to date as the cluster changes."""
+"""A cache of topic metadata (leaders and replicas) of a live cluster, refreshed as the cluster changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from offsetstream.cluster.log_ends import Answers, LogEnd, LogEnds, TopicPlace
 from offsetstream.cluster.topics import kafka_uuid
 
-# Kafka's InvalidMetadataException and its kin: whoever answers so says that the client knows something older.
+# Kafka's InvalidMetadataException and similar errors: they mean that the client's metadata is outdated.
 STALE = frozenset(
     {
         "FENCED_LEADER_EPOCH",
@@ -31,7 +31,7 @@ STALE = frozenset(
 
 @dataclass(frozen=True)
 class PartitionMetadata:
-    """Brokers by their ids; no `leader` where there is none. `leader_epoch` is the newest that any leader told."""
+    """Broker ids of a partition. `leader` is None if there is none. `leader_epoch` is the newest one seen."""
 
     leader: int | None
     leader_epoch: int | None
@@ -41,7 +41,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """A topic and its partitions; `topic_id` in Kafka's 22 characters, None before Kafka 2.8."""
+    """A topic and its partitions. `topic_id` is Kafka's text of 22 characters, None before Kafka 2.8."""
 
     topic_id: str | None
     is_internal: bool
@@ -49,11 +49,11 @@ class TopicMetadata:
 
 
 class MetadataCache(LogEnds):
-    """A live cluster whose topics are kept in memory; every question raises what `Connection` does.
+    """A live cluster with a cache of its topics. Every request raises what `Connection` raises.
 
-    What is in it is given without asking; what is not, or may be stale, is asked for first. A topic that is gone, or
-    may no more be seen, is forgotten; one that was recreated has another id, and begins anew. A broker that knows less
-    than others never takes a partition back to an older leader epoch.
+    A topic that is missing or may be stale is requested first; others come from the cache. A deleted or hidden topic
+    leaves the cache. A recreated topic has a new id and starts from nothing. A broker with outdated metadata never
+    moves a partition back to an older leader epoch.
     """
 
     def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
@@ -64,11 +64,11 @@ class MetadataCache(LogEnds):
 
     @property
     def known(self) -> Mapping[str, TopicMetadata]:
-        """What is in the cache, by topic; nobody is asked."""
+        """The cached topics by name, without a request."""
         return dict(self._known)
 
     def refresh(self, topics: Collection[str] | None = None) -> dict[str, str]:
-        """Ask for these topics, or for all that the user may see; return Kafka's names of why some are not told."""
+        """Request these topics (None: all visible ones). Return Kafka's names of the errors, by topic."""
         names = set(self._ask("the topics", lambda: self._metadata(None).topics) if topics is None else topics)
         described, refused = self._described(names)
         self._ends |= (ends := self._ends_of(dict.fromkeys(names), described, refused, {}))
@@ -76,17 +76,17 @@ class MetadataCache(LogEnds):
             self._forget(gone)
         self._stale -= names
         for name, seen in described.items():
-            self._take(name, _topic(name, seen, ends))
+            self._store(name, _topic(name, seen, ends))
         return refused
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """Return a topic, None where it does not exist or may not be seen."""
+        """Return a topic, None if it does not exist or the user may not see it."""
         if name not in self._known or name in self._stale:
             self.refresh([name])
         return self._known.get(name)
 
     def partition(self, topic: str, number: int) -> PartitionMetadata | None:
-        """Return a partition, None where it does not exist or may not be seen."""
+        """Return a partition, None if it does not exist or the user may not see it."""
         found = self.topic(topic)
         if found is not None and number not in found.partitions:  # it may be new
             self.refresh([topic])
@@ -94,23 +94,23 @@ class MetadataCache(LogEnds):
         return None if found is None else found.partitions.get(number)
 
     def told(self, topic: str, error: str) -> bool:
-        """Take note of an error of a partition, by Kafka's name; return whether it says that the topic is stale.
+        """Record an error of a partition, by Kafka's name. Return whether it means that the topic is stale.
 
-        Then it is asked for anew the next time that somebody wants it.
+        A stale topic is requested again when it is needed.
         """
         if error in STALE:
             self._stale.add(topic)
         return error in STALE
 
     def last_ends(self, topic: str) -> Answers:
-        """Return where the partitions of a topic began and ended at the last refresh, or why that is not known."""
+        """Return the start and end offsets of a topic's partitions at the last refresh, or the errors."""
         return {place: end for place, end in self._ends.items() if place.topic == topic}
 
     def _forget(self, topic: str) -> None:
         self._known.pop(topic, None)
         self._ends = {place: end for place, end in self._ends.items() if place.topic != topic}
 
-    def _take(self, name: str, seen: TopicMetadata) -> None:
+    def _store(self, name: str, seen: TopicMetadata) -> None:
         known = self._known.get(name)
         if known is not None and known.topic_id == seen.topic_id:
             newest = {number: newer(known.partitions.get(number), each) for number, each in seen.partitions.items()}
@@ -121,10 +121,10 @@ class MetadataCache(LogEnds):
 
 
 def newer(known: PartitionMetadata | None, seen: PartitionMetadata) -> PartitionMetadata:
-    """Return what holds of a partition of the same topic: what was seen, unless that is of an older leader epoch."""
+    """Return the newer metadata of a partition of the same topic: `seen`, unless it has an older leader epoch."""
     if known is None or known.leader_epoch is None:
         return seen
-    if seen.leader_epoch is None:  # it has no leader, or that does not answer
+    if seen.leader_epoch is None:  # it has no leader, or the leader does not answer
         return replace(seen, leader_epoch=known.leader_epoch)
     return seen if seen.leader_epoch >= known.leader_epoch else known
 

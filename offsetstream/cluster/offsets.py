@@ -1,9 +1,9 @@
-"""Committed offsets of a live group: fetched from its coordinator, and committed to it.
+"""Fetch committed offsets from a group's coordinator, and commit offsets to it.
 
-A coordinator that moves or loads is asked again, for as long as `timeout` says (seconds). Errors of one partition are
-answers, by Kafka's names; those of the whole question are raised: UsageError for what cannot be asked,
-UnauthorisedError where a right is lacking, UnreachableError where the coordinator is not there in time,
-EnvironmentNotReadyError where Java is not, ClusterError for the rest.
+Requests are retried for `timeout` seconds while the coordinator moves or loads. An error of a single partition is
+returned, by Kafka's name. An error of the complete request is raised: UsageError for invalid arguments,
+UnauthorisedError for a missing right, UnreachableError if the coordinator does not answer in time,
+EnvironmentNotReadyError without Java, ClusterError for everything else.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from offsetstream.cluster.rights import ALL_TOPICS, OFFSETS_TOPIC, Right
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError, UnreachableError, UsageError
 
-_LEAST = 1.0  # seconds
+_MIN_SECONDS = 1.0
 
 
 class GroupOffsets(Cluster):
-    """A live cluster whose coordinators are asked for the offsets of groups, and given some."""
+    """A live cluster: fetch and commit the offsets of groups."""
 
     def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
         super().__init__(bootstrap_server, properties)
@@ -47,46 +47,46 @@ class GroupOffsets(Cluster):
         require_stable: bool = False,
         timeout: float = TIMEOUT,
     ) -> dict[Place, CommittedOffset]:
-        """Return what is committed for the partitions, or for all that the group has offsets of (OffsetFetch).
+        """Return the committed offsets for the partitions, or for all partitions of the group (OffsetFetch).
 
-        With `require_stable` a partition that an open transaction is to commit to has the error
-        UNSTABLE_OFFSET_COMMIT (KIP-447). One that an offset below zero was committed for has no offset. That a group
-        has no offset at all is believed only of a user who may see all topics: brokers leave out those that he may
-        not, without a word. In the moment after its broker was lost a group's new coordinator (4.3.1) answers as of
-        its high watermark: the last commits may not be there yet.
+        With `require_stable`, a partition with a pending offset of an open transaction has the error
+        UNSTABLE_OFFSET_COMMIT (KIP-447). A partition with a negative committed offset has no offset in the result.
+        Brokers silently omit topics that the user may not see. So an empty answer raises UnauthorisedError unless the
+        user may see all topics. Just after a broker was lost, the new coordinator (4.3.1) answers as of its high
+        watermark, so the last commits may be missing.
         """
         require_text("group id", group_id)
         for place in partitions or ():
             _require_place(place)
         if partitions is not None and not partitions:
             return {}
-        with self._by_java(group_id, "DESCRIBE") as (jvm, client):
+        with self._java_admin(group_id, "DESCRIBE") as (jvm, client):
             found = fetch_by_java(jvm, client, group_id, partitions, timeout, require_stable=require_stable)
-            wanted: Collection[Place] | None = partitions
-            if partitions is None and require_stable:  # which ones it left out
-                wanted = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)
-        omitted = [place for place in wanted or () if place not in found]
-        if not found and partitions is None and not omitted and not sees_all_topics(self):
+            requested: Collection[Place] | None = partitions
+            if partitions is None and require_stable:  # find the partitions that it omitted
+                requested = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)
+        missing = [place for place in requested or () if place not in found]
+        if not found and partitions is None and not missing and not sees_all_topics(self):
             raise self.lacks([ALL_TOPICS])
-        return found | (self._errors_of(group_id, omitted, timeout, require_stable=require_stable))
+        return found | (self._errors_of(group_id, missing, timeout, require_stable=require_stable))
 
     def commit(
         self, group_id: str, offsets: Mapping[Place, int | CommittedOffset], *, timeout: float = TIMEOUT
     ) -> dict[Place, str | None]:
-        """Commit as a consumer does that is no member; return the error of each partition, None where it is done.
+        """Commit offsets without being a member. Return the error of each partition (None: done).
 
-        A group with members answers UNKNOWN_MEMBER_ID. What is committed for a partition that an open transaction is to
-        commit to is replaced when that ends. To commit again does no harm, where the answer was lost.
+        A group with members answers UNKNOWN_MEMBER_ID. If an open transaction has a pending offset for a partition,
+        that one replaces this commit when the transaction ends. If the answer was lost, you can safely commit again.
         """
         require_text("group id", group_id)
-        wanted = {place: _to_commit(place, offset) for place, offset in offsets.items()}
-        if not wanted:
+        commits = {place: _to_commit(place, offset) for place, offset in offsets.items()}
+        if not commits:
             return {}
-        with self._by_java(group_id, "READ") as (jvm, client):
-            return commit_by_java(jvm, client, group_id, wanted, timeout)
+        with self._java_admin(group_id, "READ") as (jvm, client):
+            return commit_by_java(jvm, client, group_id, commits, timeout)
 
     @contextmanager
-    def _by_java(self, group_id: str, operation: str) -> Iterator[tuple[Any, Any]]:
+    def _java_admin(self, group_id: str, operation: str) -> Iterator[tuple[Any, Any]]:
         try:
             with java_admin(self.bootstrap_server, self._properties | FEW_TRIES) as (jvm, client):
                 try:
@@ -96,10 +96,10 @@ class GroupOffsets(Cluster):
                         raise
                     raise self.lacks([Right(operation, "group", group_id)]) from error
         except UnreachableError as error:
-            raise self._without_coordinator(group_id, error) from error
+            raise self._coordinator_error(group_id, error) from error
 
-    def _without_coordinator(self, group_id: str, error: UnreachableError) -> UnreachableError:
-        """Return the error by Kafka's name: clients have a timeout for a coordinator that nobody is."""
+    def _coordinator_error(self, group_id: str, error: UnreachableError) -> UnreachableError:
+        """Return COORDINATOR_NOT_AVAILABLE if the coordinator is missing: clients report that only as a timeout."""
         try:
             leaders = self.leaders(OFFSETS_TOPIC)
         except ClusterError:
@@ -115,23 +115,23 @@ class GroupOffsets(Cluster):
     def _errors_of(
         self, group_id: str, partitions: Collection[Place], timeout: float, *, require_stable: bool
     ) -> dict[Place, CommittedOffset]:
-        """Return why the partitions have no offset, by librdkafka, which tells each one's error."""
-        asked, deadline = [TopicPartition(*place) for place in partitions], time.monotonic() + timeout
-        if not asked:
+        """Return why the partitions have no offset. librdkafka returns the error of each partition."""
+        requests, deadline = [TopicPartition(*place) for place in partitions], time.monotonic() + timeout
+        if not requests:
             return {}
 
         def ask() -> dict[Place, CommittedOffset]:
             answer = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group_id, asked)],
+                [ConsumerGroupTopicPartitions(group_id, requests)],
                 require_stable=require_stable,
-                request_timeout=min(max(deadline - time.monotonic(), _LEAST), TIMEOUT),
+                request_timeout=min(max(deadline - time.monotonic(), _MIN_SECONDS), TIMEOUT),
             )
-            [of_group] = answer.values()
-            told = self._ask(f"the offsets of group '{group_id}'", lambda: self._told_by_coordinator(of_group))
-            return {(each.topic, each.partition): _committed(each) for each in told.topic_partitions}
+            [future] = answer.values()
+            result = self._ask(f"the offsets of group '{group_id}'", lambda: self._wait_for_coordinator(future))
+            return {(each.topic, each.partition): _committed(each) for each in result.topic_partitions}
 
-        again = patience(retry_if_result(_is_moving) | retry_if_exception(_passes), timeout)
-        found: dict[Place, CommittedOffset] = again(ask)
+        retry = patience(retry_if_result(_is_moving) | retry_if_exception(_is_temporary), timeout)
+        found: dict[Place, CommittedOffset] = retry(ask)
         return found
 
 
@@ -144,9 +144,9 @@ def fetch_offsets(
     properties: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT,
 ) -> dict[Place, CommittedOffset]:
-    """Fetch a group's committed offsets from its coordinator; see `GroupOffsets.fetch`.
+    """Fetch a group's committed offsets from its coordinator. See `GroupOffsets.fetch`.
 
-    `properties` are Kafka's client properties, as in a file of --command-config.
+    `properties` are Kafka's client properties, as in the file for --command-config.
     """
     cluster = GroupOffsets(bootstrap_server, properties)
     return cluster.fetch(group, partitions, require_stable=require_stable, timeout=timeout)
@@ -160,9 +160,9 @@ def commit_offsets(
     properties: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT,
 ) -> dict[Place, str | None]:
-    """Commit offsets of a group without members to its coordinator; see `GroupOffsets.commit`.
+    """Commit offsets of a group without members to its coordinator. See `GroupOffsets.commit`.
 
-    What `fetch_offsets` returned may be committed as it is.
+    You can pass the result of `fetch_offsets`.
     """
     return GroupOffsets(bootstrap_server, properties).commit(group, offsets, timeout=timeout)
 
@@ -171,7 +171,7 @@ def _is_moving(found: Mapping[Place, CommittedOffset]) -> bool:
     return any(each.error in COORDINATOR_MOVES for each in found.values())
 
 
-def _passes(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     reason = error.__cause__
     return isinstance(reason, KafkaException) and kafka_name(reason.args[0]) in COORDINATOR_MOVES
 
@@ -179,35 +179,35 @@ def _passes(error: BaseException) -> bool:
 def _committed(answer: TopicPartition) -> CommittedOffset:
     if answer.error:
         return CommittedOffset(None, error=kafka_name(answer.error))
-    # Committed just now; what librdkafka says of its metadata is not to be believed.
+    # Committed just now. Ignore librdkafka's metadata, which may be wrong.
     return CommittedOffset(None) if answer.offset < 0 else CommittedOffset(answer.offset, answer.leader_epoch)
 
 
-def _to_commit(place: Place, wanted: int | CommittedOffset) -> CommittedOffset:
+def _to_commit(place: Place, offset: int | CommittedOffset) -> CommittedOffset:
     _require_place(place)
-    commit = wanted if isinstance(wanted, CommittedOffset) else CommittedOffset(wanted)
+    commit = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
     require_utf8(f"metadata of {place[0]}-{place[1]}", commit.metadata)
     if commit.offset is None or commit.offset < 0:
-        raise UsageError(f"{commit.offset} cannot be committed for {place[0]}-{place[1]}: an offset is 0 or more")
+        raise UsageError(f"cannot commit {commit.offset} for {place[0]}-{place[1]}: an offset must be 0 or more")
     return commit
 
 
 def _require_place(place: Place) -> None:
     require_text("topic", place[0])
     if place[1] < 0:
-        raise UsageError(f"{place[0]} has no partition {place[1]}")
+        raise UsageError(f"topic {place[0]} cannot have a partition {place[1]}")
 
 
 def require_text(what: str, text: str) -> None:
-    """Raise UsageError for a name that librdkafka would cut off, or could not send: another group would be meant."""
+    """Raise UsageError for a name that librdkafka would cut at a NUL, or could not send."""
     if not text or "\0" in text:
-        raise UsageError(f"the {what} {text!r} is empty or has a NUL, at which librdkafka ends it")
+        raise UsageError(f"the {what} {text!r} is empty or contains a NUL, where librdkafka would cut it")
     require_utf8(what, text)
 
 
 def require_utf8(what: str, text: str) -> None:
-    """Raise UsageError for a text that no request can have."""
+    """Raise UsageError for a text that cannot be sent, because it is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"the {what} {text!r} is not UTF-8: name one that can be") from error
+        raise UsageError(f"the {what} {text!r} is not valid UTF-8") from error

@@ -1,4 +1,4 @@
-"""Where to look into a live partition: at an offset, at a time, at what a group reads next, at the latest records."""
+"""Read some records of a live partition: from an offset, from a time, or the latest ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import Reading, ends_of, read_from
 from offsetstream.cluster.records_at import IsolationLevel
 
-_FURTHER_BACK = 8  # times as far, where compaction and transactions left too few records
-_LOOK_BACK = 10_000  # offsets at most, or as many as there are to be records
+_BACKOFF_FACTOR = 8  # read from further back if compaction and transactions left too few records
+_MAX_OFFSETS_BACK = 10_000  # or the number of requested records, if larger
 
 
 class Peek:
-    """Reads some records of live partitions, waiting for them for `timeout` seconds in each question.
+    """Reads records of live partitions. Each request waits up to `timeout` seconds.
 
-    Every question raises what `Connection` does.
+    Every request raises what `Connection` raises.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class Peek:
         self._timeout = timeout
 
     def read(self, starts: Mapping[Place, int], at_most: int) -> dict[Place, Reading]:
-        """Return the next records of each partition from an offset on."""
+        """Return up to `at_most` records of each partition, starting at an offset."""
         return self._read(starts, at_most, ends_of(self.cluster, starts), self._deadline())
 
     def since(self, place: Place, since_ms: int, at_most: int) -> Reading:
-        """Return the records from the first on that was written at a time, in milliseconds since 1970, or later."""
+        """Return up to `at_most` records, starting at the first at a time (milliseconds since 1970) or later."""
         deadline = self._deadline()
         ends = ends_of(self.cluster, [place], deadline)
         end = ends.get(TopicPlace(*place))
@@ -49,7 +49,7 @@ class Peek:
         return self._read({place: first}, at_most, ends, deadline)[place]
 
     def latest(self, place: Place, at_most: int) -> Reading:
-        """Return the last records of a partition, of the last 10,000 offsets at most."""
+        """Return the last records of a partition, from at most the last 10,000 offsets."""
         deadline = self._deadline()
         ends = ends_of(self.cluster, [place], deadline)
         end = ends.get(TopicPlace(*place))
@@ -80,8 +80,8 @@ class Peek:
 
 
 def _distances(at_most: int) -> Iterable[int]:
-    furthest, back = max(_LOOK_BACK, at_most), at_most
+    furthest, back = max(_MAX_OFFSETS_BACK, at_most), at_most
     while back < furthest:
         yield back
-        back *= _FURTHER_BACK
+        back *= _BACKOFF_FACTOR
     yield furthest

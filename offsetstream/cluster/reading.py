@@ -1,4 +1,4 @@
-"""What would be read next at offsets of live partitions, and why nothing: the log's range, its leader, its end."""
+"""Read the next records at offsets of live partitions, or find why there are none: range, leader or end of the log."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from offsetstream.cluster.log_ends import NO_LEADER, NO_TOPIC, Answers, LogEnd, 
 from offsetstream.cluster.metadata import STALE, MetadataCache
 from offsetstream.cluster.records_at import OUT_OF_RANGE, IsolationLevel, Record, read_at
 
-_MOVING = STALE - {NO_TOPIC, "UNKNOWN_TOPIC_ID"}  # which pass, where a topic that is gone stays so
-Position: TypeAlias = tuple[Place, int]  # a partition and an offset of it
+_TEMPORARY = STALE - {NO_TOPIC, "UNKNOWN_TOPIC_ID"}  # a deleted topic is permanent
+Position: TypeAlias = tuple[Place, int]  # a partition and an offset
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read from `offset` on, and why there is no more of it: the log ends there, unless one of these says else.
+    """The records from `offset` on. If there are no more, the log ends there, or one of these fields has the reason.
 
-    `is_blocked`: what comes next belongs to an open transaction, or is behind one; `error`: by Kafka's name. `errors`
-    counts those that were heard before an answer came.
+    `is_blocked`: an open transaction blocks the next records. `error`: Kafka's name of an error. `errors` counts the
+    errors that came before the answer.
     """
 
     offset: int
@@ -34,19 +34,19 @@ class Reading:
 
 
 def ends_of(cluster: MetadataCache, places: Collection[Place], deadline: float | None = None) -> Answers:
-    """Return where the logs of the partitions begin and end, or why that is not known.
+    """Return the start and end offsets of the partitions, or the errors.
 
-    Leaders that move or are away are asked again until the deadline, of `time.monotonic`, if there is one.
+    Retries until the deadline (a `time.monotonic`; None: no retry) while a leader moves or is missing.
     """
     found: Answers = {}
-    left = set(places)
+    remaining = set(places)
     for _ in _attempts(deadline):
-        wanted: dict[str, set[int]] = {}
-        for topic, number in left:
-            wanted.setdefault(topic, set()).add(number)
-        found |= (some := cluster.ends(wanted, {}))
-        left = {place for place, end in some.items() if isinstance(end, NoEnd) and end.error in _MOVING}
-        if not left:
+        numbers: dict[str, set[int]] = {}
+        for topic, number in remaining:
+            numbers.setdefault(topic, set()).add(number)
+        found |= (answers := cluster.ends(numbers, {}))
+        remaining = {place for place, end in answers.items() if isinstance(end, NoEnd) and end.error in _TEMPORARY}
+        if not remaining:
             break
     return found
 
@@ -54,16 +54,16 @@ def ends_of(cluster: MetadataCache, places: Collection[Place], deadline: float |
 def first_since(
     cluster: MetadataCache, since_ms: Mapping[TopicPlace, int], deadline: float
 ) -> dict[TopicPlace, int | str | None]:
-    """Return the first offset of each partition's time or later, None where none is; a text is why it is not told.
+    """Return the first offset at each partition's time or later (None: there is none), or a text with the error.
 
-    Leaders that move or are away are asked again until the deadline, of `time.monotonic`.
+    Retries until the deadline (a `time.monotonic`) while a leader moves or is missing.
     """
     found: dict[TopicPlace, int | str | None] = {}
-    left = dict(since_ms)
+    remaining = dict(since_ms)
     for _ in _attempts(deadline):
-        found |= (some := cluster.first_since_each(left))
-        left = {place: since_ms[place] for place, first in some.items() if first in _MOVING}
-        if not left:
+        found |= (answers := cluster.first_since_each(remaining))
+        remaining = {place: since_ms[place] for place, first in answers.items() if first in _TEMPORARY}
+        if not remaining:
             break
     return found
 
@@ -78,19 +78,19 @@ def read_from(
     isolation_level: IsolationLevel,
     deadline: float,
 ) -> dict[Place, Reading]:
-    """Return what would be read of each partition from an offset on, `at_most` records; `ends` are `ends_of` them.
+    """Return up to `at_most` records of each partition, starting at an offset. `ends` is the result of `ends_of`.
 
-    Only partitions that have something to read are fetched from. Those whose leader moves or is away are asked again,
-    with pauses, until the deadline, of `time.monotonic`.
+    Fetches only from partitions that have records there. Retries with pauses until the deadline (a `time.monotonic`)
+    while a leader moves or is missing.
     """
     found: dict[Place, Reading] = {}
-    left, known = dict(starts), ends
+    remaining, known = dict(starts), ends
     for _ in _attempts(deadline):
-        found |= _read_once(cluster, properties, left, at_most, known, isolation_level, deadline)
-        left = {place: offset for place, offset in starts.items() if found[place].error in _MOVING}
-        if not left:
+        found |= _read_once(cluster, properties, remaining, at_most, known, isolation_level, deadline)
+        remaining = {place: offset for place, offset in starts.items() if found[place].error in _TEMPORARY}
+        if not remaining:
             break
-        known = ends_of(cluster, left)
+        known = ends_of(cluster, remaining)
     return {place: found[place] for place in starts}
 
 
@@ -103,25 +103,27 @@ def first_at_each(
     isolation_level: IsolationLevel,
     deadline: float,
 ) -> dict[Position, Reading]:
-    """Return what would be read at each position, one record at most; else as `read_from`."""
+    """Return the next record at each position. Otherwise like `read_from`."""
     found: dict[Position, Reading] = {}
     for starts in once_at_a_time(wanted):
-        some = read_from(cluster, properties, starts, 1, ends=ends, isolation_level=isolation_level, deadline=deadline)
-        found |= {(place, reading.offset): reading for place, reading in some.items()}
+        answers = read_from(
+            cluster, properties, starts, 1, ends=ends, isolation_level=isolation_level, deadline=deadline
+        )
+        found |= {(place, reading.offset): reading for place, reading in answers.items()}
     return found
 
 
 def once_at_a_time(wanted: Collection[Position]) -> Iterator[dict[Place, int]]:
-    """Yield each pair of a partition and a number once, and a partition once at a time, as clients ask for it."""
-    left = set(wanted)
-    while left:
-        some = dict(left)
-        yield some
-        left -= set(some.items())
+    """Yield all pairs in rounds that have each partition only once, since a request can have it only once."""
+    remaining = set(wanted)
+    while remaining:
+        round_ = dict(remaining)
+        yield round_
+        remaining -= set(round_.items())
 
 
 def _attempts(deadline: float | None) -> Iterator[None]:
-    """Yield once, and again after pauses that get longer, until the deadline."""
+    """Yield once, and again after growing pauses until the deadline."""
     pause = _FIRST_PAUSE
     yield
     while deadline is not None and time.monotonic() + pause < deadline:
@@ -159,7 +161,7 @@ def _read_once(
         last = end if isinstance(end, LogEnd) else None
         reading = Reading(to_read[place], last, tuple(each.records), error=each.error, errors=each.errors)
         if each.error is not None:
-            found[place] = _explained(cluster, place, reading, each.error)
+            found[place] = _with_reason(cluster, place, reading, each.error)
         elif each.is_at_end and last is not None and isolation_level == "read_committed":
             found[place] = replace(reading, is_blocked=last.last_stable_offset < last.high_watermark)
         else:
@@ -179,9 +181,9 @@ def _without_reading(offset: int, end: LogEnd | NoEnd, isolation_level: Isolatio
     return None
 
 
-def _explained(cluster: MetadataCache, place: Place, reading: Reading, error: str) -> Reading:
-    """Say what the log of a partition, or its leader, is now that an error came of it."""
-    if error == OUT_OF_RANGE:  # its start has moved meanwhile
+def _with_reason(cluster: MetadataCache, place: Place, reading: Reading, error: str) -> Reading:
+    """Return the reading with the current log range or leader state, which explains the error."""
+    if error == OUT_OF_RANGE:  # the start of the log has moved meanwhile
         end = ends_of(cluster, [place]).get(TopicPlace(*place))
         return replace(reading, end=end) if isinstance(end, LogEnd) else reading
     if not cluster.told(place[0], error):

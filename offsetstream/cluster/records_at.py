@@ -1,4 +1,4 @@
-"""The records that a consumer would read from given offsets on: one that joins no group and commits nothing."""
+"""Read records from given offsets on, with a consumer that joins no group and commits nothing."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from offsetstream.cluster.properties import librdkafka_config
 IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
 OUT_OF_RANGE, SILENT = "OFFSET_OUT_OF_RANGE", "REQUEST_TIMED_OUT"
 _POLL_SECONDS = 0.1
-_PARTITIONS_AT_ONCE, _MESSAGES_AT_ONCE = 500, 1000
-_MOST_ERRORS = 20  # heard while reading, after which nothing more is waited for
+_MAX_PARTITIONS, _MAX_MESSAGES = 500, 1000
+_MAX_ERRORS = 20  # after which it stops to wait
 _CONFIG = {
-    # One small fetch of each partition will do, whose first batch comes whole in any case.
+    # One small fetch for each partition is enough. Its first batch is complete in any case.
     "queued.min.messages": 1,
     "fetch.message.max.bytes": 65_536,
     "fetch.max.bytes": 8_388_608,
     "receive.message.max.bytes": 100_000_000,
     "fetch.wait.max.ms": 100,
-    # Else a leader that falls silent is waited for a minute, and a new one not looked for.
+    # By default, librdkafka waits a minute for a silent leader and does not look for a new one.
     "socket.timeout.ms": 10_000,
     "topic.metadata.refresh.interval.ms": 3000,
 }
@@ -45,7 +45,7 @@ _CONFIG = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as a consumer gets it; `timestamp_ms` since 1970, None where it has none."""
+    """A record as a consumer gets it. `timestamp_ms` is in milliseconds since 1970 (None: no timestamp)."""
 
     offset: int
     timestamp_ms: int | None
@@ -57,15 +57,15 @@ class Record:
 
     @property
     def timestamp_type(self) -> str:
-        """Kafka's name of who has set the timestamp: the producer, or the broker."""
+        """Kafka's name of the timestamp type, which tells whether the producer or the broker set it."""
         return "LogAppendTime" if self.is_log_append_time else "CreateTime"
 
 
 @dataclass
-class Found:
-    """What was read of a partition: the records, whether its end was reached, or by Kafka's name why there are no more.
+class FetchedRecords:
+    """The records of a partition, whether its end was reached, and Kafka's name of the error that stopped reading.
 
-    `errors` counts those that were heard on the way there.
+    `errors` counts all errors until then.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -82,52 +82,52 @@ def read_at(
     *,
     isolation_level: IsolationLevel = "read_committed",
     timeout: float,
-) -> dict[Place, Found]:
-    """Return up to `at_most` records of each partition from an offset on, within `timeout` seconds for all.
+) -> dict[Place, FetchedRecords]:
+    """Return up to `at_most` records of each partition, starting at an offset, within `timeout` seconds for all.
 
-    Control records are left out, with `read_committed` also records of aborted transactions, and what an open one holds
-    back is not reached. An offset outside the log is OFFSET_OUT_OF_RANGE and moves nowhere. A leader that moves is
-    followed; a partition without an answer in time has the error REQUEST_TIMED_OUT.
+    Control records are skipped. With `read_committed`, so are records of aborted transactions, and reading stops at an
+    open transaction. An offset outside the log gives the error OFFSET_OUT_OF_RANGE, without a reset. Reading continues
+    at a new leader. A partition without an answer in time has the error REQUEST_TIMED_OUT.
     """
     deadline = time.monotonic() + timeout
-    found = {place: Found() for place in starts}
-    with _consumer(bootstrap_server, properties, isolation_level) as (consumer, heard):
-        left = iter(starts.items())
-        while some := dict(islice(left, _PARTITIONS_AT_ONCE)):
-            consumer.assign([TopicPartition(*place, offset) for place, offset in some.items()])
-            _read(consumer, some, {place: found[place] for place in some}, at_most, deadline, heard)
+    found = {place: FetchedRecords() for place in starts}
+    with _consumer(bootstrap_server, properties, isolation_level) as (consumer, errors):
+        remaining = iter(starts.items())
+        while part := dict(islice(remaining, _MAX_PARTITIONS)):
+            consumer.assign([TopicPartition(*place, offset) for place, offset in part.items()])
+            _read(consumer, part, {place: found[place] for place in part}, at_most, deadline, errors)
     return found
 
 
 def _read(
     consumer: Consumer,
     starts: Mapping[Place, int],
-    found: Mapping[Place, Found],
+    found: Mapping[Place, FetchedRecords],
     at_most: int,
     deadline: float,
-    heard: deque[KafkaError],
+    errors: deque[KafkaError],
 ) -> None:
-    left = set(starts)
-    while left:
-        late = time.monotonic() > deadline or len(heard) > _MOST_ERRORS
-        for message in () if late else consumer.consume(_MESSAGES_AT_ONCE, _POLL_SECONDS):
+    remaining = set(starts)
+    while remaining:
+        is_over = time.monotonic() > deadline or len(errors) > _MAX_ERRORS
+        for message in () if is_over else consumer.consume(_MAX_MESSAGES, _POLL_SECONDS):
             place = (message.topic(), message.partition())
-            if place in left and _take(message, found[place], starts[place], at_most):
-                left.discard(place)
+            if place in remaining and _add(message, found[place], starts[place], at_most):
+                remaining.discard(place)
                 consumer.pause([TopicPartition(*place)])
-        if late:
+        if is_over:
             break
-    for place in left:
+    for place in remaining:
         found[place].error = found[place].error or SILENT
     for each in found.values():
-        each.errors += len(heard)
+        each.errors += len(errors)
 
 
-def _take(message: Message, found: Found, start: int, at_most: int) -> bool:
-    """Take in what came of a partition; returns whether that was all."""
+def _add(message: Message, found: FetchedRecords, start: int, at_most: int) -> bool:
+    """Add a message to the partition's result. Return whether the partition is done."""
     error = message.error()
     if error is None:
-        if message.offset() >= start:  # a batch may begin before
+        if message.offset() >= start:  # a batch may start before
             found.records.append(_record(message))
         return len(found.records) >= at_most
     if error.code() == KafkaError._PARTITION_EOF:
@@ -137,7 +137,7 @@ def _take(message: Message, found: Found, start: int, at_most: int) -> bool:
         found.error = OUT_OF_RANGE
         return True
     found.errors += 1
-    if error.retriable() and found.errors <= _MOST_ERRORS:
+    if error.retriable() and found.errors <= _MAX_ERRORS:
         return False
     found.error = kafka_name(error)
     return True
@@ -160,7 +160,7 @@ def _record(message: Message) -> Record:
 def _consumer(
     bootstrap_server: str, properties: Mapping[str, str], isolation_level: IsolationLevel
 ) -> Iterator[tuple[Consumer, deque[KafkaError]]]:
-    heard: deque[KafkaError] = deque()
+    errors: deque[KafkaError] = deque()
     config = {
         "client.id": "offsetstream",
         **librdkafka_config(properties, bootstrap_server),
@@ -172,10 +172,10 @@ def _consumer(
         "isolation.level": isolation_level,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
-        "error_cb": heard.append,
+        "error_cb": errors.append,
     }
     consumer = Consumer(config, logger=QUIET)
     try:
-        yield consumer, heard
+        yield consumer, errors
     finally:
         close(consumer)

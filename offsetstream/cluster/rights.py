@@ -1,4 +1,4 @@
-"""The rights that each command needs on the cluster, as data: docs/how-to/security.md shows them; tests grant them."""
+"""The rights that each command needs on the cluster, as data for docs/how-to/security.md and the tests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-GROUP_PREFIX = "offsetstream"  # of the groups whose coordinator Spark's consumers look up; they join none
+GROUP_PREFIX = "offsetstream"  # of the group ids of Spark's consumers, which look up a coordinator but join no group
 ANY = "*"
-_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Right:
-    """An operation on a resource, in the words of kafka-acls; `without` says how a command goes on without it."""
+    """An operation on a resource, in the terms of kafka-acls. `without` says what the command lacks without it."""
 
     operation: str
     resource: str  # topic, group, transactional_id or cluster
@@ -23,14 +23,14 @@ class Right:
     without: str | None = None
 
     def __str__(self) -> str:
-        what = self.resource.replace("_", " ")
+        kind = self.resource.replace("_", " ")
         if self.resource == "cluster":
             return f"{self.operation} on the cluster"
         if self.name == ANY:
-            return f"{self.operation} on all {what}s (*)"
+            return f"{self.operation} on all {kind}s (*)"
         if self.is_prefix:
-            return f"{self.operation} on the {what}s with the prefix {self.name}"
-        return f"{self.operation} on the {what} {self.name}"
+            return f"{self.operation} on the {kind}s with the prefix {self.name}"
+        return f"{self.operation} on the {kind} {self.name}"
 
 
 def describe_each(resource: str, names: Iterable[str]) -> list[Right]:
@@ -39,9 +39,9 @@ def describe_each(resource: str, names: Iterable[str]) -> list[Right]:
 
 
 def in_words(rights: list[Right]) -> str:
-    """Return the rights in words, the first few of many."""
-    more = f" and {len(rights) - _SHOWN} more" if len(rights) > _SHOWN else ""
-    return ", ".join(map(str, rights[:_SHOWN])) + more
+    """Return the rights as text: up to three, and the number of the others."""
+    more = f" and {len(rights) - _MAX_SHOWN} more" if len(rights) > _MAX_SHOWN else ""
+    return ", ".join(map(str, rights[:_MAX_SHOWN])) + more
 
 
 READ_OFFSETS = Right("READ", "topic", OFFSETS_TOPIC)
@@ -49,41 +49,41 @@ OWN_GROUPS = Right("DESCRIBE", "group", GROUP_PREFIX, is_prefix=True)
 ALL_GROUPS = Right("DESCRIBE", "group", ANY)
 ALL_TOPICS = Right("DESCRIBE", "topic", ANY)
 TOPIC_SETTINGS = Right(
-    "DESCRIBE_CONFIGS", "topic", OFFSETS_TOPIC, without="24 hours are taken for its delete.retention.ms"
+    "DESCRIBE_CONFIGS", "topic", OFFSETS_TOPIC, without="its delete.retention.ms is assumed to be 24 hours"
 )
 BROKER_SETTINGS = Right(
     "DESCRIBE_CONFIGS",
     "cluster",
-    without="--coordinator tells the kind, else new is taken; how long offsets are kept is unknown",
+    without="the coordinator kind is new or that of --coordinator; the retention of offsets is unknown",
 )
 TOPIC_NAMES = Right(
     "DESCRIBE",
     "topic",
     ANY,
-    without="of topics that it may not see the ends are unknown, and newer group types show their ids",
+    without="topics that the user may not see have no end offsets; newer group types show their ids, not names",
 )
 TRANSACTIONS = Right(
-    "DESCRIBE", "transactional_id", ANY, without="of open transactions the ids, states, starts and timeouts are unknown"
+    "DESCRIBE", "transactional_id", ANY, without="the ids, states, starts and timeouts of open transactions are unknown"
 )
 TRANSACTION_COORDINATORS = Right(
-    "DESCRIBE", "topic", TRANSACTION_STATE, without="whether a transaction is hanging is unknown"
+    "DESCRIBE", "topic", TRANSACTION_STATE, without="it is unknown whether a transaction is hanging"
 )
 MARKERS_SEEN = Right(
     "READ",
     "topic",
     ANY,
-    without="whether one message waits, or only a transaction's marker, is unknown, and which transaction blocks a log",
+    without="it is unknown whether a message waits or only a marker, and which transaction blocks a log",
 )
 TRANSACTION_IDS = Right(
-    "DESCRIBE", "transactional_id", ANY, without="which open transaction blocks a log is unknown"
+    "DESCRIBE", "transactional_id", ANY, without="it is unknown which open transaction blocks a log"
 )
-TOPICS_SEEN = Right("DESCRIBE", "topic", ANY, without="topics that it may not see are left out")
+TOPICS_SEEN = Right("DESCRIBE", "topic", ANY, without="topics that the user may not see are omitted")
 READ_TOPIC = Right("READ", "topic", "<topic>")
 OF_GROUP = Right("DESCRIBE", "group", "<group>")
 COMMIT = Right("READ", "group", "<group>")
 DELETE = Right("DELETE", "group", "<group>")
 READ_TOPIC_OF_GROUP = Right("READ", "topic", "<topic of the group>")
-# Names in angle brackets stand for what is asked for. Commands that are not here ask no cluster.
+# Names in angle brackets stand for the requested ones. Commands that are not here do not use the cluster.
 COMMANDS: dict[str, tuple[Right, ...]] = {
     "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES, MARKERS_SEEN, TRANSACTION_IDS),
     "dump --bootstrap-server": (READ_OFFSETS, OWN_GROUPS),

@@ -1,4 +1,4 @@
-"""Kafka's SASL properties in librdkafka's words."""
+"""Translate Kafka's SASL properties to librdkafka's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.cluster.stores import trusted_certificates
 from offsetstream.errors import UsageError
 
 _KAFKA = "org.apache.kafka.common.security"
-# By the end of the class's name: Databricks has these classes under names of its own.
+# The class names may have a prefix: Databricks renames these classes.
 _MODULES = {
     "PLAIN": f"{_KAFKA}.plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_KAFKA}.scram.ScramLoginModule",
@@ -35,10 +35,10 @@ _UNSECURED_OPTIONS = {
 
 
 def sasl_config(properties: Mapping[str, str], bootstrap_server: str) -> dict[str, Any]:
-    """Return mechanism and credentials for librdkafka; UsageError, without a secret in it, where it cannot have them.
+    """Return the mechanism and the credentials for librdkafka.
 
-    Raises UsageError too where Kafka's Java client would refuse the properties: Spark needs seconds to find out; and
-    what `msk.iam_config` does.
+    Raises UsageError, without secrets in it, if librdkafka does not support the properties or Kafka's Java client would
+    reject them (Spark needs seconds to find out). Raises what `msk.iam_config` raises.
     """
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MODULES:
@@ -46,11 +46,11 @@ def sasl_config(properties: Mapping[str, str], bootstrap_server: str) -> dict[st
             f"sasl.mechanism is {mechanism} (Kafka's default is GSSAPI): set it to one of {', '.join(_MODULES)}"
         )
     if "sasl.jaas.config" not in properties:
-        raise UsageError("sasl.jaas.config is missing: the login must be in the client properties themselves")
+        raise UsageError("sasl.jaas.config is missing: put the login into the client properties")
     login = parse_login(properties["sasl.jaas.config"])
     if not login.module.endswith(_MODULES[mechanism]):
         raise UsageError(
-            f"sasl.jaas.config has the login module {login.module}, but sasl.mechanism={mechanism} goes with "
+            f"sasl.jaas.config has the login module {login.module}, but sasl.mechanism={mechanism} needs "
             f"{_MODULES[mechanism]}"
         )
     if mechanism == msk.MECHANISM:
@@ -61,9 +61,13 @@ def sasl_config(properties: Mapping[str, str], bootstrap_server: str) -> dict[st
 
 def _password(properties: Mapping[str, str], login: Login) -> dict[str, str]:
     if _HANDLER in properties:
-        raise UsageError(f"{_HANDLER} is for OAUTHBEARER only: librdkafka runs no Java class; leave it out")
+        raise UsageError(
+            f"{_HANDLER} only works with OAUTHBEARER, because librdkafka cannot run Java classes: remove it"
+        )
     if login.options.get("tokenauth", "").lower() == "true":
-        raise UsageError("sasl.jaas.config has tokenauth: librdkafka has no delegation tokens; log in by a user")
+        raise UsageError(
+            "sasl.jaas.config has tokenauth, but librdkafka does not support delegation tokens: log in as a user"
+        )
     missing = [name for name in ("username", "password") if name not in login.options]
     if missing:
         raise UsageError(f"sasl.jaas.config has no {' and no '.join(missing)}")
@@ -75,18 +79,21 @@ def _token(properties: Mapping[str, str], login: Login) -> dict[str, str]:
     if handler.endswith(_FROM_ENDPOINT):
         return _from_endpoint(properties, login.options)
     if not handler.endswith(_UNSECURED):
-        raise UsageError(f"{_HANDLER} is {handler}, which librdkafka cannot run: take Kafka's own{_FROM_ENDPOINT}")
+        raise UsageError(f"{_HANDLER} is {handler}, which librdkafka cannot run: use Kafka's own{_FROM_ENDPOINT}")
     if _TOKEN_URL in properties:
         handler = f"{_KAFKA}.oauthbearer{_FROM_ENDPOINT}"
-        raise UsageError(f"{_TOKEN_URL} is not used without {_HANDLER}={handler}")
+        raise UsageError(f"{_TOKEN_URL} also needs {_HANDLER}={handler}")
     return _unsecured(login.options)
 
 
 def _from_endpoint(properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Return how to get a token by client credentials; the endpoint's certificates are options of the login module."""
+    """Return the configuration to get tokens by client credentials.
+
+    The endpoint's certificates are options of the login module.
+    """
     url = properties.get(_TOKEN_URL, "")
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{_TOKEN_URL} must be an http or https address: librdkafka asks no other")
+        raise UsageError(f"{_TOKEN_URL} must be an http or https URL")
     missing = [name for name in _CREDENTIALS if name not in options]
     if missing:
         raise UsageError(f"sasl.jaas.config has no {' and no '.join(missing)}")
@@ -103,22 +110,22 @@ def _from_endpoint(properties: Mapping[str, str], options: Mapping[str, str]) ->
     certificates = trusted_certificates(options)
     if certificates is not None:
         config["https.ca.pem"] = certificates
-    _refuse_others(options, {*_CREDENTIALS, *extensions, "scope"}, "ssl.truststore.")
+    _reject_others(options, {*_CREDENTIALS, *extensions, "scope"}, "ssl.truststore.")
     return config
 
 
 def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
-    """Return how to make Kafka's unsecured token, which only brokers for tests take."""
+    """Return the configuration for Kafka's unsecured tokens, which only test brokers accept."""
     if "unsecuredLoginStringClaim_sub" not in options:
         raise UsageError("sasl.jaas.config has no unsecuredLoginStringClaim_sub, which names the user")
-    _refuse_others(options, set(_UNSECURED_OPTIONS))
+    _reject_others(options, set(_UNSECURED_OPTIONS))
     if any(re.search(r'[\s"]', value) for value in options.values()):
-        raise UsageError("a value of sasl.jaas.config has a space or a quote, which librdkafka cannot have there")
+        raise UsageError("a value of sasl.jaas.config has a space or a quote, which librdkafka does not allow there")
     words = " ".join(f"{_UNSECURED_OPTIONS[name]}={value}" for name, value in options.items())
     return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": words}
 
 
-def _refuse_others(options: Mapping[str, str], known: set[str], known_prefix: str = "\0") -> None:
+def _reject_others(options: Mapping[str, str], known: set[str], known_prefix: str = "\0") -> None:
     others = [name for name in options if name not in known and not name.startswith(known_prefix)]
     if others:
-        raise UsageError(f"{others[0]} in sasl.jaas.config has no counterpart in librdkafka: leave it out")
+        raise UsageError(f"librdkafka does not support {others[0]} in sasl.jaas.config: remove it")

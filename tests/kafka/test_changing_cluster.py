@@ -223,7 +223,7 @@ def test_partitions_that_come_back_have_a_new_log(runner: JobRunner, kafka: Embe
 
 def test_another_cluster_at_the_same_address_ends_the_job(runner: JobRunner, kafka: EmbeddedKafka, port: int) -> None:
     before = commits(runner)
-    with pytest.raises(OtherClusterError, match="there is now the cluster"), runner.running() as job:
+    with pytest.raises(OtherClusterError, match="is now another cluster"), runner.running() as job:
         runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
         runner.await_(lambda: said(runner, "Going on with checkpoint"))
         kafka.close()

@@ -102,7 +102,7 @@ def test_one_right_fewer_is_named(
 ) -> None:
     with secured.granted("bob", [other for other in concrete(command) if other != right]):
         done = offsetstream(*arguments(command, asked, tables, tmp_path))
-    assert (done.returncode, f"it lacks {right};" in done.stderr) == (3, True), done.stderr
+    assert (done.returncode, f"lacks {right};" in done.stderr) == (3, True), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
 
@@ -173,7 +173,7 @@ def test_verify_does_not_take_what_is_denied_for_what_is_not_there(
     """The cluster leaves it out of its lists without an error: the tables alone would have it."""
     with secured.granted("bob", [ALL_GROUPS, ALL_TOPICS]), secured.granted("bob", [denied], "DENY"):
         done = offsetstream("verify", *asked, "--tables", str(tables), "--settle", "0")
-    assert (done.returncode, f"it lacks {denied};" in done.stderr) == (3, True), done.stderr
+    assert (done.returncode, f"lacks {denied};" in done.stderr) == (3, True), done.stderr
 
 
 def test_a_topic_that_is_hidden_from_the_job_is_not_deleted(

@@ -16,13 +16,13 @@ def read(folder: Path, text: str) -> dict[str, str]:
     return read_properties(str(file))
 
 
-def test_a_password_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", "hunter${2:3}")
     found = read(tmp_path, ENV + 'sasl.jaas.config=a.b.PlainLoginModule required password="${env:KAFKA_PASSWORD}";')
     assert found == {"sasl.jaas.config": 'a.b.PlainLoginModule required password="hunter${2:3}";'}
 
 
-def test_names_with_spaces_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spaces_around_the_name_of_a_provider_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_CLIENT", "me")
     assert read(tmp_path, ENV.replace("=env\n", "= env , \n") + "client.id=${env:KAFKA_CLIENT}")["client.id"] == "me"
 
@@ -31,8 +31,14 @@ def test_names_with_spaces_between(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("text", "words"),
     [
         (ENV + "ssl.key.password=${env:NOT_THERE}", r"ssl.key.password of .*: \$\{env:NOT_THERE\} has no value$"),
-        ("ssl.key.password=${env:X}", r"\$\{env:X\}, but no provider env: add config.providers=env and .*EnvVarConfig"),
-        ("ssl.key.password=${file:/x:y}", r"no provider file: add config.providers=file and .*\.FileConfigProvider$"),
+        (
+            "ssl.key.password=${env:X}",
+            r"\$\{env:X\}, but the provider env is not declared: add config.providers=env and .*EnvVarConfig",
+        ),
+        (
+            "ssl.key.password=${file:/x:y}",
+            r"provider file is not declared: add config.providers=file and .*\.FileConfigProvider$",
+        ),
         ("config.providers=vault", r"config.providers.vault.class .* is missing: it must be org.apache"),
         ("config.providers=v\nconfig.providers.v.class=a.V", r"config.providers.v.class .* is a.V: it must be"),
         (
@@ -42,14 +48,16 @@ def test_names_with_spaces_between(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_one_line_says_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
+def test_the_error_is_one_line_that_names_the_property(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as error:
         read(tmp_path, text)
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_pattern_of_java_and_a_file_that_is_no_text(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"config\.providers\.env\.param\.allowlist\.pattern .* no regular expr"):
+def test_a_java_only_pattern_and_a_binary_file_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"config\.providers\.env\.param\.allowlist\.pattern .* not a valid regular expr"
+    ):
         read(tmp_path, ENV + "config.providers.env.param.allowlist.pattern=\\\\p{Upper}+\nclient.id=${env:HOME}")
     (tmp_path / "token").write_bytes(b"\xff\xfe")
     mounted = ENV.replace("env", "d").replace("EnvVarConfig", "DirectoryConfig")

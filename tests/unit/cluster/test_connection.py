@@ -30,11 +30,11 @@ def error_for(code: int) -> Exception:
 
 
 @pytest.mark.parametrize("code", FOR_NOW)
-def test_a_broker_that_went_away_with_a_question_is_waited_for(code: int) -> None:
+def test_a_broker_that_left_during_a_request_is_unreachable(code: int) -> None:
     assert isinstance(error_for(code), UnreachableError)
 
 
-def test_what_no_wait_mends_is_not() -> None:
+def test_a_permanent_error_is_not_unreachable() -> None:
     error = error_for(KafkaError.INVALID_REQUEST)
     assert isinstance(error, ClusterError)
     assert not isinstance(error, UnreachableError)

@@ -31,7 +31,7 @@ def test_a_consumer_is_closed() -> None:
         consumer.poll(0)
 
 
-def test_one_that_does_not_end_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_that_does_not_close_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "_CLOSE_SECONDS", 0.05)
     consumer = NeverClosed()
     consumers.close(consumer)

@@ -30,29 +30,29 @@ def databricks(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.usefixtures("databricks")
-def test_sparks_source_gets_the_runtimes_names(name: str, given: str, expected: str) -> None:
+def test_sparks_source_gets_the_runtimes_class_names(name: str, given: str, expected: str) -> None:
     assert spark_options({name: given}) == {f"kafka.{name}": expected}
 
 
 @pytest.mark.usefixtures("databricks")
-def test_what_else_is_in_a_login_stays() -> None:
+def test_the_rest_of_a_login_is_unchanged() -> None:
     login = SCRAM.format("org.apache.kafka.common.security.scram.ScramLoginModule")
     assert spark_options({"sasl.jaas.config": login}) == {"kafka.sasl.jaas.config": f"kafkashaded.{login}"}
 
 
-def test_elsewhere_the_names_are_kafkas() -> None:
+def test_outside_databricks_the_names_are_kafkas() -> None:
     assert spark_options({"sasl.jaas.config": SCRAM}) == {"kafka.sasl.jaas.config": SCRAM}
 
 
 @pytest.mark.usefixtures("databricks")
-def test_librdkafka_gets_what_it_gets_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_librdkafka_gets_the_same_as_outside_databricks(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": SCRAM}
     there = librdkafka_config(given)
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")
     assert librdkafka_config(given) == there
 
 
-def test_the_runtimes_kafka_asks_the_jvm_by_its_own_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_properties_have_the_runtimes_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
     name, url = "org.apache.kafka.sasl.oauthbearer.allowed.urls", "https://idp.example/token"
     properties = {"sasl.oauthbearer.token.endpoint.url": url}
     assert java_system_properties(properties) == {name: url}

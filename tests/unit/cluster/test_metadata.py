@@ -22,7 +22,7 @@ KNOWN = PartitionMetadata(leader=1, leader_epoch=5, replicas=(1, 2), in_sync_rep
         (replace(KNOWN, leader=3, leader_epoch=None), replace(KNOWN, leader=3)),
     ],
 )
-def test_the_newer_of_two(seen: PartitionMetadata, holds: PartitionMetadata) -> None:
+def test_the_newer_leader_epoch_wins(seen: PartitionMetadata, holds: PartitionMetadata) -> None:
     assert newer(KNOWN, seen) == holds
     assert newer(None, seen) == seen
     assert newer(replace(KNOWN, leader_epoch=None), seen) == seen

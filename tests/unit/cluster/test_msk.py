@@ -76,7 +76,7 @@ def test_a_token_is_signed_for_the_brokers_region() -> None:
     assert "sesame" not in str(found)
 
 
-def test_a_token_is_kept_until_it_is_about_to_end(aws: pytest.MonkeyPatch) -> None:
+def test_a_token_is_reused_until_it_is_about_to_expire(aws: pytest.MonkeyPatch) -> None:
     asked = signer()
     first = asked()
     aws.setenv("AWS_ACCESS_KEY_ID", "ANOTHER")
@@ -85,40 +85,43 @@ def test_a_token_is_kept_until_it_is_about_to_end(aws: pytest.MonkeyPatch) -> No
     assert signed(asked()[0])["X-Amz-Credential"][0].startswith("ANOTHER/")
 
 
-def test_other_names_of_brokers(aws: pytest.MonkeyPatch) -> None:
+def test_the_region_comes_from_the_host_name_or_the_environment(aws: pytest.MonkeyPatch) -> None:
     serverless = "boot-abc.c1.kafka-serverless.us-east-2.amazonaws.com:9098"
     assert signed(signer(server=serverless)()[0])["host"] == ["kafka.us-east-2.amazonaws.com"]
-    with pytest.raises(UsageError, match=r"my\.kafka:9098 names no AWS region: set AWS_REGION"):
+    with pytest.raises(UsageError, match=r"my\.kafka:9098 does not contain an AWS region: set AWS_REGION"):
         signer(server="my.kafka:9098")
     aws.setenv("AWS_DEFAULT_REGION", "eu-north-1")
     assert signed(signer(server="my.kafka:9098")()[0])["host"] == ["kafka.eu-north-1.amazonaws.com"]
 
 
-def test_a_profile(tmp_path: Path) -> None:
+def test_a_profile_signs_the_token(tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text("[kafka]\naws_access_key_id = OFPROFILE\naws_secret_access_key = x\n")
     token, _ = signer(f'{MODULE} awsProfileName="kafka";')()
     assert signed(token)["X-Amz-Credential"][0].startswith("OFPROFILE/")
-    with pytest.raises(UnauthorisedError, match=r"AWS gives no credentials for MSK: .*\(none\)"):
+    with pytest.raises(UnauthorisedError, match=r"cannot get AWS credentials for MSK: .*\(none\)"):
         signer(f'{MODULE} awsProfileName="none";')
 
 
-def test_who_has_no_credentials_is_told_so_at_once(aws: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_fail_at_once(aws: pytest.MonkeyPatch) -> None:
     aws.delenv("AWS_ACCESS_KEY_ID")
     aws.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(UnauthorisedError, match="AWS has no credentials here for MSK: set AWS_ACCESS_KEY_ID"):
+    with pytest.raises(UnauthorisedError, match="no AWS credentials for MSK: set AWS_ACCESS_KEY_ID"):
         signer()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sasl.jaas.config": f"{MODULE} awsRoleExternalId='x';"}, "awsRoleExternalId in sasl.jaas.config has no"),
+        (
+            {"sasl.jaas.config": f"{MODULE} awsRoleExternalId='x';"},
+            "awsRoleExternalId in sasl.jaas.config is not supported",
+        ),
         ({"sasl.client.callback.handler.class": ""}, f"needs sasl.client.callback.handler.class={HANDLER}"),
-        ({"sasl.jaas.config": "x.Y required;"}, f"AWS_MSK_IAM goes with {MODULE.split(maxsplit=1)[0]}"),
+        ({"sasl.jaas.config": "x.Y required;"}, f"AWS_MSK_IAM needs {MODULE.split(maxsplit=1)[0]}"),
         ({"sasl.mechanism": "SCRAM-SHA-512"}, "sasl.client.callback.handler.class .* needs no Java class"),
     ],
 )
-def test_what_the_signer_does_not_have_is_refused(changes: dict[str, str], message: str) -> None:
+def test_options_that_the_signer_lacks_are_rejected(changes: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         librdkafka_config(IAM | changes, SERVER)
 
@@ -127,7 +130,7 @@ def test_librdkafka_takes_the_login() -> None:
     AdminClient({**librdkafka_config(IAM, SERVER), "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
 
-def test_without_the_signer_one_line_tells_what_to_install(aws: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_signer_one_line_says_what_to_install(aws: pytest.MonkeyPatch, tmp_path: Path) -> None:
     aws.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     (tmp_path / "client.properties").write_text("\n".join(f"{name}={value}" for name, value in IAM.items()))
     asked = ("--bootstrap-server", "b.kafka.eu-west-1.amazonaws.com:1", "--command-config")

@@ -49,27 +49,27 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "none")
     with pytest.raises(UsageError) as raised:
         read_properties(path)
     assert str(raised.value) == f"cannot read the client properties {path}: No such file or directory"
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read the client properties .*: Is a directory"):
         read_properties(str(tmp_path))
 
 
-def test_a_file_of_bytes(tmp_path: Path) -> None:
+def test_a_binary_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02secret")  # as a keystore begins
     with pytest.raises(UsageError) as raised:
         read_properties(str(path))
-    assert str(raised.value) == f"{path} is no file of client properties: it has the byte 0x00, as no text has"
+    assert str(raised.value) == f"{path} is not a file of client properties: it is binary (byte 0x00)"
 
 
-def test_a_broken_escape(tmp_path: Path) -> None:
+def test_a_broken_escape_is_not_quoted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read the client properties") as raised:
         read_properties(file(tmp_path, "password=a\\u12x"))
     assert "u12" not in str(raised.value)
@@ -80,12 +80,12 @@ def test_sparks_options_are_kafkas_with_a_prefix() -> None:
     assert spark_options(given) == {"kafka.security.protocol": "SSL", "kafka.sasl.jaas.config": "x;"}
 
 
-def test_what_the_job_decides_is_no_option() -> None:
+def test_properties_that_the_job_sets_are_dropped() -> None:
     given = {"group.id": "mine", "auto.offset.reset": "earliest", "isolation.level": "x", "request.timeout.ms": "5"}
     assert spark_options(given) == {"kafka.request.timeout.ms": "5"}
 
 
-def test_only_what_librdkafka_knows_reaches_it() -> None:
+def test_librdkafka_gets_only_its_own_properties() -> None:
     given = {"security.protocol": "ssl", "client.id": "me", "fetch.max.wait.ms": "5", "ssl.cipher.suites": ""}
     found = librdkafka_config(given)
     assert found == {
@@ -101,7 +101,7 @@ def test_no_properties_are_plaintext() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("", "none"), ("https", "https"), ("HTTPS", "https")])
-def test_the_check_of_the_brokers_name(ours: str, theirs: str) -> None:
+def test_the_check_of_host_names_is_translated(ours: str, theirs: str) -> None:
     name = "ssl.endpoint.identification.algorithm"
     assert librdkafka_config({"security.protocol": "SSL", name: ours})[name] == theirs
 
@@ -109,20 +109,20 @@ def test_the_check_of_the_brokers_name(ours: str, theirs: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"security.protocol": "TLS"}, "security.protocol is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({"security.protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites .* restrict them on the brokers' listener"),
-        ({"ssl.engine.factory.class": "x"}, "ssl.engine.factory.class .* has no counterpart in librdkafka"),
+        ({"ssl.engine.factory.class": "x"}, "librdkafka does not support ssl.engine.factory.class"),
         ({"ssl.provider": "BCFIPS"}, "ssl.provider"),
         ({"ssl.protocol": "SSLv3"}, "ssl.protocol"),
         ({"ssl.trustmanager.algorithm": "SunX509"}, "ssl.trustmanager.algorithm"),
-        ({"ssl.a.thing.of.kafka.9": "x"}, "ssl.a.thing.of.kafka.9 .* leave it out"),
+        ({"ssl.a.thing.of.kafka.9": "x"}, "ssl.a.thing.of.kafka.9 .* remove it"),
         ({"security.providers": "x"}, "security.providers"),
-        ({"config.providers": "env"}, "config.providers .* the file of --command-config"),
-        ({"ssl.enabled.protocols": "TLSv1.3"}, "ssl.enabled.protocols leaves out TLSv1.2"),
+        ({"config.providers": "env"}, "config.providers .* the file for --command-config"),
+        ({"ssl.enabled.protocols": "TLSv1.3"}, "ssl.enabled.protocols lacks TLSv1.2"),
         ({"ssl.endpoint.identification.algorithm": "LDAPS"}, "must be https, or empty"),
     ],
 )
-def test_what_librdkafka_cannot_have_is_refused(given: dict[str, str], message: str) -> None:
+def test_security_properties_that_librdkafka_lacks_are_rejected(given: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         librdkafka_config({"security.protocol": "SSL", **given})
 
@@ -135,7 +135,7 @@ def test_what_librdkafka_cannot_have_is_refused(given: dict[str, str], message: 
         {"sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka"},  # of no use without SASL
     ],
 )
-def test_what_changes_nothing_is_left_out(given: dict[str, str]) -> None:
+def test_properties_without_effect_are_dropped(given: dict[str, str]) -> None:
     assert librdkafka_config({"security.protocol": "SSL", **given}) == librdkafka_config({"security.protocol": "SSL"})
 
 
@@ -191,7 +191,7 @@ def test_an_unsecured_token() -> None:
     [
         ({}, "sasl.mechanism is GSSAPI .* set it to one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
         ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
-        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{SCRAM} username=a password=b;"}, "goes with .*PlainLogin"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{SCRAM} username=a password=b;"}, "needs .*PlainLogin"),
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN};"}, "has no username and no password"),
         (
             {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{SCRAM} username=a password=b tokenauth=true;"},
@@ -206,8 +206,8 @@ def test_an_unsecured_token() -> None:
             "sasl.client.callback.handler.class .* needs no Java class",
         ),
         (TOKENS | {"sasl.login.callback.handler.class": "com.example.Mine"}, "which librdkafka cannot run"),
-        (TOKENS | {"sasl.login.callback.handler.class": ""}, "is not used without sasl.login.callback.handler.class"),
-        (TOKENS | {"sasl.oauthbearer.token.endpoint.url": "file:///token"}, "must be an http or https address"),
+        (TOKENS | {"sasl.login.callback.handler.class": ""}, "also needs sasl.login.callback.handler.class"),
+        (TOKENS | {"sasl.oauthbearer.token.endpoint.url": "file:///token"}, "must be an http or https URL"),
         (TOKENS | {"sasl.jaas.config": f"{OAUTH} clientId=me;"}, "has no clientSecret"),
         (TOKENS | {"sasl.jaas.config": f"{OAUTH} clientId=me clientSecret=x odd=x;"}, "odd in sasl.jaas.config"),
         (
@@ -224,7 +224,7 @@ def test_an_unsecured_token() -> None:
         ),
     ],
 )
-def test_a_login_that_librdkafka_cannot_have_is_refused(given: dict[str, str], message: str) -> None:
+def test_a_login_that_librdkafka_lacks_is_rejected(given: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         sasl(**given)
     assert "sesame" not in str(raised.value)
@@ -275,7 +275,7 @@ def test_a_login_does_not_print_its_secrets() -> None:
         ("secret-1.x_$", "secret-1.x_$"),
     ],
 )
-def test_a_password_as_javas_parser_reads_it(written: str, password: str) -> None:
+def test_a_password_is_unescaped_like_in_java(written: str, password: str) -> None:
     expected = {"sasl.username": "alice", "sasl.password": password}
     assert credentials(f'{PLAIN} username="alice" password={written};') == expected
     assert credentials(f"{PLAIN} password = {written}\n  username = 'alice' ;") == expected

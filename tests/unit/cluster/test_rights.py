@@ -10,7 +10,7 @@ def in_markdown(right: Right) -> str:
     return text.replace(right.name, f"`{right.name}`") if right.resource != "cluster" else text
 
 
-def test_the_documented_rights_are_those_that_are_tested() -> None:
+def test_the_documented_rights_are_the_declared_ones() -> None:
     table = SECURITY.partition("| command | right | without it |\n|---|---|---|\n")[2].partition("\n\n")[0]
     expected = []
     for command, rights in COMMANDS.items():
@@ -20,7 +20,7 @@ def test_the_documented_rights_are_those_that_are_tested() -> None:
     assert table.splitlines() == expected
 
 
-def test_many_rights_in_few_words() -> None:
+def test_many_rights_make_a_short_text() -> None:
     assert in_words(describe_each("topic", ["b", "a"])) == "DESCRIBE on the topic a, DESCRIBE on the topic b"
     words = in_words(describe_each("group", map(str, range(1000))))
     assert words.endswith(" and 997 more")

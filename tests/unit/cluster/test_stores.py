@@ -71,25 +71,25 @@ def test_a_pkcs12_key_store_gives_its_chain_and_key(tmp_path: Path, store_type: 
     ("given", "message"),
     [
         ({"ssl.truststore.location": "none"}, "cannot read ssl.truststore.location none: No such file"),
-        ({"ssl.truststore.location": "pem"}, "a file of PEM needs ssl.truststore.type=PEM"),
-        ({"ssl.truststore.location": "p12"}, "is no JKS or PKCS12 file, or ssl.truststore.password does not open it"),
-        ({"ssl.truststore.location": "p12", "ssl.truststore.password": STORE_PASSWORD}, "holds a private key"),
-        ({"ssl.truststore.location": "empty", "ssl.truststore.type": "PEM"}, "holds no certificate"),
+        ({"ssl.truststore.location": "pem"}, "a PEM file needs ssl.truststore.type=PEM"),
+        ({"ssl.truststore.location": "p12"}, "is not a JKS or PKCS12 file, or ssl.truststore.password is wrong"),
+        ({"ssl.truststore.location": "p12", "ssl.truststore.password": STORE_PASSWORD}, "has a private key"),
+        ({"ssl.truststore.location": "empty", "ssl.truststore.type": "PEM"}, "has no certificate"),
         ({"ssl.truststore.location": "pem", "ssl.truststore.type": "BKS"}, "must be one of JKS, PKCS12, PEM"),
         ({"ssl.truststore.certificates": ROOT.pem}, "ssl.truststore.certificates needs ssl.truststore.type=PEM"),
         (
             {"ssl.truststore.certificates": "x", "ssl.truststore.location": "pem", "ssl.truststore.type": "PEM"},
-            "and no ssl.truststore.location beside it",
+            "cannot be combined with ssl.truststore.location",
         ),
         (
             {"ssl.truststore.location": "pem", "ssl.truststore.type": "PEM", "ssl.truststore.password": "x"},
-            "ssl.truststore.password is not for PEM",
+            "ssl.truststore.password does not work with PEM",
         ),
-        ({"ssl.keystore.location": "p12", "ssl.keystore.password": "wrong-sesame"}, "ssl.keystore.password does not"),
+        ({"ssl.keystore.location": "p12", "ssl.keystore.password": "wrong-sesame"}, "ssl.keystore.password is wrong"),
         ({"ssl.keystore.location": "pem", "ssl.keystore.type": "PEM"}, "and one private key"),
     ],
 )
-def test_what_cannot_be_read_is_named_by_its_property(
+def test_an_unreadable_store_is_named_by_its_property(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_named_by_its_property(
     assert "sesame" not in str(raised.value)
 
 
-def test_stores_are_not_read_where_there_is_no_tls() -> None:
+def test_stores_are_not_read_without_tls() -> None:
     assert librdkafka_config({"ssl.truststore.location": "none"}) == {"security.protocol": "PLAINTEXT"}
 
 
@@ -111,7 +111,7 @@ def test_stores_are_not_read_where_there_is_no_tls() -> None:
     [(BETWEEN.key_pem(), None), (ALICE.key_pem(KEY_PASSWORD), "wrong-sesame")],
     ids=["other", "locked"],
 )
-def test_what_librdkafka_refuses_is_one_line(key: str, password: str | None) -> None:
+def test_an_error_of_librdkafka_is_one_line_without_secrets(key: str, password: str | None) -> None:
     given = {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": ALICE.chain, "ssl.keystore.key": key}
     if password is not None:
         given["ssl.key.password"] = password

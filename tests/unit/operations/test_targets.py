@@ -20,7 +20,7 @@ def test_an_offset_outside_the_log_becomes_the_nearest_in_it(
     assert in_log(CommittedOffset(asked), end).offset == nearest
 
 
-def test_what_is_in_the_log_stays_as_it_was_asked_for() -> None:
+def test_an_offset_inside_the_log_is_unchanged() -> None:
     end = LogEnd(None, 1, 0, log_start_offset=5, high_watermark=9, last_stable_offset=9)
     asked = CommittedOffset(6, leader_epoch=3, metadata="note")
     assert in_log(asked, end) is asked

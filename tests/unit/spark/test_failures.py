@@ -38,7 +38,7 @@ def failure(error: str) -> PySparkException:
 @pytest.mark.parametrize(
     ("error", "meant", "words"),
     [
-        ("TopicAuthorizationException", UnauthorisedError, "it lacks READ on the topic __consumer_offsets"),
+        ("TopicAuthorizationException", UnauthorisedError, "lacks READ on the topic __consumer_offsets"),
         ("GroupAuthorizationException", UnauthorisedError, "it lacks DESCRIBE on the groups with the prefix"),
         ("ClusterAuthorizationException", UnauthorisedError, "it lacks DESCRIBE on the cluster"),
         (
