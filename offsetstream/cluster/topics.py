@@ -61,7 +61,7 @@ class Topics(Connection):
         ]
 
     def topic_id(self, topic: str = OFFSETS_TOPIC) -> str:
-        """Return the topic's id, which a recreated topic does not keep. Raises NoOffsetsTopicError without the topic."""
+        """Return the topic's id. Raises NoOffsetsTopicError if the topic does not exist."""
         found, _ = self.describe_topics([topic])
         if topic not in found:
             raise NoOffsetsTopicError(f"topic {topic} does not exist on {self.bootstrap_server}")

@@ -1,1 +1,1 @@
-"""What offsetstream brings along for demo and tests: Java's checks, Maven artifacts, a real Kafka broker."""
+"""Java, Maven artifacts and a real Kafka broker, for the demo, the tests and commands that need Java."""

@@ -1,4 +1,4 @@
-"""Maven artifacts by the Ivy inside PySpark: resolved once, kept in a cache, then found without a JVM."""
+"""Resolve Maven artifacts with PySpark's Ivy. A cache remembers them, so later calls need no JVM."""
 
 import fcntl
 import hashlib
@@ -21,7 +21,7 @@ _COORDINATE_PARTS = 3
 
 
 def cache_folder() -> Path:
-    """Name the folder of downloads: OFFSETSTREAM_CACHE, else `offsetstream` in the user's cache folder."""
+    """Return the folder for downloads: OFFSETSTREAM_CACHE, or `offsetstream` in the user's cache folder."""
     own = os.environ.get("OFFSETSTREAM_CACHE")
     if own:
         return Path(own).expanduser().absolute()
@@ -30,12 +30,11 @@ def cache_folder() -> Path:
 
 
 def resolve(coordinates: Sequence[str], *, transitive: bool = True) -> list[Path]:
-    """Find the jars of Maven `coordinates` (`group:artifact:version`), with all they need if `transitive`.
+    """Return the jars of Maven `coordinates` (`group:artifact:version`), with their dependencies if `transitive`.
 
-    The first call for a set of coordinates starts Ivy and downloads; later ones read a list file and start
-    nothing. Safe for callers in several threads and processes. OFFSETSTREAM_IVY_SETTINGS may name an Ivy
-    settings file, for a registry of one's own.
-    Raises EnvironmentNotReadyError (no registry answers, no Java, no space), UsageError (a bad coordinate).
+    The first call for a set of coordinates starts Ivy and downloads. Later calls only read a list file. It is safe to
+    call from several threads and processes. To use your own registry, set OFFSETSTREAM_IVY_SETTINGS to an Ivy settings
+    file. Raises EnvironmentNotReadyError (no answer, no Java, no disk space) or UsageError (a malformed coordinate).
     """
     modules = [_module(coordinate) for coordinate in sorted(set(coordinates))]
     cache = cache_folder()
@@ -51,25 +50,25 @@ def resolve(coordinates: Sequence[str], *, transitive: bool = True) -> list[Path
 
 
 def classpath(jars: Sequence[Path]) -> str:
-    """Jars as the JVM's `-cp` wants them."""
+    """Return the jars as a value for the JVM's `-cp`."""
     return os.pathsep.join(str(jar) for jar in jars)
 
 
 def _module(coordinate: str) -> tuple[str, str, str]:
     parts = coordinate.split(":")
     if len(parts) != _COORDINATE_PARTS or not all(parts):
-        raise UsageError(f"{coordinate!r} is no Maven coordinate: write group:artifact:version")
+        raise UsageError(f"{coordinate!r} is not a Maven coordinate. Use group:artifact:version")
     return parts[0], parts[1], parts[2]
 
 
 def _list_name(coordinates: Sequence[str], transitive: bool) -> str:
-    wanted = "\n".join([*sorted(set(coordinates)), f"transitive={transitive}"])
+    key = "\n".join([*sorted(set(coordinates)), f"transitive={transitive}"])
     _, artifact, version = _module(coordinates[0])
-    return f"{artifact}-{version}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}.jars"
+    return f"{artifact}-{version}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jars"
 
 
 def _read_list(listed: Path) -> list[Path] | None:
-    """Read the jars of a list file; None when there is no list, or one of its jars is gone."""
+    """Return the jars of a list file. None: there is no list, or one of its jars is missing."""
     try:
         jars = [Path(line) for line in listed.read_text().splitlines()]
     except (FileNotFoundError, NotADirectoryError):
@@ -86,13 +85,13 @@ def _write_list(listed: Path, jars: Sequence[Path]) -> None:
 
 @contextmanager
 def _lock(cache: Path) -> Iterator[None]:
-    """One resolver at a time: Ivy's cache is not made for two."""
+    """Hold a lock, because Ivy's cache does not support two processes at a time."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         lock = (cache / "lock").open("a")
     except OSError as error:
         raise EnvironmentNotReadyError(
-            f"The cache of downloads cannot be written ({error}): set OFFSETSTREAM_CACHE to a folder of yours"
+            f"Cannot write to the download cache ({error}). Set OFFSETSTREAM_CACHE to another folder"
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -105,10 +104,10 @@ def _resolve_with_ivy(modules: Sequence[tuple[str, str, str]], transitive: bool,
         found = Path(scratch) / "classpath"
         command = _ivy_command(_write_ivy_file(Path(scratch), modules, transitive), found, cache)
         for _ in range(_ATTEMPTS):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode == 0 and found.is_file():
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode == 0 and found.is_file():
                 return [Path(jar) for jar in found.read_text().strip().split(os.pathsep)]
-    raise EnvironmentNotReadyError(_why_unresolved(done.stdout + done.stderr, cache))
+    raise EnvironmentNotReadyError(_resolution_error(result.stdout + result.stderr, cache))
 
 
 def _ivy_command(ivy_file: Path, found: Path, cache: Path) -> list[str]:
@@ -117,21 +116,21 @@ def _ivy_command(ivy_file: Path, found: Path, cache: Path) -> list[str]:
     if settings:
         command += ["-settings", settings]
     command += ["-ivy", str(ivy_file), "-cache", str(cache / "ivy"), "-confs", "default"]
-    # "bundle" is the packaging of OSGi jars such as snappy-java; it names a jar all the same.
+    # "bundle" is the packaging of OSGi jars such as snappy-java. They are jars, too.
     return [*command, "-types", "jar", "bundle", "-cachepath", str(found)]
 
 
 def ivy_jar() -> Path:
-    """Return the Ivy inside PySpark; EnvironmentNotReadyError where it is missing."""
+    """Return PySpark's Ivy jar. Raises EnvironmentNotReadyError if it is missing."""
     spec = importlib.util.find_spec("pyspark")
     jars = [] if spec is None or spec.origin is None else sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar"))
     if not jars:
-        raise EnvironmentNotReadyError("PySpark's ivy jar is missing: install the package `pyspark` anew")
+        raise EnvironmentNotReadyError("PySpark's Ivy jar is missing. Reinstall the package `pyspark`")
     return jars[0]
 
 
 def _write_ivy_file(folder: Path, modules: Sequence[tuple[str, str, str]], transitive: bool) -> Path:
-    """Write an Ivy file that asks for all modules at once, so that shared versions are settled among them."""
+    """Write an Ivy file with all modules, so that Ivy chooses one version of each shared dependency."""
     root = ET.Element("ivy-module", version="2.0")
     ET.SubElement(root, "info", organisation="offsetstream", module="wanted")
     ET.SubElement(ET.SubElement(root, "configurations"), "conf", name="default")
@@ -146,21 +145,21 @@ def _write_ivy_file(folder: Path, modules: Sequence[tuple[str, str, str]], trans
             conf="default->default",
             transitive=str(transitive).lower(),
         )
-    for organisation, name, revision in modules:  # also where another one needs it in another version
+    for organisation, name, revision in modules:  # even if another module needs another version
         ET.SubElement(dependencies, "override", org=organisation, module=name, rev=revision)
     file = folder / "ivy.xml"
     ET.ElementTree(root).write(file)
     return file
 
 
-def _why_unresolved(output: str, cache: Path) -> str:
+def _resolution_error(output: str, cache: Path) -> str:
     lines = [line.strip() for line in output.splitlines()]
     refused = [line for line in lines if line.startswith("Server access error")]
     missing = [line[3:-11] for line in lines if line.startswith(":: ") and line.endswith(": not found")]
     if refused or not missing:
-        reason = (refused or [line for line in lines if line] or ["Ivy says nothing"])[0]
+        reason = (refused or [line for line in lines if line] or ["no output from Ivy"])[0]
         return (
-            f"The Maven registry does not answer ({reason}): connect once, or copy the folder {cache} "
-            "from a machine that has it, or name an Ivy settings file of yours in OFFSETSTREAM_IVY_SETTINGS"
+            f"The Maven registry does not answer ({reason}). Connect to it once, or copy the folder {cache} "
+            "from another machine, or set OFFSETSTREAM_IVY_SETTINGS to your own Ivy settings file"
         )
-    return f"The Maven registry does not have {', '.join(missing)}: check the version"
+    return f"The Maven registry does not have {', '.join(missing)}. Check the version"

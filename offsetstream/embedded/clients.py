@@ -1,4 +1,4 @@
-"""confluent-kafka clients for the embedded broker and the demo, that keep librdkafka's own words to themselves."""
+"""confluent-kafka clients for the embedded broker and the demo, without librdkafka's log lines."""
 
 import logging
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-QUIET = logging.getLogger("offsetstream.embedded.librdkafka")  # a broker that is starting refuses many times
+QUIET = logging.getLogger("offsetstream.embedded.librdkafka")  # a starting broker refuses many connections
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
-_AWAY = {
+_UNAVAILABLE = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -20,7 +20,7 @@ _AWAY = {
 
 
 def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = None) -> AdminClient:
-    """Return an admin client that reconnects quickly; `credentials` are librdkafka properties."""
+    """Return an admin client that reconnects quickly. `credentials` are librdkafka properties."""
     return AdminClient(
         {
             "bootstrap.servers": bootstrap_server,
@@ -33,5 +33,5 @@ def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = 
 
 
 def coordinator_is_away(error: BaseException | None) -> bool:
-    """Return whether the error passes by itself: the group's coordinator starts, loads or moves."""
-    return isinstance(error, KafkaException) and error.args[0].code() in _AWAY
+    """Return whether the error is temporary: the group's coordinator is starting, loading or moving."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _UNAVAILABLE

@@ -1,4 +1,4 @@
-"""A JVM of our own to drive Kafka's Java classes from Python, without compiling Java."""
+"""Start a JVM to call Kafka's Java classes from Python."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,12 +13,12 @@ from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, lau
 from offsetstream.embedded.artifacts import classpath
 from offsetstream.embedded.java import java_executable
 
-_LAST_SECONDS = 5.0
+_EXIT_SECONDS = 5.0
 
 
 @contextmanager
 def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> Iterator[JavaGateway]:
-    """One JVM with py4j's server and `jars`, ended at once with the block (or with this process)."""
+    """Yield a JVM with py4j's server and `jars`. It ends with the context, or with this process."""
     jar = next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
     port, token, process = launch_gateway(
         jarpath=str(jar),
@@ -26,7 +26,7 @@ def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> It
         java_path=str(java_executable()),
         javaopts=["-Xmx512m"],
         die_on_exit=True,
-        create_new_process_group=True,  # Ctrl-C is for us, who end it
+        create_new_process_group=True,  # Ctrl-C reaches only this process, which then ends the JVM
         enable_auth=True,
         return_proc=True,
     )
@@ -36,23 +36,23 @@ def java_gateway(jars: Sequence[Path] = (), *, auto_convert: bool = False) -> It
     finally:
         gateway.shutdown()
         process.stdin.close()
-        _ended(process)
+        _end(process)
 
 
-def _ended(process: Popen[bytes]) -> None:
-    """Wait until it is gone: one that does not go by itself (a client in it still waits for its servers) is killed."""
+def _end(process: Popen[bytes]) -> None:
+    """Wait until the JVM has ended. Kill it after 5 seconds, since a client in it may still wait for its servers."""
     try:
-        process.wait(timeout=_LAST_SECONDS)
+        process.wait(timeout=_EXIT_SECONDS)
     except TimeoutExpired:
         process.kill()
         process.wait()
 
 
 class _Client(GatewayClient):  # type: ignore[misc]  # py4j is not typed
-    """Raises a Java exception where its answer arrives, as Py4JJavaError.
+    """Raises a Java exception as Py4JJavaError as soon as its answer arrives.
 
-    py4j would do so later, by a function that PySpark replaces for the whole process whenever it makes a session; its
-    replacement asks Spark's JVM about the exceptions of any.
+    py4j itself does this later, in a function that PySpark replaces for the complete process when it creates a session.
+    PySpark's function sends the exceptions of every JVM to Spark's JVM.
     """
 
     def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:

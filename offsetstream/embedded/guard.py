@@ -1,7 +1,7 @@
-"""A process that ends the brokers of a parent that died: run as a program, it imports the standard library only.
+"""A guard process that ends the brokers when its parent dies. It imports only the standard library.
 
-It makes the folder of the brokers, starts them as its own children, and when its standard input ends, which a
-killed parent's pipe does by itself, kills them and removes the folder. Requests and answers are lines of JSON:
+It creates the brokers' folder and starts the brokers as its children. When its standard input ends, which also happens
+if the parent is killed, it kills them and removes the folder. Requests and answers are JSON lines:
 
     {"start": "broker-1", "command": ["java", ...], "log": "/…/broker-1.log"}  ->  {"pid": 123}
     {"poll": ["broker-1"]}                         ->  {"exits": {"broker-1": null}}  (null: it runs)
@@ -25,7 +25,7 @@ Children = dict[str, subprocess.Popen[bytes]]
 
 
 def main() -> None:
-    """Serve requests until standard input ends or a signal asks to; the folder's path is the first answer."""
+    """Serve requests until standard input ends or SIGTERM arrives. The first answer is the folder's path."""
     signal.signal(signal.SIGTERM, _exit)
     folder = tempfile.mkdtemp(prefix="offsetstream-kafka-")
     children: Children = {}
@@ -34,7 +34,7 @@ def main() -> None:
         for line in sys.stdin:
             _answer(_serve(json.loads(line), children))
     except BrokenPipeError:
-        pass  # the parent died while it was answered
+        pass  # the parent died before it got the answer
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _end(children, list(children), grace_seconds=0)
@@ -61,7 +61,7 @@ def _start(children: Children, name: str, command: Sequence[str], log: str) -> i
 
 
 def _end(children: Children, names: Sequence[str], grace_seconds: float) -> dict[str, int | None]:
-    """Ask all to end (where there is a grace), kill those that have not by then, and reap them."""
+    """Terminate all if there is a grace period, kill those that still run after it, and return the exit codes."""
     if grace_seconds > 0:
         for name in names:
             children[name].terminate()

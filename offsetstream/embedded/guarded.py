@@ -1,4 +1,4 @@
-"""The parent's side of the guard: processes in a folder that both vanish with this process, however it ends."""
+"""The parent's side of the guard: processes and their folder end with this process, even if it is killed."""
 
 import json
 import subprocess
@@ -15,13 +15,13 @@ from offsetstream.errors import EnvironmentNotReadyError
 class GuardedProcesses:
     """A guard process (see `guard`), its folder, and the named processes that it runs there.
 
-    Methods raise EnvironmentNotReadyError where the guard or a process does not start.
+    Methods raise EnvironmentNotReadyError if the guard or a process does not start.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # one request at a time
-        # By its file, isolated: it starts in 20 ms and wherever offsetstream was imported from.
-        # A session of its own: Ctrl-C at the terminal reaches this process first, and the brokers by it.
+        # Run the file in isolated mode: it starts in 20 ms, from wherever offsetstream was imported.
+        # A new session: Ctrl-C in the terminal reaches only this process, which then ends the brokers.
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__],
             stdin=subprocess.PIPE,
@@ -32,39 +32,39 @@ class GuardedProcesses:
         self.folder = Path(self._read()["folder"])
 
     def start(self, name: str, command: Sequence[str], log: Path) -> int:
-        """Start a process with its output appended to `log`; its pid."""
+        """Start a process, append its output to `log`, and return its pid."""
         return int(self._ask({"start": name, "command": list(command), "log": str(log)})["pid"])
 
     def exit_code(self, name: str) -> int | None:
-        """Return the exit code of a process; None while it runs."""
+        """Return the exit code of a process, None while it runs."""
         code = self._ask({"poll": [name]})["exits"][name]
         return None if code is None else int(code)
 
     def end(self, names: Sequence[str], grace_seconds: float) -> None:
-        """Terminate processes, all at once, and kill those that are still there after the grace."""
+        """Terminate processes in parallel, and kill those that still run after the grace period."""
         self._ask({"end": list(names), "grace_seconds": grace_seconds})
 
     def close(self) -> None:
-        """Kill all processes and remove the folder: what the guard does when its input ends."""
+        """Kill all processes and remove the folder, by closing the guard's input."""
         with self._lock:
             self._guard.communicate()
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
             if self._guard.stdin is None or self._guard.stdin.closed:
-                raise EnvironmentNotReadyError("The embedded Kafka is closed: start another")
+                raise EnvironmentNotReadyError("The embedded Kafka is closed. Start a new one")
             try:
                 self._guard.stdin.write(json.dumps(request) + "\n")
                 self._guard.stdin.flush()
             except BrokenPipeError as error:
                 raise EnvironmentNotReadyError(
-                    "The guard process of the embedded Kafka was ended by someone, and the brokers with it: start anew"
+                    "Somebody ended the guard process of the embedded Kafka, and the brokers with it. Start again"
                 ) from error
             return self._read()
 
     def _read(self) -> dict[str, Any]:
         line = self._guard.stdout.readline() if self._guard.stdout is not None else ""
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "it ended; its words are above"}
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "it ended; see its output above"}
         if "error" in answer:
             raise EnvironmentNotReadyError(f"The guard process of the embedded Kafka failed: {answer['error']}")
         return answer

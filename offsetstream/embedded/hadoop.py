@@ -1,4 +1,4 @@
-"""A store as Hadoop sees it, in Spark's JVM: whether it reaches it, and what it lacks if it does not."""
+"""Check that Hadoop in Spark's JVM can reach a store, and say what to do if it cannot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from offsetstream.errors import EnvironmentNotReadyError, first_line
 
-# What Hadoop's own distribution, or the store's maker, has for it; PySpark brings none of them.
+# The connectors of Hadoop or of the store's vendor. PySpark does not include them.
 CONNECTORS = {
     "s3a": "org.apache.hadoop:hadoop-aws:{hadoop}",
     "abfs": "org.apache.hadoop:hadoop-azure:{hadoop}",
@@ -20,7 +20,7 @@ _NO_CREDENTIALS = ("NoAuthWithAWSException", "NoAwsCredentialsException", "Acces
 
 
 def exists(spark_context: Any, uri: str) -> bool:
-    """Tell whether there is a file or folder at the URI; EnvironmentNotReadyError, one line, if it cannot be asked."""
+    """Return whether the URI has a file or folder. Raises EnvironmentNotReadyError if Hadoop cannot reach it."""
     java = spark_context._jvm
     try:
         path = java.org.apache.hadoop.fs.Path(uri)
@@ -31,18 +31,22 @@ def exists(spark_context: Any, uri: str) -> bool:
 
 
 def why_unreached(uri: str, said: str, hadoop: str) -> str:
-    """Return what to do where Hadoop of a version cannot reach a URI, for which it `said` something."""
+    """Return an error text with advice for a URI that Hadoop cannot reach.
+
+    `said` is the message of Hadoop, and `hadoop` its version.
+    """
     scheme = uri.partition(":")[0]
-    told = f"Spark cannot reach {uri} ({said})"
+    problem = f"Spark cannot reach {uri} ({said})"
     if any(each in said for each in _NO_CLASS):
         if scheme == "s3":
-            return f"{told}: Hadoop knows Amazon's store as s3a, so name it s3a://..."
+            return f"{problem}. Use s3a://..., which is Hadoop's name for Amazon S3"
         if scheme in CONNECTORS:
             coordinate = CONNECTORS[scheme].format(hadoop=hadoop)
-            return f"{told}: give it the connector by --conf spark.jars.packages={coordinate} (docs/how-to/stores.md)"
-        return f"{told}: give it the store's Hadoop connector by --conf spark.jars.packages=..., or mount the store"
+            return f"{problem}. Add the connector with --conf spark.jars.packages={coordinate} (docs/how-to/stores.md)"
+        return f"{problem}. Add the store's Hadoop connector with --conf spark.jars.packages=..., or mount the store"
     if any(each in said for each in _NO_CREDENTIALS):
         return (
-            f"{told}: give it credentials with the right by --conf spark.hadoop.fs.{scheme}... (docs/how-to/stores.md)"
+            f"{problem}. Set credentials that may access it with --conf spark.hadoop.fs.{scheme}... "
+            "(docs/how-to/stores.md)"
         )
-    return f"{told}: what Hadoop needs for it is set by --conf spark.hadoop.fs.{scheme}... (docs/how-to/stores.md)"
+    return f"{problem}. Configure Hadoop for this store with --conf spark.hadoop.fs.{scheme}... (docs/how-to/stores.md)"

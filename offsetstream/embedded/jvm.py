@@ -1,4 +1,4 @@
-"""The command line of a Kafka program that is run from Maven artifacts."""
+"""Build the command line of a Kafka program from Maven artifacts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +7,9 @@ from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.class_archive import archive_options
 from offsetstream.embedded.java import java_executable
 
-# Every Kafka of 2.0 to 4.3 speaks slf4j 1.7; this writes its log to standard error, without a file of settings.
+# Kafka 2.0 to 4.3 use slf4j 1.7. This library writes the log to standard error without a configuration file.
 _LOGGING = "org.slf4j:slf4j-simple:1.7.36"
-# Of a JVM that ends within minutes: the optimising compiler and G1's threads would take half of its processor time.
+# For a JVM that runs only minutes: the optimising compiler and G1's threads would use half of its CPU time.
 SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -23,7 +23,7 @@ def kafka_command(
 ) -> list[str]:
     """Return the command that runs a main class of `org.apache.kafka:<artifact>:<version>`.
 
-    Resolves (and at first use downloads) the artifacts; raises EnvironmentNotReadyError where that cannot be.
+    Resolves the artifacts, which are downloaded once. Raises EnvironmentNotReadyError if that fails.
     """
     jars = kafka_jars(artifact, version)
     archived = archive_options(f"kafka-{version}", jars)
@@ -31,5 +31,5 @@ def kafka_command(
 
 
 def kafka_jars(artifact: str, version: str) -> list[Path]:
-    """Find the jars of `org.apache.kafka:<artifact>:<version>`, as `resolve` does."""
+    """Return the jars of `org.apache.kafka:<artifact>:<version>`, like `resolve`."""
     return resolve([f"org.apache.kafka:{artifact}:{version}", _LOGGING])

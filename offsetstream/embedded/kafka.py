@@ -1,4 +1,4 @@
-"""A real Kafka cluster of one or three nodes on this machine, from Kafka's Maven artifacts, no container needed."""
+"""A real Kafka cluster of one or three nodes on this machine, from Maven artifacts, without containers."""
 
 import base64
 import tempfile
@@ -18,25 +18,25 @@ from offsetstream.errors import EnvironmentNotReadyError, UsageError
 DEFAULT_VERSION = "4.3.1"
 _DISK_BYTES_PER_BROKER = 300 * MEBIBYTE
 _PORTS_PER_NODE = 3
-_ATTEMPTS = 3  # how often free ports are chosen anew when another process took one of them first
+_ATTEMPTS = 3  # new free ports are chosen if another process took one first
 _PORT_WAS_TAKEN = "Address already in use"
 _STOP_SECONDS = 20.0
-_STOP_ALL_SECONDS = 5.0  # the last of three wait in vain for a controller
+_STOP_ALL_SECONDS = 5.0  # the last brokers of three wait in vain for a controller
 _SECURITY = ("plaintext", "sasl_plaintext")
 
 
 class EmbeddedKafka:
-    """A KRaft cluster whose processes and folder end with this process, even one that is killed.
+    """A KRaft cluster. Its processes and its folder end with this process, even if this process is killed.
 
-    `version` is Kafka's; `brokers` 1 or 3, each broker and controller in one; `properties` override the server
+    `version` is Kafka's version. `brokers` is 1 or 3; each is broker and controller. `properties` override the server
     properties of `offsetstream.embedded.properties` (3.9 runs the classic coordinator unless
-    `group.coordinator.rebalance.protocols` is `classic,consumer`). `port` fixes the client port of the first
-    broker, the others get the next ones; without it free ports are found. With security `sasl_plaintext` clients
-    log in as `admin`, who may do all, or as one of `users`, who may do what ACLs allow. `listeners` are more of
-    them, security protocols by name (`properties` configure them); `jvm_options` are for the brokers' JVMs.
+    `group.coordinator.rebalance.protocols` is `classic,consumer`). `port` is the client port of the first broker, and
+    the others get the next ones; by default, free ports are used. With security `sasl_plaintext`, clients log in as
+    `admin`, who may do everything, or as one of `users`, who need ACLs. `listeners` are additional listeners: security
+    protocols by name, which `properties` configure. `jvm_options` are for the brokers' JVMs.
 
-    Use it with `with`, or call `start` and `close`. Starting raises EnvironmentNotReadyError: no Java, no
-    artifacts, no disk, a fixed port in use, or a broker that ended, then with the tail of its log.
+    Use it with `with`, or call `start` and `close`. Starting raises EnvironmentNotReadyError if Java, the artifacts or
+    disk space are missing, a fixed port is in use, or a broker ended (with the last lines of its log).
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class EmbeddedKafka:
         if brokers not in (1, 3):
             raise UsageError(f"An embedded Kafka has 1 or 3 brokers, not {brokers}")
         if security not in _SECURITY:
-            raise UsageError(f"security is one of {', '.join(_SECURITY)}, not {security!r}")
+            raise UsageError(f"security must be one of {', '.join(_SECURITY)}, not {security!r}")
         self.version = version
         self.cluster_id = _new_cluster_id()
         self._broker_ids = range(1, brokers + 1)
@@ -78,16 +78,16 @@ class EmbeddedKafka:
 
     @property
     def bootstrap_server(self) -> str:
-        """Return the addresses of all brokers, as `bootstrap.servers` wants them."""
+        """Return the addresses of all brokers, as a value for `bootstrap.servers`."""
         return ",".join(f"{LOOPBACK}:{broker.client_port}" for broker in self._brokers.values())
 
     def address(self, listener: str) -> str:
-        """Return the addresses of all brokers at one of the `listeners`, as `bootstrap.servers` wants them."""
+        """Return the addresses of all brokers for one of the `listeners`, as a value for `bootstrap.servers`."""
         return ",".join(each.address for node in self._nodes for each in node.more if each.name == listener)
 
     @property
     def pids(self) -> dict[int, int]:
-        """Return the process id of each broker that runs."""
+        """Return the process id of each running broker."""
         return dict(self._pids)
 
     @property
@@ -96,11 +96,11 @@ class EmbeddedKafka:
         return self._running().folder
 
     def client_properties(self, user: str = settings.ADMIN) -> dict[str, str]:
-        """Return what a Java client (Spark, Kafka's tools) needs beside the address to log in."""
+        """Return the login properties for a Java client (Spark, Kafka's tools)."""
         return settings.client_properties(user if self._users else None)
 
     def librdkafka_properties(self, user: str = settings.ADMIN) -> dict[str, str]:
-        """Return what a confluent-kafka client needs beside the address to log in."""
+        """Return the login properties for a confluent-kafka client."""
         return settings.librdkafka_properties(user if self._users else None)
 
     def start(self) -> Self:
@@ -126,15 +126,15 @@ class EmbeddedKafka:
         self._processes, self._pids = None, {}
 
     def stop_broker(self, broker_id: int, *, kill: bool = False) -> None:
-        """Stop a broker as an operator does (it hands over its partitions), or kill it; its data stays."""
+        """Stop a broker so that it hands over its partitions, or kill it. Its data stays."""
         self._stop([broker_id], grace_seconds=0.0 if kill else _STOP_SECONDS)
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker on its old ports and data, and wait until it serves."""
+        """Start a stopped broker with its ports and data, and wait until it serves."""
         self._launch([broker_id])
 
     def restart(self) -> None:
-        """Stop all brokers and start them again on their ports and data."""
+        """Stop all brokers and start them again with their ports and data."""
         self._stop(list(self._pids), _STOP_ALL_SECONDS)
         self._launch(self._broker_ids)
 
@@ -144,7 +144,7 @@ class EmbeddedKafka:
 
     def _start_with_free_ports(self, attempts: int) -> None:
         self._nodes = self._choose_nodes()
-        self._brokers = self._lay_out(self._nodes, self._running())
+        self._brokers = self._create_folders(self._nodes, self._running())
         try:
             for broker in self._brokers.values():
                 broker.format(self.cluster_id)
@@ -174,7 +174,7 @@ class EmbeddedKafka:
         first = self._port or 0
         return [first + number for number in range(len(self._broker_ids))]
 
-    def _lay_out(self, nodes: Sequence[settings.Node], processes: GuardedProcesses) -> dict[int, BrokerProcess]:
+    def _create_folders(self, nodes: Sequence[settings.Node], processes: GuardedProcesses) -> dict[int, BrokerProcess]:
         attempt = Path(tempfile.mkdtemp(dir=processes.folder))
         brokers = {}
         for node in nodes:
@@ -199,11 +199,11 @@ class EmbeddedKafka:
 
     def _running(self) -> GuardedProcesses:
         if self._processes is None:
-            raise EnvironmentNotReadyError("The embedded Kafka is not started: use it inside `with`")
+            raise EnvironmentNotReadyError("The embedded Kafka is not running. Use it inside `with`")
         return self._processes
 
 
 def _new_cluster_id() -> str:
-    """Make an id as Kafka does: a random UUID in 22 characters that does not look like an option."""
+    """Return a random UUID in 22 characters, like Kafka, that does not start with a hyphen."""
     encoded = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return encoded if not encoded.startswith("-") else _new_cluster_id()

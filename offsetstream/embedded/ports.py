@@ -6,12 +6,12 @@ import socket
 from offsetstream.errors import EnvironmentNotReadyError
 
 LOOPBACK = "127.0.0.1"
-# Below the ports that systems give to outgoing connections: a stopped broker finds its port free again.
+# Below the ports for outgoing connections, so that the port of a stopped broker stays free.
 _CANDIDATES = range(20_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nothing listens on; another process may still take one later."""
+    """Return `count` different free ports. Another process may still take one of them later."""
     found: list[int] = []
     for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
         if len(found) == count:
@@ -21,20 +21,22 @@ def free_ports(count: int) -> list[int]:
         except EnvironmentNotReadyError:
             continue
         found.append(port)
-    raise EnvironmentNotReadyError(f"No {count} free ports on {LOOPBACK}: end what listens there")
+    raise EnvironmentNotReadyError(
+        f"There are not {count} free ports on {LOOPBACK}. Stop some programs that listen there"
+    )
 
 
 def check_port_is_free(port: int) -> None:
-    """Raise EnvironmentNotReadyError, one line, where something listens on the port that the user asked for."""
+    """Raise EnvironmentNotReadyError if the port is in use."""
     with socket.socket() as probe:
-        # As Kafka binds it: a connection of before that is only timing out does not count.
+        # Like Kafka: an earlier connection in TIME_WAIT does not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
             raise EnvironmentNotReadyError(
-                f"Port {port} on {LOOPBACK} cannot be had ({error.strerror}): "
-                "stop what listens there, or choose another port, or none to get a free one"
+                f"Cannot use port {port} on {LOOPBACK} ({error.strerror}). "
+                "Stop the program that listens there, or choose another port, or none to get a free one"
             ) from error
 
 

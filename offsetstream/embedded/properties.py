@@ -1,4 +1,4 @@
-"""The server properties of embedded brokers: small and quick, for tests and the demo."""
+"""Server properties of embedded brokers, which make them small and quick for tests and the demo."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ADMIN = "admin"
 _Value = TypeVar("_Value")
 
-# What every node has, whatever the version; quick where Kafka's own defaults wait for production's sake.
+# For every node and version. Kafka's own defaults wait longer, because production needs that.
 _COMMON = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
@@ -23,37 +23,37 @@ _COMMON = {
     "offsets.topic.num.partitions": "50",
     "transaction.state.log.num.partitions": "4",
     "num.partitions": "1",
-    "broker.session.timeout.ms": "4000",  # how long a killed broker is missed, and a new one of its id refused
+    "broker.session.timeout.ms": "4000",  # after a kill, a new broker with the same id must wait this long
     "broker.heartbeat.interval.ms": "1000",
     "num.network.threads": "2",
     "num.io.threads": "4",
-    "log.cleaner.dedupe.buffer.size": "8388608",  # its 128 MiB would be a quarter of the heap
-    "log.index.size.max.bytes": "1048576",  # index files are made at full size before they are filled
+    "log.cleaner.dedupe.buffer.size": "8388608",  # the default of 128 MiB would be a quarter of the heap
+    "log.index.size.max.bytes": "1048576",  # index files are allocated at full size
 }
 
-# What brokers of a release need besides, from that release on (the newest that fits is taken).
+# Additional properties from a release on. The newest release that is not above the broker's applies.
 _BY_RELEASE: dict[tuple[int, int], dict[str, str]] = {
     (3, 0): {},
     (4, 0): {
         "group.consumer.min.heartbeat.interval.ms": "500",
-        "group.consumer.heartbeat.interval.ms": "1000",  # members learn their assignments by heartbeats
+        "group.consumer.heartbeat.interval.ms": "1000",  # members get their assignments in heartbeats
         "share.coordinator.state.topic.num.partitions": "2",
     },
 }
 _BY_RELEASE[4, 1] = _BY_RELEASE[4, 0] | {"unstable.feature.versions.enable": "true"}  # for streams groups
 _BY_RELEASE[4, 2] = _BY_RELEASE[4, 0]
 
-# Features to be formatted with, beyond what the release turns on itself.
+# Features for formatting that a release does not enable by default.
 _FEATURES: dict[tuple[int, int], tuple[str, ...]] = {
     (3, 0): (),
-    (4, 1): ("share.version=1", "streams.version=1", "metadata.version=27"),  # 27 is 4.1-IV1, its own
+    (4, 1): ("share.version=1", "streams.version=1", "metadata.version=27"),  # 27 is 4.1-IV1, the default of 4.1
     (4, 2): (),
 }
 
 
 @dataclass(frozen=True)
 class Listener:
-    """One more listener for clients: its name, security protocol and port."""
+    """An additional listener for clients: its name, security protocol and port."""
 
     name: str
     protocol: str
@@ -77,8 +77,8 @@ class Node:
 
 
 def features(version: str) -> tuple[str, ...]:
-    """Return the `--feature` arguments that StorageTool gets for this version of Kafka."""
-    return _newest_that_fits(_FEATURES, version)
+    """Return the `--feature` arguments of StorageTool for this version of Kafka."""
+    return _for_release(_FEATURES, version)
 
 
 def server_properties(
@@ -89,15 +89,15 @@ def server_properties(
     users: Sequence[str],
     overrides: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return all properties of one node: the common ones, its release's, its own, security's, the overrides.
+    """Return all properties of one node, including the overrides.
 
-    With `users` the client listener speaks SASL/PLAIN and an authorizer asks for rights; else it is open to all.
+    With `users`, the client listener uses SASL/PLAIN and an authorizer checks ACLs. Otherwise, it is open to everyone.
     """
     replicas = str(min(3, len(nodes)))
     in_sync = str(min(2, len(nodes)))
     return {
         **_COMMON,
-        **_newest_that_fits(_BY_RELEASE, version),
+        **_for_release(_BY_RELEASE, version),
         "node.id": str(node.node_id),
         "log.dirs": str(data),
         "listeners": _listeners(node, controller=True),
@@ -121,7 +121,7 @@ def password(user: str) -> str:
 
 
 def client_properties(user: str | None) -> dict[str, str]:
-    """Return what a Java client (and Spark) needs to log in as the user; nothing for an open listener."""
+    """Return the login properties of a Java client for the user (None: an open listener)."""
     if user is None:
         return {}
     return {
@@ -132,7 +132,7 @@ def client_properties(user: str | None) -> dict[str, str]:
 
 
 def librdkafka_properties(user: str | None) -> dict[str, str]:
-    """Return what a confluent-kafka client needs to log in as the user; nothing for an open listener."""
+    """Return the login properties of a confluent-kafka client for the user (None: an open listener)."""
     if user is None:
         return {}
     return {
@@ -151,8 +151,8 @@ def _listeners(node: Node, *, controller: bool) -> str:
     return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
 
 
-def _protocols(node: Node, of_clients: str) -> str:
-    protocols = {"CLIENT": of_clients, "BROKER": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+def _protocols(node: Node, client_protocol: str) -> str:
+    protocols = {"CLIENT": client_protocol, "BROKER": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
     protocols |= {listener.name: listener.protocol for listener in node.more}
     return ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
 
@@ -161,18 +161,18 @@ def _security(users: Sequence[str]) -> dict[str, str]:
     logins = " ".join(f'user_{user}="{password(user)}"' for user in users)
     return {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:{ADMIN};User:ANONYMOUS",  # ANONYMOUS: the brokers among themselves
+        "super.users": f"User:{ADMIN};User:ANONYMOUS",  # ANONYMOUS: the brokers' connections to each other
         "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.client.plain.sasl.jaas.config": f"{_PLAIN_LOGIN} required {logins};",
     }
 
 
-def _newest_that_fits(table: Mapping[tuple[int, int], _Value], version: str) -> _Value:
+def _for_release(table: Mapping[tuple[int, int], _Value], version: str) -> _Value:
     release = parse_release(version)
     return table[max(known for known in table if known <= release)]
 
 
 def parse_release(version: str) -> tuple[int, int]:
-    """Return the first two numbers of a version, such as (4, 3) of 4.3.1."""
+    """Return the first two numbers of a version, such as (4, 3) for 4.3.1."""
     major, minor, *_ = version.split(".")
     return int(major), int(minor)

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, run from their Maven artifacts."""
+"""Run Kafka's command-line tools from their Maven artifacts."""
 
 import re
 import subprocess
@@ -15,20 +15,20 @@ _OPTIONS = ("-Xmx256m", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=
 def run_tool(
     main_class: str, args: Sequence[str], version: str = DEFAULT_VERSION, *, timeout_seconds: float = 120.0
 ) -> str:
-    """Run a tool of `org.apache.kafka:kafka-tools:<version>`; return what it prints (about 2 seconds).
+    """Run a tool of `org.apache.kafka:kafka-tools:<version>` (about 2 seconds). Return its output.
 
-    `main_class` is a full name, such as CONSUMER_GROUPS. Raises ClusterError with the tool's own words when it
-    fails, UnreachableError when it does not end in time.
+    `main_class` is a full name, such as CONSUMER_GROUPS. Raises ClusterError with the tool's message if it fails,
+    UnreachableError if it does not end in time.
     """
     command = kafka_command("kafka-tools", version, main_class, args, _OPTIONS)
     tool = main_class.rpartition(".")[2]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     except subprocess.TimeoutExpired as error:
         raise UnreachableError(f"{tool} {' '.join(args)} did not end in {timeout_seconds:.0f} s") from error
-    # Some tools print "Error: …" and end with 0 all the same.
-    if done.returncode != 0 or re.search("^Error:", done.stdout, re.MULTILINE):
-        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        message = " / ".join(line for line in words if line.strip() and not line.startswith("\tat "))
-        raise ClusterError(f"{tool} {' '.join(args)} ended with {done.returncode}: {message}")
-    return done.stdout
+    # Some tools print "Error: …" and still exit with 0.
+    if result.returncode != 0 or re.search("^Error:", result.stdout, re.MULTILINE):
+        lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+        message = " / ".join(line for line in lines if line.strip() and not line.startswith("\tat "))
+        raise ClusterError(f"{tool} {' '.join(args)} ended with exit code {result.returncode}: {message}")
+    return result.stdout

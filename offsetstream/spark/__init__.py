@@ -1,1 +1,1 @@
-"""Spark: its session, its errors in our words, and its Kafka source."""
+"""Spark: its session and settings, its Kafka source, and error messages for its failures."""

@@ -1,4 +1,4 @@
-"""How Spark writes the files of a streaming query's checkpoint."""
+"""Make Spark write the checkpoint files of a streaming query faster."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from offsetstream.tables.session_settings import set_meanwhile
 _SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _CLASS = "FileSystemBasedCheckpointFileManager"
-_CLASSES = (f"{_STREAMING}.checkpointing.{_CLASS}", f"{_STREAMING}.{_CLASS}")  # since Spark 4.1, and before
+_CLASSES = (f"{_STREAMING}.checkpointing.{_CLASS}", f"{_STREAMING}.{_CLASS}")  # since Spark 4.1, and before 4.1
 
 
 def written_directly(spark: SparkSession, uri: str) -> AbstractContextManager[None]:
-    """Have a query that starts within the context write its checkpoint by Hadoop's FileSystem, if it is a local one.
+    """Return a context in which a new query writes a local checkpoint with Hadoop's FileSystem API.
 
-    By FileContext, Spark's default, Hadoop runs `stat` and `chmod` as processes again and again for each of a batch's
-    two files. Both write a file beside and rename it, and look first whether there is one. A user's own setting stays.
+    With FileContext, Spark's default, Hadoop starts processes of `stat` and `chmod` for both files of each batch. Both
+    APIs are equally safe: they write a temporary file and rename it, after a check that the target does not exist.
+    A setting of the user has precedence.
     """
     if not uri.startswith("file:") or spark.conf.get(_SETTING, None) is not None:
         return nullcontext()

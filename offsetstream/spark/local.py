@@ -1,4 +1,4 @@
-"""Spark in this process's own JVM, which begins in a thread: it takes seconds in which others have things to do."""
+"""Local Spark in its own JVM. It starts in a thread, because that takes seconds and we have other things to do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from offsetstream.spark.settings import (
     spark_defaults,
 )
 
-SPARK = f"spark-{pyspark.__version__}"  # the program whose classes are archived
+SPARK = f"spark-{pyspark.__version__}"  # the program name of its class archive
 _CLASS_PATH = "spark.driver.extraClassPath"
 
 
@@ -50,17 +50,17 @@ def local_session(
     plugins: Sequence[str] = (),
     log_format: str = "text",
 ) -> SparkSession:
-    """Start the session that a `LocalSpark` gives, at once."""
+    """Start a session of `LocalSpark`, and wait for it."""
     return LocalSpark(master, conf, plugins, log_format).session()
 
 
 class LocalSpark:
-    """Spark of `offsetstream run`, in this process's own JVM, its connectors resolved and cached.
+    """The local Spark of `offsetstream run`, with its connectors resolved and cached.
 
-    The JVM is launched in a thread as soon as this is made; it ends with the process, wanted or not. `conf` are the
-    user's settings, which win over spark-defaults.conf, and this over ours; `plugins` are Maven coordinates that
-    Kafka's client needs besides; `log_format` is that of Spark's errors, text or json. Temporary files are in a folder
-    that goes with whichever of the two processes ends last.
+    The constructor starts the JVM in a thread. The JVM ends with this process. `conf` are the user's settings: they win
+    over spark-defaults.conf, which wins over ours. `plugins` are Maven coordinates of plugins for Kafka's client.
+    `log_format` is the format of Spark's errors: text or json. The folder of temporary files is deleted when the last
+    of both processes ends.
     """
 
     def __init__(
@@ -75,28 +75,28 @@ class LocalSpark:
         self._settings: Future[Mapping[str, str]] = pool.submit(
             _launch, self._folder, master, dict(conf or {}), plugins, log_format
         )
-        pool.shutdown(wait=False)  # the thread ends when it is done
+        pool.shutdown(wait=False)  # the thread ends after the launch
 
     @contextmanager
     def running(self) -> Iterator[SparkSession]:
-        """Give the session, which ends with the context."""
+        """Yield the session, which stops at the end of the context."""
         with ending(self.session()) as spark:
             yield spark
 
     def session(self) -> SparkSession:
-        """Start the session, once; EnvironmentNotReadyError where Java or a connector is missing."""
+        """Start the session (call it once). Raises EnvironmentNotReadyError if Java or a connector is missing."""
         try:
             spark = prepared_by(SparkSession.builder.config(map=dict(self._settings.result())))
         except PySparkRuntimeError as error:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             raise EnvironmentNotReadyError(
-                "Spark's Java process ended at its start: its own words are above"
+                "Spark's Java process ended while it started. See its output above"
             ) from error
-        except Py4JJavaError as error:  # of a master or a setting that it does not know
+        except Py4JJavaError as error:  # for example, an unknown master or an invalid setting
             raise EnvironmentNotReadyError(f"Spark does not start: {first_line(error.java_exception)}") from error
         server: Any = spark.sparkContext._accumulatorServer
-        server.handle_error = _say_nothing  # it would print a traceback when the JVM is gone
+        server.handle_error = _ignore_error  # it would print a traceback after the end of the JVM
         java: Any = spark.sparkContext._jvm
         java.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(java.java.io.File(self._folder))
         return spark
@@ -105,62 +105,63 @@ class LocalSpark:
 def _launch(
     folder: str, master: str | None, conf: Mapping[str, str], plugins: Sequence[str], log_format: str
 ) -> Mapping[str, str]:
-    """Launch the JVM, where this process has none yet; return what is still to be set of the session that it is for."""
+    """Launch the JVM if this process has none yet. Return the settings that the session still needs."""
     jars = resolve((*connectors(), *plugins))
     java_options = (JAVA_OPTIONS, f"-D{LOG_FORMAT}={log_format}", f"-Djava.io.tmpdir={folder}")
-    places = {
+    dynamic = {
         "spark.local.dir": folder,
         "spark.driver.extraJavaOptions": " ".join((*java_options, *archive_options(SPARK, jars))),
     }
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' Python: ours, with its packages
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need our Python with its packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Of the JVM that only composes the command of the other one.
+    # For the short-lived JVM that only builds the command line of the other one.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    logging.getLogger().addFilter(_is_no_lost_java)
+    logging.getLogger().addFilter(_is_not_lost_java)
     launches = SparkContext._gateway is None
     given = dict(conf) | ({"spark.master": master} if master else {})
-    settings = settings_of(given, places, jars, launches=launches)
+    settings = settings_of(given, dynamic, jars, launches=launches)
     _starts_java.set()
     try:
         with _java_home(java_home_for_spark(Path(folder))):
             SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
     finally:
         _starts_java.clear()
-    return {} if launches else settings  # a JVM that was launched with them has them
+    return {} if launches else settings  # a new JVM already has them
 
 
 def settings_of(
-    given: Mapping[str, str], places: Mapping[str, str], jars: Sequence[Path], *, launches: bool
+    given: Mapping[str, str], dynamic: Mapping[str, str], jars: Sequence[Path], *, launches: bool
 ) -> dict[str, str]:
-    """Return the settings of a session with these jars: those `given` by the user, and ours, as `places`, beside them.
+    """Return the settings of a session with these jars: the user's (`given`) and ours.
 
-    `launches`: whether its JVM is yet to come.
+    `dynamic` are those of ours that depend on this process. `launches` says that the JVM is not started yet.
     """
     defaults = spark_defaults()
     given = defaults | dict(given)
     master = given.get("spark.master", LOCAL["spark.master"])
-    ours = LOCAL | STATIC | PREFERRED | dict(places) | on_class_path(jars) | _daemon(master)
-    # Executors get them as copies, which takes half a second: those of `local[*]` are the driver.
+    ours = LOCAL | STATIC | PREFERRED | dict(dynamic) | on_class_path(jars) | _daemon(master)
+    # Copying jars to executors takes half a second. With `local[*]`, the driver is the executor and has them already.
     if not (launches and master.partition("[")[0] == "local" and _CLASS_PATH not in given):
         ours["spark.jars"] = ",".join(map(str, jars))
-    # What is set here is in the arguments of the JVM; what spark-defaults.conf says, secrets too, Spark reads itself.
+    # These settings become arguments of the JVM. Leave out those of spark-defaults.conf, which may be secret and which
+    # Spark reads itself.
     settings = {name: value for name, value in merged(ours, given).items() if defaults.get(name) != value}
     return {**settings, **REQUIRED}
 
 
 def _daemon(master: str) -> dict[str, str]:
-    """Have our daemon where its package is sure to be; another Python lacks it, as the job is to say by itself."""
+    """Use our daemon only if the workers' Python is ours. Another Python may lack it, which the job reports later."""
     is_ours = master.startswith("local") and os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable
     return {"spark.python.daemon.module": worker_daemon.__name__} if is_ours else {}
 
 
 def on_class_path(jars: Sequence[Path]) -> dict[str, str]:
-    """Return the setting that puts the jars on the driver's own class path: Java archives what it finds there only.
+    """Return the setting that puts the jars on the driver's class path: Java archives only classes from there.
 
-    They come before Spark's there, so what Spark has in another version stays out: Spark's is taken, as by spark.jars.
+    These jars come before Spark's. So leave out artifacts that Spark itself has: its version wins, as with spark.jars.
     """
-    of_spark = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    return {_CLASS_PATH: classpath([jar for jar in jars if _artifact(jar) not in of_spark])}
+    spark_artifacts = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    return {_CLASS_PATH: classpath([jar for jar in jars if _artifact(jar) not in spark_artifacts])}
 
 
 def _artifact(jar: Path) -> str:
@@ -169,7 +170,7 @@ def _artifact(jar: Path) -> str:
 
 @contextmanager
 def _java_home(home: Path | None) -> Iterator[None]:
-    """Have JAVA_HOME for the JVM that starts meanwhile, where it is to have one; it is not there for longer."""
+    """Set JAVA_HOME within the context (None: unchanged)."""
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
     try:
@@ -179,13 +180,13 @@ def _java_home(home: Path | None) -> Iterator[None]:
             del os.environ["JAVA_HOME"]
 
 
-def _is_no_lost_java(record: logging.LogRecord) -> bool:
-    """Leave out what py4j logs, with its traceback, when the JVM is gone: the job says it in one line."""
+def _is_not_lost_java(record: logging.LogRecord) -> bool:
+    """Filter py4j's traceback after the end of the JVM: the job reports it in one line."""
     return record.msg != "Exception while sending command."
 
 
-def _say_nothing(*_: object) -> None:
-    """Leave it to the job to say."""
+def _ignore_error(*_: object) -> None:
+    """Print nothing: the job reports the error."""
 
 
 def _temporary_folder() -> str:
@@ -198,13 +199,13 @@ _STDOUT, _STDERR = 1, 2
 _starts_java = threading.Event()
 
 
-def _be_java() -> None:
-    # The JVM inherits it: a SIGTERM for the whole process group must not end it under our running batch. Only the JVM:
-    # were it ignored here meanwhile, a SIGTERM during the start would be lost. And what it prints, as Delta's VACUUM
-    # does, is for people: our own standard output is an answer that a program may read.
+def _prepare_java_process() -> None:
+    # Ignore SIGTERM in the JVM only: a SIGTERM for the process group must not end the JVM during a batch, and this
+    # process must not miss a SIGTERM while Spark starts. Send the JVM's output, such as that of Delta's VACUUM, to
+    # standard error: programs may read our standard output.
     if _starts_java.is_set():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.dup2(_STDERR, _STDOUT)
 
 
-os.register_at_fork(after_in_child=_be_java)
+os.register_at_fork(after_in_child=_prepare_java_process)

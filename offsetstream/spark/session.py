@@ -1,4 +1,4 @@
-"""The Spark session of the job, whoever started it: with connectors and `settings`."""
+"""The job's Spark session, with connectors and `settings`: our own, or that of spark-submit or Databricks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from offsetstream.spark.settings import (
 )
 from offsetstream.tables.session_settings import as_set, put_back
 
-# The connectors that go with each minor version of PySpark: the newest that registries have, with the token provider
-# that goes with it or came before it, as 4.0.4 and 4.1.3 have none of their own everywhere. Spark 4.0 itself asks for
-# Kafka's clients 3.9.0, which have a known hole (CVE-2025-27817).
+# The newest connectors for each minor version of PySpark. The token provider may be older, because some registries lack
+# it for 4.0.4 and 4.1.3. Spark 4.0 itself uses Kafka's clients 3.9.0, which have a known vulnerability
+# (CVE-2025-27817).
 _CLIENTS = "org.apache.kafka:kafka-clients:3.9.2"
 _SOURCE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
@@ -43,7 +43,7 @@ CONNECTORS = {
 
 @contextmanager
 def ending(spark: SparkSession) -> Iterator[SparkSession]:
-    """Stop the session at the context's end, also one whose JVM has gone: that error came before."""
+    """Stop the session at the end of the context. Ignore a lost JVM, which has raised an error before."""
     try:
         yield spark
     finally:
@@ -52,9 +52,9 @@ def ending(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def keep_few_consumers(spark: SparkSession, largest_batch: int) -> None:
-    """Let Spark keep no more idle consumers than hold 128 MiB of batches of the topic's greatest size in bytes.
+    """Limit Spark's idle consumers, so that they keep at most 128 MiB for batches of `largest_batch` bytes.
 
-    Only before it has read anything, and only in this process: executors take it from their own configuration.
+    Works only before Spark has read anything, and only in this process: executors use their own configuration.
     """
     count = min(IDLE_CONSUMERS, max(CORES, IDLE_BYTES // (2 * largest_batch)))
     conf = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().conf()  # type: ignore[union-attr]
@@ -62,7 +62,7 @@ def keep_few_consumers(spark: SparkSession, largest_batch: int) -> None:
 
 
 def submitted_session() -> SparkSession:
-    """Return the session that spark-submit or Databricks gives, prepared for the job."""
+    """Return the session of spark-submit or Databricks, prepared for the job."""
     given = dict(SparkConf().getAll())
     settings = {name: value for name, value in merged(STATIC, given).items() if name in STATIC}
     return prepared_by(SparkSession.builder.appName("offsetstream").config(map=settings))
@@ -70,32 +70,32 @@ def submitted_session() -> SparkSession:
 
 @contextmanager
 def launchers_session() -> Iterator[SparkSession]:
-    """Give the session of the launcher; it ends with the context, but on Databricks, where it is the cluster's."""
+    """Yield the session of spark-submit or Databricks. Stop it at the end, except on Databricks, which owns it."""
     spark = submitted_session()
     with nullcontext(spark) if is_databricks() else ending(spark):
         yield spark
 
 
 def prepared_by(builder: SparkSession.Builder) -> SparkSession:
-    """Return the builder's session, prepared; a context is made in a thread of its own.
+    """Return the builder's session, prepared. A new Spark context is created in another thread.
 
-    In the main thread PySpark puts its own handler for SIGINT there, which asks the JVM while our call is under way:
-    whoever pressed Ctrl-C meanwhile would see both fail.
+    In the main thread, PySpark would install its own SIGINT handler, which calls the JVM. With Ctrl-C during one of our
+    calls, both would fail.
     """
     if SparkContext._active_spark_context is not None or threading.current_thread() is not threading.main_thread():
         return prepare(builder.getOrCreate())
     with ThreadPoolExecutor(1, "start of Spark") as pool:
         spark = pool.submit(lambda: prepare(builder.getOrCreate())).result()
-    # The JVM has a thread for each of ours, and the session that is active is one thread's.
+    # The active session belongs to one thread of the JVM, and each of our threads has its own there.
     java: Any = spark.sparkContext._jvm
     java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     return spark
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Set what the job needs and prefers in the session.
+    """Apply the job's settings to the session, and check the connectors.
 
-    Raises EnvironmentNotReadyError for a session of Spark Connect, and if a connector is missing.
+    Raises EnvironmentNotReadyError for a Spark Connect session, and if a connector is missing.
     """
     _require_own_jvm(spark)
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}
@@ -108,14 +108,14 @@ def prepare(spark: SparkSession) -> SparkSession:
     for name in ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "io.delta.tables.DeltaTable"):
         if not has_class(spark, name):
             raise EnvironmentNotReadyError(
-                f"Spark has no {name.rsplit('.', 1)[-1]}: start it with --packages {','.join(connectors())}"
+                f"Spark has no {name.rsplit('.', 1)[-1]}. Start it with --packages {','.join(connectors())}"
             )
     return spark
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Tell whether Spark's driver finds the Java class, its packages' too."""
-    java = spark.sparkContext._jvm.java.lang  # type: ignore[union-attr]  # it is there while Spark is
+    """Return whether Spark's driver finds the Java class, including those of its packages."""
+    java = spark.sparkContext._jvm.java.lang  # type: ignore[union-attr]  # never None while Spark runs
     try:
         java.Class.forName(name, False, java.Thread.currentThread().getContextClassLoader())
     except Py4JError:
@@ -124,22 +124,22 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _require_own_jvm(spark: SparkSession) -> None:
-    if not isinstance(spark, SparkSession):  # one of Spark Connect is of another class
+    if not isinstance(spark, SparkSession):  # Spark Connect has another class
         raise EnvironmentNotReadyError(
-            "the job works in Spark's driver, which a session of Spark Connect does not reach: run it by spark-submit, "
+            "The job needs Spark's driver, which Spark Connect cannot reach. Run it with spark-submit, "
             "or on dedicated compute of Databricks (docs/how-to/databricks.md)"
         )
 
 
 @contextmanager
 def prepared(spark: SparkSession) -> Iterator[SparkSession]:
-    """Prepare a user's own session while the context lasts; afterwards its settings are as they were."""
+    """Prepare the user's session within the context, and restore its settings afterwards."""
     _require_own_jvm(spark)
     before = as_set(spark, [*wanted(spark), HIDDEN_OPTIONS])
     try:
         yield prepare(spark)
     finally:
-        with suppress(Py4JError, OSError):  # a session that has gone
+        with suppress(Py4JError, OSError):  # the session has ended
             put_back(spark, before)
 
 
@@ -148,6 +148,6 @@ def connectors() -> tuple[str, ...]:
     minor = ".".join(pyspark.__version__.split(".")[:2])
     if minor not in CONNECTORS:
         raise EnvironmentNotReadyError(
-            f"PySpark {pyspark.__version__} is not one of {', '.join(CONNECTORS)}: install one of these"
+            f"PySpark {pyspark.__version__} is not supported. Install one of {', '.join(CONNECTORS)}"
         )
     return CONNECTORS[minor]

@@ -1,4 +1,4 @@
-"""The topic as Spark reads it: by `assign` over all its partitions, read_committed, in batches or as a stream."""
+"""Read the offsets topic with Spark: `assign` to its partitions, read_committed, in batches or as a stream."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ RAW_TYPE = "offsets_partition INT, record_offset BIGINT, record_timestamp TIMEST
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Where the topic is and how to read it; offsets are {offsets partition: offset}.
+    """The cluster and the client properties for reading the topic. Offsets are {offsets partition: offset}.
 
-    `partition_count`: how many partitions the topic has, for who reads only those that a broker leads.
-    `group`: that of Spark's consumers; without one each reading has one of its own.
+    `partition_count` is the number of partitions of the topic. Set it to read only partitions that have a leader.
     """
 
     bootstrap_server: str
@@ -34,16 +33,16 @@ class KafkaSource:
     partition_count: int | None = None
 
     def _options(self, partitions: list[int]) -> dict[str, str]:
-        # assign: a subscribing job would join a group and write into the very topic that it reads.
+        # assign: with subscribe, the job would join a group and so write into the topic that it reads.
         return {
             **spark_options(self.properties),
             "kafka.bootstrap.servers": self.bootstrap_server,
             "kafka.isolation.level": "read_committed",
-            # At its default of 500 each task waits half a second at the end of its range (design, section 5).
+            # With the default of 500, each task waits half a second at the end of its range (design, section 5).
             "kafka.fetch.max.wait.ms": self.properties.get("fetch.max.wait.ms", "5"),
-            # At its default of 500 Spark copies iterators more than records: 10,000 take a third off the reading time.
+            # With the default of 500, Spark spends its time on iterators. 10,000 saves a third of the time.
             "kafka.max.poll.records": self.properties.get("max.poll.records", "10000"),
-            # At their defaults of one and two minutes a partition whose leader dies holds up the others for minutes.
+            # With the defaults of one and two minutes, a partition whose leader dies blocks the others for minutes.
             "kafka.default.api.timeout.ms": self.properties.get("default.api.timeout.ms", "10000"),
             "kafkaConsumer.pollTimeoutMs": "30000",
             "kafka.group.id": self._group(partitions),
@@ -52,10 +51,11 @@ class KafkaSource:
         }
 
     def _group(self, partitions: Collection[int]) -> str:
-        """Return a group for Spark's consumers that has a coordinator, among the partitions' leaders if all is known.
+        """Return a group id for Spark's consumers whose coordinator answers.
 
-        Before the driver's consumer is told where to read, it asks for committed offsets, which nobody needs, and waits
-        for ever if it gets no answer. No setting keeps it from that: Spark gives each consumer a group.
+        With `partition_count`, the coordinator is a leader of one of `partitions`. Spark gives each consumer a group,
+        and the driver's consumer first requests committed offsets, which nobody needs. Without an answer it waits
+        forever. No setting prevents this.
         """
         deadline = time.monotonic() + connection.TIMEOUT
         while time.monotonic() < deadline:
@@ -63,10 +63,10 @@ class KafkaSource:
             is_led = self.partition_count is None or partition_for(group, self.partition_count) in partitions
             if is_led and is_coordinated(self.bootstrap_server, self.properties, group):
                 return group
-        raise UnreachableError(f"{self.bootstrap_server} has no coordinator for a group of Spark's consumers")
+        raise UnreachableError(f"No group coordinator for Spark's consumers answers at {self.bootstrap_server}")
 
     def read(self, spark: SparkSession, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-        """Return the raw records from `start` to `end` (exclusive) of each partition, as `RAW_TYPE`."""
+        """Return the raw records of each partition from `start` to `end` (exclusive), with schema `RAW_TYPE`."""
         if not start:
             return spark.createDataFrame([], RAW_TYPE)
         tell_java(spark, self.properties)
@@ -80,7 +80,7 @@ class KafkaSource:
         return _raw(frame)
 
     def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int) -> DataFrame:
-        """Return the unbounded raw records from `start`; a query with a checkpoint goes on where that says."""
+        """Return the stream of raw records from `start`. A query with a checkpoint continues at its checkpoint instead."""
         tell_java(spark, self.properties)
         reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
         reader = reader.option("maxOffsetsPerTrigger", max_offsets).option("startingOffsets", _offsets(start))
@@ -88,8 +88,8 @@ class KafkaSource:
 
 
 def tell_java(spark: SparkSession, properties: Mapping[str, str]) -> None:
-    """Tell Spark's driver what Kafka's clients in it must know besides their properties."""
-    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # it is there while Spark is
+    """Set the Java system properties that Kafka's clients in Spark's driver need."""
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # never None while Spark runs
     for name, value in java_system_properties(properties).items():
         system.setProperty(name, system.getProperty(name, value))
 

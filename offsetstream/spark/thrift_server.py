@@ -1,4 +1,4 @@
-"""Spark's Thrift server, which speaks JDBC and ODBC, in a session of ours: tables and views for tools of BI."""
+"""Spark's Thrift server (JDBC and ODBC) in our session, which serves tables and views to BI tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsetstream.spark.local import local_session
 from offsetstream.spark.session import connectors
 
 _METASTORE = "spark.hadoop.hive.metastore.uris"
-# Its catalog is made anew at each start, in memory: nothing of an older version's stays.
+# The catalog is in memory and created at each start, so nothing of an older version remains.
 _IN_MEMORY = {
     "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:offsetstream;create=true",
     "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
@@ -24,10 +24,10 @@ _IN_MEMORY = {
 def serving_session(
     host: str, port: int, warehouse: Path, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Start a session whose Thrift server, once `serve` starts it, listens at the host and port.
+    """Start a session whose Thrift server will listen at the host and port after `serve`.
 
-    `warehouse` is where Spark puts what a user creates beside the tables; `conf` wins over all of it, and may name a
-    metastore. Raises EnvironmentNotReadyError as of `local_session`.
+    `warehouse` is the folder for other tables that users create. `conf` wins over our settings, and may name a
+    metastore. Raises EnvironmentNotReadyError like `local_session`.
     """
     given = dict(conf or {})
     settings = {
@@ -42,15 +42,15 @@ def serving_session(
 
 
 def _delta_jars() -> list[Path]:
-    """Return what is to be on the class path itself: the server's threads do not see what spark.jars bring.
+    """Return the jars for the class path, since the server's threads do not see those of spark.jars.
 
-    Of the rest Spark has its own releases, which must stay before those that the connectors name.
+    Leaves out the other jars of the connectors: Spark has its own releases of them, which must win.
     """
     return [jar for jar in resolve(connectors()) if jar.name.startswith(("delta-", "unitycatalog-"))]
 
 
 def serve(spark: SparkSession, registration: Iterable[str]) -> None:
-    """Run the statements, and then start the server; it ends with the session. Raises whatever Spark raises."""
+    """Run the statements and start the server, which ends with the session. Raises what Spark raises."""
     for statement in registration:
         spark.sql(statement)
     java: Any = spark.sparkContext._jvm

@@ -1,7 +1,7 @@
-"""The process that Spark forks its Python workers from, instead of PySpark's own: what they need is there already.
+"""The process from which Spark forks Python workers, instead of PySpark's own. It has imported their packages.
 
-Spark puts archives first on their path, one of PySpark and a jar. In each task PySpark has Python read the directories
-of these anew (0.15 s of a core), and what comes from them is compiled in each process.
+Spark puts two archives first on the workers' path: PySpark and a jar. In each task, Python reads their directories
+again (0.15 s of a core), and each process compiles modules from them again. This daemon avoids both.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-# What the tasks of batches and loads import.
+# The imports of our tasks.
 _NEEDED = ("pandas", "pyarrow.compute", "pyarrow.parquet", "offsetstream.codec.udf")
 
 
 def installed_instead(path: Iterable[str]) -> list[str]:
-    """Return the path without the archives that are within a package `pyspark` of one of its folders."""
+    """Return the path without archives that are inside a `pyspark` package of the same path."""
     entries = list(path)
     packages = {Path(entry).resolve() / "pyspark" for entry in entries}
     return [entry for entry in entries if packages.isdisjoint(Path(entry).resolve().parents)]
 
 
 def main() -> None:
-    """Fork workers as Spark asks for them, until it ends."""
+    """Fork workers on Spark's request, until it ends."""
     sys.path[:] = installed_instead(sys.path)
-    sys.path_importer_cache.clear()  # this module was looked for in the archives
+    sys.path_importer_cache.clear()  # Python has cached importers for the archives
     daemon = import_module("pyspark.daemon")
     for name in _NEEDED:
         import_module(name)
-    # PySpark looks for garbage after each task: not among all of this.
+    # PySpark collects garbage after each task. Exclude everything that exists now.
     gc.collect()
     gc.freeze()
     daemon.manager()

@@ -73,7 +73,7 @@ def test_processes_that_resolve_at_once_all_get_the_jars(cache: Path) -> None:
 
 
 def test_an_artifact_that_the_registry_has_not_is_named(cache: Path) -> None:
-    with pytest.raises(EnvironmentNotReadyError, match=r"does not have org\.example#app;9\.9: check the version"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"does not have org\.example#app;9\.9\. Check the version"):
         resolve(["org.example:app:9.9"])
 
 

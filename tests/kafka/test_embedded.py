@@ -100,7 +100,7 @@ def test_a_broker_that_does_not_start_shows_its_log_and_keeps_it(
     first_line, log_tail = str(raised.value).split("\n", maxsplit=1)
     assert "4.3.1 of broker-1 ended with exit code 1 before it answered" in first_line
     assert words in log_tail
-    kept = Path(first_line.split("its whole log: ")[1].split(";")[0])
+    kept = Path(first_line.split("Its log is ")[1].split(". The last lines")[0])
     assert words in kept.read_text()
 
 

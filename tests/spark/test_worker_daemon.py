@@ -39,7 +39,7 @@ def test_workers_of_another_python_are_sparks_own_and_what_they_lack_is_told(tmp
         text=True,
         cwd=tmp_path,
     )
-    assert re.search(r"EnvironmentNotReadyError: the executors' Python lacks .*offsetstream", done.stderr)
+    assert re.search(r"EnvironmentNotReadyError: The executors' Python lacks .*offsetstream", done.stderr)
 
 
 def test_only_archives_of_a_package_on_the_path_are_left_out(tmp_path: Path) -> None:

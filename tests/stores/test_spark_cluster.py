@@ -55,7 +55,7 @@ def test_executors_without_the_package(cluster: SparkCluster, bare_python: Path,
     with RunningProcess([*cluster.submitted(python=bare_python), *job.options("--once")], job.said("lacks")) as refused:
         assert refused.ended() == 1
         (error,) = (line for line in refused.said().splitlines() if line.startswith("Error: "))
-        assert error.startswith("Error: the executors' Python lacks offsetstream: give them")
+        assert error.startswith("Error: The executors' Python lacks offsetstream. Give them")
         assert "ModuleNotFoundError" not in refused.said()
         assert "Traceback" not in refused.said()
 

@@ -36,14 +36,14 @@ def fake_java(folder: Path, version: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [("1.8.0_392", "is Java 8"), ("25", "is Java 25"), (None, "there is no bin/java")]
+    ("version", "words"), [("1.8.0_392", "is Java 8"), ("25", "is Java 25"), (None, "it has no bin/java")]
 )
 def test_a_wrong_or_missing_java(fresh: Path, tmp_path: Path, version: str | None, words: str) -> None:
     home = str(tmp_path) if version is None else fake_java(tmp_path, version)
     done = install(fresh, JAVA_HOME=home)
     assert done.returncode == 1
     assert words in done.stderr
-    assert "install Java 17" in done.stderr
+    assert "Install Java 17" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -18,7 +18,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_cache_folder_is_the_users_unless_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_is_the_users_unless_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("OFFSETSTREAM_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -37,15 +37,15 @@ def test_refuses_a_malformed_coordinate(coordinate: str) -> None:
 def test_an_unwritable_cache_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("OFFSETSTREAM_CACHE", str(tmp_path / "file"))
-    with pytest.raises(EnvironmentNotReadyError, match="set OFFSETSTREAM_CACHE"):
+    with pytest.raises(EnvironmentNotReadyError, match="Set OFFSETSTREAM_CACHE"):
         resolve(COORDINATES)
 
 
-def test_a_classpath_has_the_systems_separator() -> None:
+def test_a_classpath_uses_the_systems_separator() -> None:
     assert classpath([Path("a.jar"), Path("b.jar")]).split(":") == ["a.jar", "b.jar"]
 
 
-def test_disk_space_is_asked_of_the_nearest_folder_there_is(tmp_path: Path) -> None:
+def test_disk_space_is_checked_in_the_nearest_existing_folder(tmp_path: Path) -> None:
     check_disk_space(tmp_path / "not" / "yet", 1, "a test")
-    with pytest.raises(EnvironmentNotReadyError, match=r"Too little disk for a test: .*not.yet has \d+ MiB free"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"Not enough disk space for a test: .*not.yet has \d+ MiB free"):
         check_disk_space(tmp_path / "not" / "yet", 1 << 70, "a test")

@@ -26,7 +26,7 @@ print({name: os.environ[name] for name in ("LANG", "LC_ALL", "LC_CTYPE") if name
         ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8"}),
     ],
 )
-def test_processes_get_a_locale_of_utf8(given: dict[str, str], then: dict[str, str]) -> None:
+def test_processes_get_a_utf8_locale(given: dict[str, str], then: dict[str, str]) -> None:
     done = subprocess.run([sys.executable, "-c", PRINT], env=given, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str({name: then[name] for name in ("LANG", "LC_ALL", "LC_CTYPE") if name in then})
 
@@ -37,14 +37,14 @@ def java(encoding: str) -> Any:
     )
 
 
-def test_a_java_that_would_write_question_marks_is_refused() -> None:
+def test_a_java_without_utf8_file_names_is_rejected() -> None:
     with pytest.raises(EnvironmentNotReadyError) as raised:
         require_java_in_utf8(java("ANSI_X3.4-1968"), ["/data/a", "/data/größe"])
     assert str(raised.value) == (
-        "Spark's Java has file names in ANSI_X3.4-1968, and /data/größe is not ASCII: start it with LC_ALL=C.UTF-8"
+        "Spark's Java uses ANSI_X3.4-1968 for file names, and /data/größe is not ASCII. Start it with LC_ALL=C.UTF-8"
     )
 
 
-def test_another_java_is_not() -> None:
+def test_a_java_with_utf8_file_names_is_accepted() -> None:
     require_java_in_utf8(java("UTF-8"), ["/data/größe"])
     require_java_in_utf8(java("ANSI_X3.4-1968"), ["/data/a b", "s3://größe"])

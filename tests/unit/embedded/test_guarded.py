@@ -35,7 +35,7 @@ def test_runs_a_process_and_keeps_what_it_prints() -> None:
     assert not guarded.folder.exists()
 
 
-def test_ends_gently_where_there_is_a_grace_and_kills_where_none_helps() -> None:
+def test_terminates_within_the_grace_period_and_then_kills() -> None:
     guarded = GuardedProcesses()
     try:
         log = guarded.folder / "log"
@@ -60,7 +60,7 @@ def test_a_command_that_does_not_start_is_an_error() -> None:
         guarded.exit_code("nothing")
 
 
-def test_a_killed_parent_takes_process_and_folder_along() -> None:
+def test_process_and_folder_end_with_a_killed_parent() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent, parent.stdout:

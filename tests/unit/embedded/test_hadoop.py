@@ -23,13 +23,17 @@ NO_CLASS = "java.lang.RuntimeException: java.lang.ClassNotFoundException: Class 
             "org.apache.hadoop:hadoop-azure:3.4.1 (docs/how-to/stores.md)",
         ),
         ("gs://lake/t", 'No FileSystem for scheme "gs"', "gcs-connector:hadoop3-2.2.26 (docs/how-to/stores.md)"),
-        ("s3://lake/t", 'No FileSystem for scheme "s3"', "Hadoop knows Amazon's store as s3a, so name it s3a://..."),
-        ("cos://lake/t", 'No FileSystem for scheme "cos"', "by --conf spark.jars.packages=..., or mount the store"),
-        ("s3a://lake/t", "NoAuthWithAWSException: none", "credentials with the right by --conf spark.hadoop.fs.s3a..."),
-        ("hdfs://gone/t", "java.net.UnknownHostException: gone", "is set by --conf spark.hadoop.fs.hdfs..."),
+        ("s3://lake/t", 'No FileSystem for scheme "s3"', "Use s3a://..."),
+        ("cos://lake/t", 'No FileSystem for scheme "cos"', "with --conf spark.jars.packages=..., or mount the store"),
+        (
+            "s3a://lake/t",
+            "NoAuthWithAWSException: none",
+            "Set credentials that may access it with --conf spark.hadoop.fs.s3a...",
+        ),
+        ("hdfs://gone/t", "java.net.UnknownHostException: gone", "with --conf spark.hadoop.fs.hdfs..."),
     ],
 )
-def test_the_advice(uri: str, said: str, advice: str) -> None:
-    told = why_unreached(uri, said, "3.4.1")
-    assert told.startswith(f"Spark cannot reach {uri} ({said}): ")
-    assert advice in told
+def test_the_error_says_what_to_configure(uri: str, said: str, advice: str) -> None:
+    message = why_unreached(uri, said, "3.4.1")
+    assert message.startswith(f"Spark cannot reach {uri} ({said}). ")
+    assert advice in message

@@ -58,13 +58,13 @@ def test_refuses_a_java_that_spark_does_not_support(
 ) -> None:
     fake_java(tmp_path, says(version))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=f"is Java {major}, which .* install Java 17 or 21"):
+    with pytest.raises(EnvironmentNotReadyError, match=f"is Java {major}, which .* Install Java 17 or 21"):
         java_executable()
 
 
 def test_names_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=r"JAVA_HOME is .* no bin/java in it: install Java 17"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"JAVA_HOME is .* it has no bin/java. Install Java 17"):
         java_executable()
 
 
@@ -72,19 +72,19 @@ def test_names_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.Monk
 def test_says_that_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=r"Java is not installed .*: install Java 17"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"Java is not installed .* Install Java 17"):
         java_executable()
 
 
 def test_quotes_a_java_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=r"no working Java .Unable to locate a Java Runtime"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"not a working Java .Unable to locate a Java Runtime"):
         java_executable()
 
 
 @pytest.mark.parametrize("script", [says("11.0.2"), "echo 'Unable to locate a Java Runtime.' >&2; exit 1"])
-def test_takes_the_packaged_java_where_that_of_path_does_not_fit(
+def test_takes_the_packaged_java_if_the_one_on_path_is_unsupported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -92,7 +92,7 @@ def test_takes_the_packaged_java_where_that_of_path_does_not_fit(
     assert java_executable() == packaged_java()
 
 
-def test_the_java_of_the_machine_needs_no_home_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supported_java_gets_no_wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     fake_java(tmp_path, says("17.0.15"))
     assert java_home_for_spark(tmp_path) is None

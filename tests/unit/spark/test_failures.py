@@ -39,18 +39,18 @@ def failure(error: str) -> PySparkException:
     ("error", "meant", "words"),
     [
         ("TopicAuthorizationException", UnauthorisedError, "lacks READ on the topic __consumer_offsets"),
-        ("GroupAuthorizationException", UnauthorisedError, "it lacks DESCRIBE on the groups with the prefix"),
-        ("ClusterAuthorizationException", UnauthorisedError, "it lacks DESCRIBE on the cluster"),
+        ("GroupAuthorizationException", UnauthorisedError, "lacks DESCRIBE on the groups with the prefix"),
+        ("ClusterAuthorizationException", UnauthorisedError, "lacks DESCRIBE on the cluster"),
         (
             "SaslAuthenticationException",
             UnauthorisedError,
-            "Spark's Kafka client cannot log in at 127.0.0.1:1, though .*Sasl",
+            "Spark's Kafka client cannot log in at 127.0.0.1:1, although .*Sasl",
         ),
         ("TimeoutException", UnreachableError, "127.0.0.1:1 stopped answering"),
         ("Cannot fetch record for offset 7 in 120000 milliseconds", UnreachableError, "127.0.0.1:1 stopped answering"),
     ],
 )
-def test_what_users_can_mend_is_one_line(
+def test_a_failure_that_users_can_fix_is_one_line(
     cluster: Cluster, error: str, meant: type[OffsetstreamError], words: str
 ) -> None:
     with pytest.raises(meant, match=words) as raised, explain_failure(cluster):
@@ -66,26 +66,26 @@ def test_what_users_can_mend_is_one_line(
         "Timeout expired while fetching topic metadata",
     ],
 )
-def test_a_query_that_waited_in_vain_has_the_message_alone(cluster: Cluster, message: str) -> None:
+def test_a_timeout_of_a_query_means_an_unreachable_cluster(cluster: Cluster, message: str) -> None:
     error = PySparkException(f"[STREAM_FAILED] Query [id = 1] terminated with exception: {message} SQLSTATE: XXKST")
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 stopped answering"), explain_failure(cluster):
         raise error
 
 
-def test_a_disk_without_room_is_told(cluster: Cluster) -> None:
+def test_a_full_disk_is_reported(cluster: Cluster) -> None:
     error = PySparkException("Job aborted due to stage failure: … java.io.IOException: No space left on device\n  at …")
-    with pytest.raises(EnvironmentNotReadyError, match="a disk is full"), explain_failure(cluster):
+    with pytest.raises(EnvironmentNotReadyError, match="A disk is full"), explain_failure(cluster):
         raise error
 
 
-def test_a_jvm_without_memory_is_told_what_it_needs(cluster: Cluster) -> None:
+def test_too_little_memory_names_the_setting(cluster: Cluster) -> None:
     error = PySparkException("Job aborted due to stage failure: … java.lang.OutOfMemoryError: Java heap space")
-    words = r"not enough memory: .* --conf spark\.driver\.memory=4g"
+    words = r"enough memory: .* --conf spark\.driver\.memory=4g"
     with pytest.raises(EnvironmentNotReadyError, match=words), explain_failure(cluster):
         raise error
 
 
-def test_a_time_that_spark_cannot_hold_is_told_with_its_place(
+def test_a_timestamp_that_spark_cannot_read_is_reported_with_its_offset(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cluster, "latest_record", lambda _: RecordPlace(7, 123, 2**63 - 1))
@@ -95,7 +95,7 @@ def test_a_time_that_spark_cannot_hold_is_told_with_its_place(
         raise error
 
 
-def test_other_failures_pass_as_they_are(cluster: Cluster) -> None:
+def test_other_failures_pass_unchanged(cluster: Cluster) -> None:
     error = failure("SomeOtherException")
     with pytest.raises(PySparkException) as raised, explain_failure(cluster):
         raise error
@@ -117,9 +117,9 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111)])
-def test_what_fails_after_the_end_of_java_is_one_line(java: "subprocess.Popen[bytes]", error: Exception) -> None:
+def test_a_failure_after_the_end_of_java_is_one_line(java: "subprocess.Popen[bytes]", error: Exception) -> None:
     java.kill()
-    words = r"ended by signal 9; nothing is lost: start the job again\..* --conf spark\.driver\.memory=4g"
+    words = r"ended by signal 9\. Nothing is lost\. Start the job again\..* --conf spark\.driver\.memory=4g"
     with pytest.raises(SparkEndedError, match=words), explain_lost_java():
         raise error
 
@@ -142,12 +142,12 @@ C  [libc.so.6+0x85f14]
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        (REPORT, "SIGSEGV (0xb) at pc=0x00007fd380b40f14, pid=12904, tid=12904, C  [libc.so.6+0x85f14]; nothing is"),
+        (REPORT, "SIGSEGV (0xb) at pc=0x00007fd380b40f14, pid=12904, tid=12904, C  [libc.so.6+0x85f14]). Nothing is"),
         ("# Native memory allocation (malloc) failed\n# Out of Memory Error (arena.cpp:79)", "(malloc) failed, Out of"),
-        ("", "crashed: in a way that it does not say; "),
+        ("", "crashed (no reason given). "),
     ],
 )
-def test_of_a_crash_of_java_its_report_is_told(
+def test_a_crash_of_java_is_reported_with_its_reason(
     java: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: str, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -155,22 +155,22 @@ def test_of_a_crash_of_java_its_report_is_told(
     java.send_signal(signal.SIGABRT)
     with pytest.raises(SparkEndedError, match=re.escape(words)) as raised, explain_lost_java():
         raise Py4JNetworkError("Answer from Java side is empty")
-    assert str(raised.value).endswith(f"Java's report of it is hs_err_pid{java.pid}.log")
+    assert str(raised.value).endswith(f"Java's report of the crash is hs_err_pid{java.pid}.log")
 
 
-def test_what_fails_beside_a_living_java_passes_as_it_is(
+def test_a_failure_while_java_runs_passes_unchanged(
     java: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "_REAPED_SECONDS", 0.01)
+    monkeypatch.setattr(failures, "_EXIT_SECONDS", 0.01)
     for error in (Py4JNetworkError("a passing one"), OSError("disk"), ValueError("of ours")):
         with pytest.raises(type(error)) as raised, explain_lost_java():
             raise error
         assert raised.value is error
 
 
-def test_a_disk_without_room_for_the_drivers_own_writes_is_told(cluster: Cluster) -> None:
+def test_a_full_disk_in_a_write_of_the_driver_is_reported(cluster: Cluster) -> None:
     full = TablesError("cannot write to the table t: Failed to parse parquet: … No space left on device (os error 28)")
-    with pytest.raises(EnvironmentNotReadyError, match="a disk is full"), explain_failure(cluster):
+    with pytest.raises(EnvironmentNotReadyError, match="A disk is full"), explain_failure(cluster):
         raise full
     with pytest.raises(TablesError, match="of another kind"), explain_failure(cluster):
         raise TablesError("of another kind")

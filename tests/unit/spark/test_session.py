@@ -39,7 +39,7 @@ def test_only_the_jvm_ignores_sigterm(starts_java: bool, ends: bool) -> None:
 
 
 @pytest.mark.parametrize("starts_java", [False, True])
-def test_what_the_jvm_prints_is_not_among_our_answers(capfd: pytest.CaptureFixture[str], starts_java: bool) -> None:
+def test_output_of_the_jvm_goes_to_standard_error(capfd: pytest.CaptureFixture[str], starts_java: bool) -> None:
     """Delta's VACUUM of a catalog told its files before the JSON of `maintain`."""
     try:
         if starts_java:
@@ -68,7 +68,7 @@ def _as_pyspark_does() -> None:
         ({}, False, True),  # nor where the JVM is somebody else's
     ],
 )
-def test_jars_are_copied_for_executors_that_have_them_not_from_the_driver(
+def test_jars_are_copied_only_for_executors_outside_the_driver(
     given: dict[str, str], launches: bool, are_copied: bool
 ) -> None:
     jars = [Path("kafka-clients-3.9.0.jar"), Path("delta-storage-4.4.0.jar")]
@@ -78,7 +78,7 @@ def test_jars_are_copied_for_executors_that_have_them_not_from_the_driver(
     assert settings["spark.driver.extraClassPath"] == class_path
 
 
-def test_what_the_user_says_wins_wherever_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_settings_win_wherever_they_are_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text("spark.local.dir=/mine\nspark.driver.memory=1g")
     given = {"spark.driver.memory": "3g", "spark.app.name": "mine", "spark.sql.session.timeZone": "Asia/Tokyo"}
@@ -91,7 +91,7 @@ def test_what_the_user_says_wins_wherever_it_is_said(tmp_path: Path, monkeypatch
     }
 
 
-def test_of_what_spark_has_itself_nothing_comes_before_it_on_the_class_path() -> None:
+def test_sparks_own_jars_are_not_replaced_on_the_class_path() -> None:
     jars = [
         Path(name) for name in ("kafka-clients-3.9.0.jar", "jackson-databind-2.13.5.jar", "delta-storage-4.4.0.jar")
     ]
