@@ -303,9 +303,9 @@ class _Stage:
 
     @contextmanager
     def page_written(self) -> Iterator[None]:
-        """Write the page while the body of the context runs; then fix the tables' time.
+        """Write the page while the body of the context runs, then end the tables' time.
 
-        `maintain --end` makes the last batch the tables' "now". So later queries give the same answers as the demo.
+        After `maintain --end`, queries measure ages up to the job's last sample. So they answer later as in the demo.
         """
         since = f"{time.monotonic() - self._started_at:.0f}s"
         with ThreadPoolExecutor(1) as writer:

@@ -189,11 +189,11 @@ class LogEnds(Cluster):
         and not because of records that came between the two requests.
         """
         starts, errors = self._offsets(without_start, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
-        left = [place for place in led if place not in errors]
-        high, more = self._offsets(left, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        remaining = [place for place in led if place not in errors]
+        high, more = self._offsets(remaining, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         errors |= more
-        left = [place for place in left if place not in errors]
-        stable, more = self._offsets(left, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        remaining = [place for place in remaining if place not in errors]
+        stable, more = self._offsets(remaining, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         return starts, stable, high, errors | more
 
     def _offsets(

@@ -110,7 +110,7 @@ class Workload:
     def more(self) -> None:
         """Change the groups: write records, let members join and leave, commit, and delete groups.
 
-        Returns once all groups have read everything. Each call leaves some groups fewer.
+        Returns once all groups have read everything. Each call deletes some groups.
         """
         self._produce()
         self._live.join(GROWING_GROUP)

@@ -62,6 +62,6 @@ class _Client(GatewayClient):  # type: ignore[misc]  # py4j is not typed
         return answer
 
 
-class _Gateway(JavaGateway):  # type: ignore[misc]  # likewise
+class _Gateway(JavaGateway):  # type: ignore[misc]  # py4j is not typed
     def _create_gateway_client(self) -> _Client:
         return _Client(gateway_parameters=self.gateway_parameters)

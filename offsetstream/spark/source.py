@@ -80,7 +80,7 @@ class KafkaSource:
         return _raw(frame)
 
     def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int) -> DataFrame:
-        """Return the stream of raw records from `start`. A query with a checkpoint continues at its checkpoint instead."""
+        """Return the stream of raw records from `start`. A query with a checkpoint continues there instead."""
         tell_java(spark, self.properties)
         reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
         reader = reader.option("maxOffsetsPerTrigger", max_offsets).option("startingOffsets", _offsets(start))
