@@ -51,7 +51,8 @@ def _joins() -> Iterator[str]:
 
 
 def _table(schema: TableSchema) -> Iterator[str]:
-    yield from ("", f"## {schema.name}", "", f"{schema.comment}. Key: {', '.join(f'`{name}`' for name in schema.key)}.")
+    key = f" Key: {', '.join(f'`{name}`' for name in schema.key)}." if schema.key else ""
+    yield from ("", f"## {schema.name}", "", f"{schema.comment}.{key}")
     yield from ("", "| column | type | what |", "|---|---|---|")
     for column in schema.columns:
         yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} |"
