@@ -80,16 +80,19 @@ def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
         cells[row["offsets_partition"], row["group_id"]].append(cell_of(row))
     names = {row["topic_id"]: row["topic"] for row in rows["topics"]}
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
-    listed = {(row["offsets_partition"], row["group_id"]) for row in rows["groups"]}
+    # Offsets show that their group exists. Once they are gone, only its coordinator knows a group without own records.
+    existing = {
+        (row["offsets_partition"], row["group_id"]) for table in ("groups", "committed_offsets") for row in rows[table]
+    }
     found: dict[str, list[Row]] = {table: [] for table in DERIVED_TABLES}
     placement = _placement(rows)
-    for key in listed | cells.keys():
+    for key in existing | cells.keys():
         place = {
             "offsets_partition": key[0],
             "log_id": logs.get(key[0], 0),
             "in_coordinator_partition": placement.is_own(key[1], key[0]),
         }
-        derived = rows_of_group(cells[key], key[1], names, exists=key in listed, place=place)
+        derived = rows_of_group(cells[key], key[1], names, exists=key in existing, place=place)
         for table, of_group in (derived or {}).items():
             found[table] += flat(of_group)
     return found
