@@ -299,7 +299,8 @@ class _Stage:
         for trouble in TROUBLES:
             row = self._status[trouble.group]
             self._say(f"\n   [bold]{trouble.question}[/] {trouble.group} is {row['verdict']}: {row['verdict_reason']}")
-            self._say(f"   offsetstream {shlex.join(self._command(trouble))}", markup=False)
+            note = "  # needs the running Kafka" if trouble.needs_cluster else ""
+            self._say(f"   offsetstream {shlex.join(self._command(trouble))}{note}", markup=False)
 
     @contextmanager
     def page_written(self) -> Iterator[None]:

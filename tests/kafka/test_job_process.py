@@ -218,7 +218,7 @@ def other() -> Iterator[str]:
 def test_a_topic_that_does_not_exist_yet(other: str, tmp_path: Path) -> None:
     once = offsetstream(*job(other, tmp_path, "--once"))
     assert once.returncode == 3
-    assert f"the topic {TOPIC} does not exist" in once.stderr
+    assert f"topic {TOPIC} does not exist" in once.stderr
     with JobProcess(other, tmp_path) as waiting:
         waiting.await_(lambda: "no group has committed yet" in waiting.said())
         waiting.process.send_signal(signal.SIGTERM)
