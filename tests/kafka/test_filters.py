@@ -113,7 +113,7 @@ def assert_is_whole(runner: JobRunner) -> None:
 
 def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
     assert "Left out: groups that do not match 'team-.*|console-.*'" in runner.said.getvalue()
-    assert " left out" in runner.said.getvalue()
+    assert " filtered" in runner.said.getvalue()
     assert_is_filtered(runner)
     before = filtered_records(own_kafka.bootstrap_server)
     commit_everywhere(own_kafka.bootstrap_server, 2)
