@@ -18,14 +18,7 @@ _HEAD = """# Commands
 Every command with its options, as `--help` prints them; `make docs` makes this page from the commands. An option's name
 is also its key in the settings file, and its variable: `max-silence` in `[run]`, and `OFFSETSTREAM_MAX_SILENCE`.
 
-| exit code | meaning |
-|---|---|
-| 0 | yes; done |
-| 1 | difference, not found, or failed |
-| 2 | wrong usage |
-| 3 | the cluster could not be asked |
-| 4 | a group has trouble (`groups status`) |
-| 5 | no group has trouble, but the tables are too old to tell (`groups status`, `--max-age`) |
+[Exit codes](exit-codes.md) says how they end.
 
 """
 _ENVIRONMENT = re.compile(r" *\[env var: \w+\]|(?<=\[)env var: \w+; ")  # the head says how they are called

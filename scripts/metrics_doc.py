@@ -1,4 +1,4 @@
-"""Write the metrics in docs/how-to/operations.md from their data, `offsetstream/metrics/families/` (`make docs`)."""
+"""Write the metrics in docs/reference/metrics.md from their data, `offsetstream/metrics/families/` (`make docs`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from offsetstream.metrics.families import COORDINATORS, GROUPS, Family, job_families, queried_families
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "operations.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 _BEGIN, _END = "<!-- metrics: made by `make docs` -->\n", "<!-- end of metrics -->"
 _GROUP_METRICS = ("kafka-exporter", "kminion")
 _BETWEEN = re.compile(f"(?<={re.escape(_BEGIN)}).*?(?={_END})", re.DOTALL)

@@ -17,7 +17,7 @@ from testkit.tables import append_rows, new_tables, table_schemas
 
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *(ROOT / "docs" / "how-to" / name for name in ("investigate.md", "operations.md"))]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / "how-to" / name for name in ("investigate.md", "runbooks.md"))]
 TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # which the job alone reads
 SHOWN = re.compile(r"(?<=^```text\n)\$ offsetstream (.*?)\n(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
 

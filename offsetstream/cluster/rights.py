@@ -1,4 +1,4 @@
-"""The rights that each command needs on the cluster, as data for docs/how-to/security.md and the tests."""
+"""The rights that each command needs on the cluster, as data: docs/reference/rights.md shows them; tests grant them."""
 
 from __future__ import annotations
 

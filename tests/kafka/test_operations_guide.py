@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/operations.md, in its order: beside a job, and while there is none."""
+"""The commands of the pages for operators, in their order: while a job runs, and while none does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from testkit.processes import RunningProcess, offsetstream, printed
 
 pytestmark = pytest.mark.long
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "how-to" / "operations.md").read_text("utf-8")
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+GUIDE = "\n".join((HOW_TO / f"{page}.md").read_text("utf-8") for page in ("monitor", "operations", "runbooks"))
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
 RUN, STOP = (next(line for line in COMMANDS if line.startswith(f"offsetstream {name} ")) for name in ("run", "stop"))
 # What each says, besides succeeding.
@@ -66,6 +67,11 @@ class Operator:
         words = [sys.executable, "-m", *self.own(RUN)]
         self.job = RunningProcess(words, self.folder / "said.txt", cwd=self.folder)
         self.job.await_(self._is_ready)
+
+    def start_once(self) -> None:
+        """Start the job unless it runs: each page begins with its start."""
+        if self.job is None or self.job.process.poll() is not None:
+            self.start()
 
     def does(self, command: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, **self.environment}
@@ -108,7 +114,7 @@ def test_every_command_of_the_guide_works(operator: Operator) -> None:
     assert len(COMMANDS) > 15
     for command in COMMANDS:
         if command == RUN:
-            operator.start()
+            operator.start_once()
             continue
         done = operator.does(command)
         assert done.returncode == 0, (command, done.stdout, done.stderr)

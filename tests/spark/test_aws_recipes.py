@@ -21,8 +21,9 @@ PAGE = (ROOT / "docs" / "how-to" / "aws.md").read_text("utf-8")
 STEPS, RUN, POLICY = (json.loads(text) for text in re.findall(r"^```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 (STEP,) = STEPS
 SUBMITTED = RUN["jobDriver"]["sparkSubmit"]
-# Each release of the page's table that the recipes are for, with its Spark and its Delta.
-RELEASES = dict(re.findall(r"^\| .*?`(emr-spark-[\d.]+)`.*? \| ([\d.]+)-amzn-\d+ \|", PAGE, re.MULTILINE))
+PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text("utf-8")
+# Each release that the recipes are for, with its Spark.
+RELEASES = dict(re.findall(r"^\| .*?`(emr-spark-[\d.]+)`.*? \| ([\d.]+)-amzn-\d+ \|", PLATFORMS, re.MULTILINE))
 
 
 def of_spark_submit() -> tuple[dict[str, str], str, list[str]]:
@@ -97,8 +98,9 @@ def test_delta_is_the_releases_own() -> None:
         assert given["spark.jars"] == f"{folder}/delta-spark.jar,{folder}/delta-storage.jar"
 
 
-def test_the_policy_grants_what_the_page_on_security_asks_for() -> None:
-    asked = (ROOT / "docs" / "how-to" / "security.md").read_text("utf-8")
+def test_the_policy_grants_the_actions_that_the_page_of_rights_lists() -> None:
+    rights = (ROOT / "docs" / "reference" / "rights.md").read_text("utf-8")
+    table = rights.partition("| action | on | for |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    listed = {action for row in table.splitlines() for action in re.findall(r"`(\w+)`", row.split("|")[1])}
     granted = {action.removeprefix("kafka-cluster:") for each in POLICY["Statement"] for action in each["Action"]}
-    beyond = {"AlterGroup", "DescribeTransactionalId"}  # each told of on the page
-    assert {action for action in granted if f"`{action}`" in asked} | {"Connect"} == granted - beyond
+    assert granted == listed

@@ -111,5 +111,5 @@ class Rounds:
             more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
             self._say(
                 f"The ends of the topic {min(hidden)}{more} are not sampled: this user lacks DESCRIBE on it; "
-                "docs/how-to/security.md has the rights of each command"
+                "docs/reference/rights.md has the rights of each command"
             )

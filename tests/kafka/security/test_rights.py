@@ -1,4 +1,4 @@
-"""With exactly the rights of docs/how-to/security.md each command works; with one fewer it names it, exit code 3."""
+"""With exactly the rights of docs/reference/rights.md each command works; with one fewer it names it, exit code 3."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

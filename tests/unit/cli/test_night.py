@@ -26,5 +26,5 @@ def test_a_command_prints_what_the_documents_show(night: Path, command: str, sho
 def test_the_documents_show_enough_and_no_more() -> None:
     assert len(SHOWN_IN["README.md"]) == 5
     assert 6 <= len(SHOWN_IN["investigate.md"]) <= 8
-    assert len(SHOWN_IN["operations.md"]) > 3
+    assert len(SHOWN_IN["runbooks.md"]) > 3
     assert max(len(shown.splitlines()) for page in SHOWN_IN.values() for _, shown in page) <= 12

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from offsetstream.cluster.rights import COMMANDS, Right, describe_each, in_words
 
-SECURITY = (Path(__file__).parents[3] / "docs" / "how-to" / "security.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "rights.md").read_text("utf-8")
 
 
 def in_markdown(right: Right) -> str:
@@ -10,8 +10,8 @@ def in_markdown(right: Right) -> str:
     return text.replace(right.name, f"`{right.name}`") if right.resource != "cluster" else text
 
 
-def test_the_documented_rights_are_the_declared_ones() -> None:
-    table = SECURITY.partition("| command | right | without it |\n|---|---|---|\n")[2].partition("\n\n")[0]
+def test_the_documented_rights_are_those_that_are_tested() -> None:
+    table = PAGE.partition("| command | right | without it |\n|---|---|---|\n")[2].partition("\n\n")[0]
     expected = []
     for command, rights in COMMANDS.items():
         expected += [
