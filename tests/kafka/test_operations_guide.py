@@ -28,7 +28,8 @@ from testkit.processes import RunningProcess, offsetstream, printed
 pytestmark = pytest.mark.long
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
-GUIDE = "\n".join((HOW_TO / f"{page}.md").read_text("utf-8") for page in ("monitor", "operations", "runbooks"))
+PAGES = ("monitor", "operations", "verify", "runbooks")
+GUIDE = "\n".join((HOW_TO / f"{page}.md").read_text("utf-8") for page in PAGES)
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
 RUN, STOP = (next(line for line in COMMANDS if line.startswith(f"offsetstream {name} ")) for name in ("run", "stop"))
 # What each says, besides succeeding.
