@@ -20,7 +20,8 @@ from confluent_kafka import TopicPartition
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from testkit.garbage import garbage, produce
 from testkit.processes import RunningProcess, offsetstream, printed
@@ -35,6 +36,7 @@ RUN, STOP = (next(line for line in COMMANDS if line.startswith(f"offsetstream {n
 # What each says, besides succeeding.
 SAYS = {
     "offsetstream --version": "offsetstream",
+    "kafka-configs.sh": "Completed updating config for topic __consumer_offsets",
     "curl -s 127.0.0.1:9464/healthz": "ok",
     "curl -s 127.0.0.1:9464/readyz": '{"ready": true, "partitions": 50, "owned": 50}',
     "curl -s 127.0.0.1:9464/metrics": "offsetstream_behind_seconds",
@@ -60,7 +62,10 @@ class Operator:
 
     def own(self, command: str) -> list[str]:
         replaced = command.replace("localhost:9092", self.server).replace("127.0.0.1:9464", f"127.0.0.1:{self.port}")
-        return shlex.split(replaced.replace("--metrics-port 9464", f"--metrics-port {self.port}"))
+        program, *words = shlex.split(replaced.replace("--metrics-port 9464", f"--metrics-port {self.port}"))
+        if program == "kafka-configs.sh":
+            return kafka_command("kafka_2.13", DEFAULT_VERSION, "kafka.admin.ConfigCommand", words, ())
+        return [program, *words]
 
     def start(self) -> None:
         """Start the job as the guide does, until it is ready."""

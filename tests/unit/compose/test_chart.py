@@ -17,6 +17,7 @@ from testkit.image import DOCKERFILE, ROOT, services
 
 CHART = ROOT / "deploy" / "helm" / "offsetstream"
 PAGE = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
+REFERENCE = (ROOT / "docs" / "reference" / "chart.md").read_text("utf-8")
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 TEMPLATE = (CHART / "templates" / "clusters.yaml").read_text("utf-8")
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
@@ -63,6 +64,6 @@ def test_the_schema_takes_what_is_documented(example: dict[str, Any]) -> None:
 def test_every_value_is_documented_and_known() -> None:
     known = schema().schema["properties"].keys() - {"global"}
     assert known == VALUES.keys()
-    table = PAGE.partition("## Values")[2].partition("## Where")[0]
+    table = REFERENCE.partition("## Values")[2]
     assert [name for name in known if f"`{name}" not in table] == []
     assert [name for name in schema().schema["definitions"]["cluster"]["properties"] if f".{name}`" not in table] == []
