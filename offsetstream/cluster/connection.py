@@ -110,8 +110,8 @@ class Connection:
     def lacks(self, rights: list[Right]) -> UnauthorisedError:
         """Return the error for a user who lacks these rights."""
         return UnauthorisedError(
-            f"{self.bootstrap_server} does not let this user do that: it lacks {in_words(rights)}; "
-            "docs/reference/rights.md has the rights of each command"
+            f"access denied at {self.bootstrap_server}: this user lacks {in_words(rights)}; "
+            "docs/reference/rights.md lists the rights of each command"
         )
 
     def _metadata(self, topic: str | None) -> Any:

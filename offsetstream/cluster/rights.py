@@ -1,4 +1,4 @@
-"""The rights that each command needs on the cluster, as data: docs/reference/rights.md shows them; tests grant them."""
+"""The rights that each command needs on the cluster, as data for docs/reference/rights.md and the tests."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ def in_markdown(right: Right) -> str:
     return text.replace(right.name, f"`{right.name}`") if right.resource != "cluster" else text
 
 
-def test_the_documented_rights_are_those_that_are_tested() -> None:
+def test_the_documented_rights_are_the_declared_ones() -> None:
     table = PAGE.partition("| command | right | without it |\n|---|---|---|\n")[2].partition("\n\n")[0]
     expected = []
     for command, rights in COMMANDS.items():
