@@ -1,7 +1,7 @@
-"""Bytes of `__consumer_offsets` to columns and back: every record that Kafka 2.0 to 4.4 writes there.
+"""Decode and encode `__consumer_offsets` records: every record type that Kafka 2.0 to 4.4 writes.
 
-`decode_records` takes Arrow arrays or pandas Series and gives Arrow columns; the others take one record at a time, in
-the form of Kafka's JSON. Spark's UDF is in `offsetstream.codec.udf`.
+`decode_records` decodes whole batches: Arrow arrays or pandas Series in, Arrow columns out. The other functions take
+one record at a time, in the form of Kafka's JSON. The Spark UDF is in `offsetstream.codec.udf`.
 """
 
 from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records

@@ -1,4 +1,4 @@
-"""Arrow columns built from positions in a byte buffer: strings as Java reads them, UUIDs as Kafka prints them."""
+"""Build Arrow columns from positions in a byte buffer: strings as Java decodes them, UUIDs as Kafka prints them."""
 
 from binascii import b2a_base64
 from functools import lru_cache
@@ -16,26 +16,26 @@ _LEAF = 32
 _FAN_OUT = 8
 _UUID_TEXT = 22
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
-# Base64 turns 3 bytes into 4 characters: 18 bytes give 24, of which the first 22 are those of the UUID.
+# Base64 turns 3 bytes into 4 characters. A UUID padded to 18 bytes gives 24; the first 22 are the UUID's text.
 _UUID_BYTES, _PADDED_BYTES, _PADDED_TEXT = 16, 18, 24
 
 
 def bitmap(mask: Bools) -> pa.Buffer:
-    """Make an Arrow validity bitmap: a set bit for each True."""
+    """Return an Arrow validity bitmap: a set bit for each True."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def numbers(values: npt.NDArray[np.generic], valid: Bools | None) -> pa.Array:
-    """Make a number column over a NumPy array, without a copy; null where not `valid`."""
+    """Return a number column over a NumPy array, without a copy. Null where not `valid`."""
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [None if valid is None else bitmap(valid), pa.py_buffer(values)])
 
 
 def strings(data: npt.NDArray[np.uint8], slices: list[Slices], valid: list[Bools]) -> list[pa.Array]:
-    """Make string columns of slices that follow each other in every record; null where not `valid`.
+    """Return string columns of slices that follow each other in every record. Null where not `valid`.
 
-    All slices and the gaps between them become one binary array over `data`, from which each column takes its
-    elements. Raises ValueError for a buffer of 2 GiB or more: cut the batch.
+    All slices and the gaps between them form one binary array over `data`; each column takes its elements from it.
+    Raises ValueError for a buffer of 2 GiB or more: decode smaller batches.
     """
     if len(data) > _MAX_OFFSET:
         raise ValueError("the byte buffer is larger than 2 GiB; decode smaller batches")
@@ -45,7 +45,7 @@ def strings(data: npt.NDArray[np.uint8], slices: list[Slices], valid: list[Bools
         offsets[2 * index : -1 : step] = part.start
         offsets[2 * index + 1 :: step] = part.end
         nulls = (~mask).nonzero()[0] * step + 2 * index
-        offsets[nulls] = offsets[nulls + 1] = 0  # a record that is not valid may point anywhere
+        offsets[nulls] = offsets[nulls + 1] = 0  # an invalid record may point outside the buffer
     offsets[-1] = len(data)
     elements = pa.Array.from_buffers(pa.binary(), rows * step, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     columns = []
@@ -62,7 +62,7 @@ def _every(step: int, first: int, rows: int) -> pa.Array:
 
 
 def java_strings(array: pa.Array) -> pa.Array:
-    """Cast a binary array without nulls to strings; values that are not UTF-8 become what Java makes of them."""
+    """Cast a binary array without nulls to strings. Values that are not UTF-8 are decoded as Java does."""
     _, offsets, data = array.buffers()
     if _is_ascii(data):
         return pa.Array.from_buffers(pa.string(), len(array), [None, offsets, data], offset=array.offset)
@@ -81,7 +81,7 @@ def _is_ascii(data: pa.Buffer | None) -> bool:
 
 
 def _not_utf8(array: pa.Array) -> list[int]:
-    """Find the rows that are not UTF-8, part by part: Arrow only says that there are some."""
+    """Return the rows that are not UTF-8. Arrow only reports that there are some, so search part by part."""
     bad: list[int] = []
     pending = [(0, len(array))]
     while pending:
@@ -100,13 +100,13 @@ def _not_utf8(array: pa.Array) -> list[int]:
 
 
 def uuids(cursor: Cursor, start: Positions, valid: Bools) -> pa.Array:
-    """Make a column of the 22 characters of the UUID at each position; null where not `valid` or all zero."""
+    """Return a column of the UUID at each position, as 22 characters. Null where not `valid` or all zero."""
     rows = valid.nonzero()[0]
     if not len(rows):
         return pa.nulls(len(valid), pa.string())
     view = np.ndarray((len(cursor.data) - 15,), "V16", cursor.data.data, 0, (1,))
     raw = pa.py_buffer(view[start[rows]])
-    # Few topics in many commits: print each only once.
+    # Many commits share a small number of topics: format each id only once.
     distinct = pa.Array.from_buffers(pa.binary(16), len(rows), [None, raw]).dictionary_encode()
     texts = pa.concat_arrays([_uuid_texts(distinct.dictionary), pa.nulls(1, pa.string())])
     index = np.full(len(valid), len(texts) - 1, np.int32)

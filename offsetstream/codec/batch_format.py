@@ -1,4 +1,4 @@
-"""Record batches of message format 2 (KIP-98, Kafka 0.11 and later), one at a time."""
+"""Read and check one record batch of message format 2 (KIP-98, Kafka 0.11 and later)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import struct
 
 from offsetstream.codec.compression import decompress
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
-from offsetstream.codec.wire import DecodeError, placed
+from offsetstream.codec.wire import DecodeError, reason_in_part
 
 MAGIC = 2
 HEADER_BYTES = 61
-CHECKSUM_AT, CHECKED_FROM = 17, 21  # CRC-32C of all that follows it
-_MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes' two bytes the lower one
+CHECKSUM_AT, CHECKED_FROM = 17, 21  # the CRC-32C covers the rest of the batch from CHECKED_FROM on
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # the lower one of the two attribute bytes
 LAST_DELTA_AT = 23
 # base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp,
 # producer id and epoch, base sequence, count of records
@@ -19,11 +19,11 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _COMPRESSION = 0x07
 _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
 _NO_TIMESTAMP = -1
-_MAX_VARINT_BITS = 63  # a varlong has ten bytes at most
+_MAX_VARINT_BITS = 63  # a varlong has at most ten bytes
 
 
-def may_be_of_transaction(data: bytes, at: int) -> bool:
-    """Whether the batch that begins there, with a whole header if it is one, is transactional, or of control records.
+def is_transactional_or_control(data: bytes, at: int) -> bool:
+    """Whether the batch at position `at` of `data` is transactional or a control batch. Its header must be complete.
 
     False for older formats, which have neither.
     """
@@ -31,22 +31,21 @@ def may_be_of_transaction(data: bytes, at: int) -> bool:
 
 
 def record_count(data: bytes) -> int:
-    """Return how many records the header says that the batch has."""
+    """Return the number of records that the batch header states."""
     return int(_HEADER.unpack_from(data)[-1])
 
 
 def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:
-    """Read a batch, from its base offset to its end; its checksum is the caller's business. Raises DecodeError.
+    """Read a batch. `data` goes from its base offset to its end; the caller checks the checksum. Raises DecodeError.
 
-    Without `with_data` the records of data batches are left out, so that only control batches have any. Where the
-    cleaner has set a delete horizon, it stands in the place of the base timestamp, and the records' timestamps count
-    from there all the same (KAFKA-8522).
+    Without `with_data`, only control batches get their records. If the log cleaner has set a delete horizon, it is
+    stored in place of the base timestamp. The records' timestamp deltas are relative to it all the same (KAFKA-8522).
     """
     if len(data) < HEADER_BYTES:
-        raise DecodeError(f"a batch of {len(data)} bytes has no room for its header")
+        raise DecodeError(f"a batch of {len(data)} bytes is shorter than its header")
     base, _, _, _, _, attributes, last_delta, base_ms, max_ms, producer, epoch, _, count = _HEADER.unpack_from(data)
     if last_delta < 0 or count < 0:
-        raise DecodeError(f"negative count of records or of offsets ({count}, {last_delta})")
+        raise DecodeError(f"negative number of records or offsets ({count}, {last_delta})")
     is_control = bool(attributes & _CONTROL)
     records: tuple[LogRecord, ...] = ()
     if count and (with_data or is_control):
@@ -71,17 +70,17 @@ def _records(body: bytes, count: int, base: int, base_ms: int, append_ms: int | 
         for _ in range(count):
             length, at = _varint(body, at)
             end = at + length
-            delta_ms, at = _varint(body, at + 1)  # after attributes, which say nothing
+            delta_ms, at = _varint(body, at + 1)  # skips the attributes, which are unused
             delta, at = _varint(body, at)
             key, at = _bytes(body, at)
             value, at = _bytes(body, at)
             at = _after_headers(body, at)
             if at != end:
-                raise DecodeError(f"a record of {length} bytes takes {length + at - end}")
+                raise DecodeError(f"a record states {length} bytes but has {length + at - end}")
             timestamp = base_ms + delta_ms if append_ms is None else append_ms
             records.append(LogRecord(base + delta, None if timestamp == _NO_TIMESTAMP else timestamp, key, value))
     except IndexError:
-        raise DecodeError(placed("truncated", f"record {len(records)} of {count}")) from None
+        raise DecodeError(reason_in_part("truncated", f"record {len(records)} of {count}")) from None
     if at != len(body):
         raise DecodeError(f"{len(body) - at} bytes are left after its {count} records")
     return tuple(records)
@@ -90,11 +89,11 @@ def _records(body: bytes, count: int, base: int, base_ms: int, append_ms: int | 
 def _after_headers(body: bytes, at: int) -> int:
     count, at = _varint(body, at)
     if count < 0:
-        raise DecodeError("negative count of headers")
+        raise DecodeError("negative number of headers")
     for _ in range(count):
         key, at = _bytes(body, at)
         if key is None:
-            raise DecodeError("a header without a key")
+            raise DecodeError("a header has no key")
         _, at = _bytes(body, at)
     return at
 
@@ -112,7 +111,7 @@ def _bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
 def _varint(body: bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint of 32 or 64 bits; raises IndexError at the end of the bytes."""
     byte = body[at]
-    if byte < 0x80:  # noqa: PLR2004 - one byte, as nearly all are
+    if byte < 0x80:  # noqa: PLR2004 - one byte: the usual case
         return (byte >> 1) ^ -(byte & 1), at + 1
     number, shift = byte & 0x7F, 7
     while byte & 0x80:

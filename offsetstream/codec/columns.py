@@ -1,9 +1,9 @@
-"""Vectorized readers: one Kafka type read from many records at once.
+"""Vectorized readers: read one Kafka type from many records at once.
 
-A `Cursor` holds, for each record of an Arrow binary column, a position in the column's one data buffer. Each
-`read_<kafka type>` takes the value at every position and moves on; `where` limits it to some records, the others
-get `default` and do not move. A record that cannot be read gets a reason (the first one stays) and yields garbage from
-then on: the caller nulls it by `Cursor.ok`. Nothing here loops over records.
+A `Cursor` has one position for each record of an Arrow binary column; all positions are in the column's one data
+buffer. Each `read_<kafka type>` reads the value at every position and advances. `where` limits it to some records: the
+others get `default` and do not advance. A record that cannot be read gets a reason (the first reason stays). Its values
+are garbage from then on, so the caller makes them null by `Cursor.ok`. Nothing here loops over records.
 """
 
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ REASONS = {
     NEGATIVE_LENGTH: wire.NEGATIVE_LENGTH,
     TOO_LONG: wire.TOO_LONG,
 }
-"""The text of each reason. EXCLUDED records belong to someone else; BY_RECORD ones are read one at a time."""
+"""The text of each reason. EXCLUDED: this reader ignores the record. BY_RECORD: decode the record by itself."""
 
 _MAX_STRING = 0x7FFF
 _MIN_BUFFER = 16
-_ENDLESS = np.iinfo(np.int64).max  # a record that has failed is not looked at again, wherever its position runs
-_MAX_VARINT_BYTE = 0x7F  # a byte above it is not the last one
-# A tag section with nothing but a topic id: 01, tag 00, a size, 16 bytes.
+_ENDLESS = np.iinfo(np.int64).max  # a failed record never fails again, wherever its position points
+_MAX_VARINT_BYTE = 0x7F  # a larger byte has the continuation bit
+# A tag section that has only a topic id: count 01, tag 00, size, 16 bytes.
 _TOPIC_ID_TAG, _TOPIC_ID_AT, _EMPTY_TAG_BYTES, _TOPIC_ID_TAG_BYTES = 0, 3, 3, 19
 
 
 class Slices(NamedTuple):
-    """For each record, where its string begins and ends in the buffer."""
+    """The start and end of each record's string in the buffer."""
 
     start: Positions
     end: Positions
@@ -44,7 +44,7 @@ class Slices(NamedTuple):
 
 @dataclass
 class Cursor:
-    """A position in each record: `data` is the buffer, `at` and `end` index it, `reason` is OK (0) or why not."""
+    """A position in each record. `at` and `end` index `data`; `reason` is OK (0), or why the record cannot be read."""
 
     data: npt.NDArray[np.uint8]
     at: Positions
@@ -53,7 +53,7 @@ class Cursor:
 
     @classmethod
     def over(cls, array: pa.Array) -> "Cursor":
-        """Start at the first byte of each value of a binary or large_binary array; a null value is empty."""
+        """Start at the first byte of each value of a binary or large_binary array. A null value is empty."""
         kind = np.dtype(np.int64 if pa.types.is_large_binary(array.type) else np.int32)
         _, offsets_buffer, data_buffer = array.buffers()
         offsets = np.frombuffer(offsets_buffer, kind, len(array) + 1, array.offset * kind.itemsize)
@@ -65,29 +65,29 @@ class Cursor:
 
     @property
     def ok(self) -> Bools:
-        """Which records could be read so far."""
+        """Which records have been read without an error so far."""
         readable: Bools = self.reason == OK
         return readable
 
     def fail(self, rows: Positions, reason: int) -> None:
-        """Give records, by their numbers, a reason, unless they have one."""
+        """Give records, by their row numbers, a reason unless they already have one."""
         if len(rows):
             self.reason[rows[self.reason[rows] == OK]] = reason
             self.end[rows] = _ENDLESS
 
     def advance(self, size: int | Positions) -> Positions:
-        """Move on by `size` bytes and return where that began; records with fewer bytes left are truncated."""
+        """Advance by `size` bytes and return the old positions. Records with fewer bytes left fail as truncated."""
         start = self.at
         self.at = start + size
         self.fail((self.at > self.end).nonzero()[0], TRUNCATED)
         return start
 
     def byte(self, start: Positions) -> npt.NDArray[np.uint8]:
-        """Take the bytes at `start`; only a record that has failed can point beyond the last one."""
+        """Return the byte at each `start`. Only a failed record can point beyond the last byte."""
         return self.data[np.minimum(start, len(self.data) - 1)]
 
     def gather(self, start: Positions, dtype: str) -> Numbers:
-        """Take the unaligned big-endian numbers at `start`, in native order."""
+        """Return the unaligned big-endian number at each `start`, in native byte order."""
         kind = np.dtype(dtype)
         view: Numbers = np.ndarray((len(self.data) - kind.itemsize + 1,), kind, self.data.data, 0, (1,))
         return view[np.minimum(start, len(view) - 1)].byteswap(inplace=True)
@@ -105,7 +105,7 @@ def _read_number(cursor: Cursor, dtype: str, where: Bools | None, default: int) 
 
 
 def read_int16(cursor: Cursor, where: Bools | None = None, default: int = 0) -> Numbers:
-    """Read an INT16 from each record, from its two bytes: far quicker than an unaligned gather."""
+    """Read an INT16 from each record, byte by byte: much faster than an unaligned gather."""
     start = cursor.advance(2 if where is None else where * np.int64(2))
     start = np.minimum(start, len(cursor.data) - 2)
     values = cursor.data[start].astype(np.int16)
@@ -149,20 +149,20 @@ def read_compact_string(cursor: Cursor, where: Bools) -> Slices:
 
 
 def _read_longer_varint(cursor: Cursor, length: Positions, long: Bools) -> None:
-    """Add the second and third byte of a varint; one that is still not at its end is read by record."""
+    """Add the second and third byte of a varint. Records with a longer varint get BY_RECORD."""
     for shift in (7, 14):
         start = cursor.advance(long.astype(np.int64))
         byte = cursor.byte(start).astype(np.int64)
-        length += np.where(long, (byte - 1) << shift, 0)  # less one: the continuation bit of the byte before
+        length += np.where(long, (byte - 1) << shift, 0)  # minus 1: removes the continuation bit of the byte before
         long = long & (byte > _MAX_VARINT_BYTE)
     cursor.fail(long.nonzero()[0], BY_RECORD)
     cursor.fail((length > _MAX_STRING + 1).nonzero()[0], TOO_LONG)
 
 
 def read_topic_id_tag(cursor: Cursor, where: Bools) -> tuple[Bools, Positions]:
-    """Read a tag section that is empty or holds just tag 0, the topic id; leave any other to be read by record.
+    """Read a tag section that is empty or has only tag 0, the topic id. Any other one makes its record BY_RECORD.
 
-    Returns which records have the tag, and where its 16 bytes are. Its declared size is ignored, as Kafka does.
+    Returns which records have the tag, and the position of its 16 bytes. Like Kafka, ignore the tag's declared size.
     """
     start = cursor.advance(where.astype(np.int64))
     count = cursor.byte(start)

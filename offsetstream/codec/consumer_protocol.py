@@ -1,4 +1,4 @@
-"""The consumer protocol: subscription and assignment bytes of group members (reference 3.1)."""
+"""Decode and encode the consumer protocol: subscription and assignment bytes of group members (reference 3.1)."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ LATEST_VERSION = 3
 def decode_subscription(data: bytes) -> JsonObject:
     """Decode a subscription: `topics`, `userData` (bytes or None), `ownedPartitions`, `generationId`, `rackId`.
 
-    The third field is there from version 1, the fourth from 2, the fifth from 3. Later versions are read as version 3.
-    Raises DecodeError with the reason, also for zero bytes.
+    `ownedPartitions` is there from version 1, `generationId` from 2, `rackId` from 3. Later versions are read as
+    version 3. Raises DecodeError with the reason, also for empty bytes.
     """
     return decode_embedded(_SUBSCRIPTION, data)
 
@@ -21,17 +21,17 @@ def decode_subscription(data: bytes) -> JsonObject:
 def decode_assignment(data: bytes) -> JsonObject:
     """Decode an assignment: `assignedPartitions`, a list of `topic` and `partitions`, and `userData` (bytes or None).
 
-    Later versions are read as version 3. Raises DecodeError with the reason, also for zero bytes, which is what a
-    member has to whom the leader gave nothing.
+    Later versions are read as version 3. Raises DecodeError with the reason, also for empty bytes: a member has those
+    if the leader assigned nothing to it.
     """
     return decode_embedded(_ASSIGNMENT, data)
 
 
 def encode_subscription(data: Any, version: int = LATEST_VERSION) -> bytes:
-    """Encode a subscription of a version 0-3, the inverse of `decode_subscription`; raises DecodeError."""
+    """Encode a subscription in a version 0-3: the inverse of `decode_subscription`. Raises DecodeError."""
     return encode_embedded(_SUBSCRIPTION, version, data)
 
 
 def encode_assignment(data: Any, version: int = LATEST_VERSION) -> bytes:
-    """Encode an assignment of a version 0-3, the inverse of `decode_assignment`; raises DecodeError."""
+    """Encode an assignment in a version 0-3: the inverse of `decode_assignment`. Raises DecodeError."""
     return encode_embedded(_ASSIGNMENT, version, data)

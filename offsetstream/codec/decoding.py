@@ -1,4 +1,4 @@
-"""Whole batches of records: Arrow columns of keys and values in, decoded columns out."""
+"""Decode batches of records: Arrow columns of keys and values in, decoded columns out."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -35,10 +35,10 @@ DECODED_SCHEMA = pa.schema(
         *((name, pa.string()) for name in JSON_COLUMNS),
     ]
 )
-"""The columns of a decoded batch."""
+"""The columns that `decode_records` returns."""
 
 _NAMES = DECODED_SCHEMA.names
-_ROWS = 1 << 16  # at a time, so that the working arrays stay in the processor's cache
+_ROWS = 1 << 16  # decoded at a time, so that the working arrays fit in the CPU cache
 _COMMIT_FIELDS = {
     "committed_offset": "offset",
     "leader_epoch": "leaderEpoch",
@@ -51,13 +51,14 @@ _NULL_AT_MINUS_ONE = ("leader_epoch", "expire_timestamp_ms")
 
 
 def decode_records(keys: BinaryColumn, values: BinaryColumn) -> pa.RecordBatch:
-    """Decode records of `__consumer_offsets` into the columns of `DECODED_SCHEMA`, one row a record, in order.
+    """Decode records of `__consumer_offsets` into the columns of `DECODED_SCHEMA`: one row per record, in order.
 
-    `keys` and `values` are binary or large_binary arrays, or pandas Series or lists of bytes, of equal length; a null
-    value is a tombstone. A record that cannot be decoded has a reason in `error` and nulls elsewhere (its group id
-    stays if its key is whole), and does not affect the others. Offset commits are decoded whole columns at a time,
-    other records one by one. Offsets and epochs are Kafka's, times are milliseconds since 1970. Raises ValueError for
-    arrays of different length or more than 2 GiB of bytes, TypeError for other types.
+    `keys` and `values` have the same length. Each is a binary or large_binary array, a pandas Series or a list of
+    bytes; a null value is a tombstone. A record that cannot be decoded does not affect others. It has a reason in
+    `error`; its key type, value version and group id are there as far as they could be read, and all other fields are
+    null. Offset commits are decoded as whole columns, other records one by one. Offsets and epochs are Kafka's;
+    times are milliseconds since 1970. Raises ValueError for arrays of different length or more than 2 GiB of bytes,
+    TypeError for other types.
     """
     keys, values = _one_array(keys, "keys"), _one_array(values, "values")
     if len(keys) != len(values):
@@ -73,10 +74,10 @@ def _one_array(column: BinaryColumn, name: str) -> pa.Array:
         column = pa.array(column, pa.binary(), from_pandas=True)
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         raise TypeError(f"{name} are {column.type}: pass a binary or large_binary Arrow array")
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(whole, pa.ChunkedArray):
+    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(combined, pa.ChunkedArray):
         raise ValueError(f"{name} are more than 2 GiB: pass smaller batches, or large_binary")  # noqa: TRY004
-    return whole
+    return combined
 
 
 def _known_types() -> Bools:
@@ -89,7 +90,7 @@ _KNOWN = _known_types()
 
 
 class _Batch:
-    """One batch on its way; `key_read` says whose key is whole, `findings` what is wrong with the others."""
+    """A batch while it is decoded. `key_read` marks the records with a readable key; `findings` has the reasons."""
 
     def __init__(self, keys: pa.Array, values: pa.Array) -> None:
         self.keys, self.values = keys, values
@@ -101,8 +102,8 @@ class _Batch:
         self._read_keys()
         self._read_values()
         json = self._read_group_records()
-        value_columns = self._value_columns()  # may still find something wrong with a record
-        good_commit = self.is_commit & self.findings.none
+        value_columns = self._value_columns()  # may add reasons, so it comes before `ok` is read
+        good_commit = self.is_commit & self.findings.ok
         columns = {
             "key_type": numbers(self.key_type, self.typed),
             "value_version": numbers(self.version, self.versioned),
@@ -149,9 +150,9 @@ class _Batch:
         decoded = decode_group_records(self.keys.take(rows).to_pylist(), self.values.take(rows).to_pylist())
         self.findings.add_each([rows[index] for index in decoded.reasons], list(decoded.reasons.values()))
         self.key_read[rows[decoded.bad_keys]] = False
-        place = np.full(len(self.keys), -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        index = pa.array(place, mask=place < 0)
+        index_of_row = np.full(len(self.keys), -1, np.int64)
+        index_of_row[rows] = np.arange(len(rows))
+        index = pa.array(index_of_row, mask=index_of_row < 0)
         return {name: pa.array(getattr(decoded, name), pa.string()).take(index) for name in JSON_COLUMNS}
 
     def _value_columns(self) -> dict[str, pa.Array]:

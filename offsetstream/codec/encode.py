@@ -1,4 +1,4 @@
-"""Encoding, the inverse of decoding: the JSON form of a record to the bytes of its key and value."""
+"""Encode records, the inverse of decoding: from the JSON form of a record to the bytes of its key and value."""
 
 import struct
 from functools import cache
@@ -14,24 +14,24 @@ _PREFIX = struct.Struct(">h")
 
 
 def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
-    """Encode a record: `key` is `{"type": …, "data": {…}}`, `value` `{"version": …, "data": {…}}` or None.
+    """Encode a record: `key` is `{"type": …, "data": {…}}`, `value` is `{"version": …, "data": {…}}` or None.
 
     A value in a layout that an older release wrote under the same version is recognised by its fields. Raises
-    DecodeError, with what is wrong and where.
+    DecodeError with the field and what is wrong with it.
     """
     key_type, _ = open_document(key, "key", "type")
     return encode_key(key), encode_value(key_type, value)
 
 
 def encode_key(key: Any) -> bytes:
-    """Encode the key of a record, `{"type": …, "data": {…}}`. Raises DecodeError."""
+    """Encode the key of a record: `{"type": …, "data": {…}}`. Raises DecodeError."""
     key_type, data = open_document(key, "key", "type")
     known_type(key_type)
     return _encode(_key_writer(key_type), key_type, data, "key")
 
 
 def encode_value(key_type: int, value: Any) -> bytes | None:
-    """Encode the value of a key type; None, a tombstone, stays None. Raises DecodeError."""
+    """Encode a value for a key type. None, a tombstone, stays None. Raises DecodeError."""
     if value is None:
         return None
     version, data = open_document(value, "value", "version")
@@ -44,12 +44,12 @@ def encode_value(key_type: int, value: Any) -> bytes | None:
 
 
 def encode_layout(key_type: int, version: int, older: int, data: Any) -> bytes:
-    """Encode a value in one layout of its version: CURRENT, or a number among the older ones. Raises DecodeError."""
+    """Encode a value in one layout of its version: CURRENT, or an index into `older_values`. Raises DecodeError."""
     return _encode(_value_writer(key_type, version, older), version, data, "value")
 
 
 def open_document(document: Any, name: str, number: str) -> tuple[int, Any]:
-    """Open one half of a record into its number and its data; raises DecodeError if it has another form."""
+    """Split a key or value document into its number and its data. Raises DecodeError if it has another form."""
     if not isinstance(document, dict) or document.keys() != {number, "data"} or type(document[number]) is not int:
         raise DecodeError(f'{name} is not {{"{number}": a number, "data": {{…}}}}: {document!r}')
     return document[number], document["data"]
@@ -72,10 +72,10 @@ def _value_writer(key_type: int, version: int, older: int) -> Writer:
     return message_writer(record.value if older == CURRENT else record.older_values[older], version)
 
 
-def _encode(writer: Writer, prefix: int, data: Any, where: str) -> bytes:
+def _encode(writer: Writer, prefix: int, data: Any, part: str) -> bytes:
     out = bytearray(_PREFIX.pack(prefix))
     try:
         writer(out, data)
     except DecodeError as reason:
-        raise DecodeError(f"{where}: {reason}") from None
+        raise DecodeError(f"{part}: {reason}") from None
     return bytes(out)

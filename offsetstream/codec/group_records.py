@@ -1,4 +1,4 @@
-"""Records other than offset commits: Kafka's JSON of key and value, and the value with embedded bytes decoded."""
+"""Decode records other than offset commits into JSON texts: key, value, and value with embedded bytes decoded."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ _BY_PROTOCOL_TYPE: dict[str, tuple[_Decoder, _Decoder]] = {
     "consumer": (decode_subscription, decode_assignment),
     "connect": (decode_connect_subscription, decode_connect_assignment),
 }
-_REMEMBERED_BYTES = 1024
+_MAX_CACHED_BYTES = 1024
 JSON_COLUMNS = ("key_json", "value_json", "value_decoded_json")
 
 
 @dataclass
 class GroupRecords:
-    """The JSON texts of some records, in their order, and what was wrong with which of them."""
+    """The JSON texts of records, in their order, and the reasons of those that could not be decoded."""
 
     key_json: list[str | None] = field(default_factory=list)
     value_json: list[str | None] = field(default_factory=list)
@@ -35,7 +35,7 @@ class GroupRecords:
 
 
 def decode_group_records(keys: Sequence[bytes], values: Sequence[bytes | None]) -> GroupRecords:
-    """Decode records one by one; `reasons` and `bad_keys` number them from 0."""
+    """Decode records one by one. `reasons` and `bad_keys` number the records from 0."""
     result = GroupRecords()
     for index, (key, value) in enumerate(zip(keys, values, strict=True)):
         texts: tuple[str | None, ...] = (None, None, None)
@@ -65,38 +65,39 @@ def _value_texts(key_type: int, value: bytes | None) -> tuple[str | None, str | 
 
 
 def with_embedded_decoded(key_type: int, data: JsonObject) -> JsonObject:
-    """Decode the embedded bytes in a record's value too; the same object if it holds none that are known.
+    """Return the value with its embedded bytes decoded; the same object if it has none of a known format.
 
-    Concerns the members of GroupMetadataValue, by its protocol type, and the classic protocols of a
-    ConsumerGroupMemberMetadataValue. Bytes that cannot be decoded stay bytes.
+    Embedded bytes are in the members of a GroupMetadataValue, in the format of its protocol type, and in the classic
+    protocols of a ConsumerGroupMemberMetadataValue. Bytes that cannot be decoded stay bytes.
     """
     if key_type == _GROUP_METADATA and data["members"] and data["protocolType"] in _BY_PROTOCOL_TYPE:
         subscription, assignment = _BY_PROTOCOL_TYPE[data["protocolType"]]
         decoders = {"subscription": subscription, "assignment": assignment}
-        return {**data, "members": [_decoded(member, decoders) for member in data["members"]]}
+        return {**data, "members": [_with_decoded_fields(member, decoders) for member in data["members"]]}
     if key_type == _CONSUMER_MEMBER and data.get("classicMemberMetadata"):
         classic = data["classicMemberMetadata"]
         protocols = [
-            _decoded(protocol, {"metadata": decode_subscription}) for protocol in classic["supportedProtocols"]
+            _with_decoded_fields(protocol, {"metadata": decode_subscription})
+            for protocol in classic["supportedProtocols"]
         ]
         return {**data, "classicMemberMetadata": {**classic, "supportedProtocols": protocols}}
     return data
 
 
-def _decoded(document: JsonObject, decoders: dict[str, _Decoder]) -> JsonObject:
-    return {**document, **{name: _try(decoder, document[name]) for name, decoder in decoders.items()}}
+def _with_decoded_fields(document: JsonObject, decoders: dict[str, _Decoder]) -> JsonObject:
+    return {**document, **{name: _decode_embedded(decoder, document[name]) for name, decoder in decoders.items()}}
 
 
-def _try(decoder: _Decoder, data: bytes) -> Any:
-    return _remembered(decoder, data) if len(data) <= _REMEMBERED_BYTES else _or_bytes(decoder, data)
+def _decode_embedded(decoder: _Decoder, data: bytes) -> Any:
+    return _decode_cached(decoder, data) if len(data) <= _MAX_CACHED_BYTES else _decode_or_keep(decoder, data)
 
 
-def _or_bytes(decoder: _Decoder, data: bytes) -> Any:
+def _decode_or_keep(decoder: _Decoder, data: bytes) -> Any:
     try:
         return decoder(data)
     except DecodeError:
         return data
 
 
-# The members of a group mostly repeat each other, and the group's earlier records.
-_remembered = lru_cache(maxsize=4096)(_or_bytes)
+# Most members of a group send the same bytes as others, and as in the group's earlier records.
+_decode_cached = lru_cache(maxsize=4096)(_decode_or_keep)

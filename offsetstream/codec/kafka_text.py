@@ -1,4 +1,4 @@
-"""What the message formatters of Kafka's console consumer print for a record (reference 8.1, 8.2)."""
+"""Print records as the message formatters of Kafka's console consumer do (reference 8.1, 8.2)."""
 
 from collections.abc import Set as AbstractSet
 
@@ -19,10 +19,11 @@ _NONE = -1
 
 
 def kafka_json(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
-    """Print a record as the formatters of Kafka 4.x that show the key types in `types`: JSON without a newline.
+    """Print a record as the Kafka 4.x formatters of the key types in `types` do: JSON without a newline.
 
-    None for a record that they skip: a null key, an unknown type, another type. Raises DecodeError where those of 4.1
-    and later stop, also at a broken record of another known type, since they decode it first.
+    Returns None for records that they skip: a null key, an unknown key type, or one that is not in `types`. Raises
+    DecodeError where the formatters of 4.1 and later stop. They also stop at a broken record of another known type,
+    because they decode it before they skip it.
     """
     if key is None or _key_type(key) not in record_types():
         return None
@@ -31,10 +32,10 @@ def kafka_json(key: bytes | None, value: bytes | None, types: AbstractSet[int] =
 
 
 def kafka_text(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
-    """Print a record as the formatters of Kafka 2.1 to 3.9 do: a line with its newline, nothing escaped.
+    """Print a record as the formatters of Kafka 2.1 to 3.9 do: one line with its newline, without escapes.
 
-    None for a record that they skip: a null key or another type. Raises DecodeError where they stop, also at a broken
-    key of the other formatter.
+    Returns None for records that they skip: a null key, or a key type that is not in `types`. Raises DecodeError where
+    they stop, also at a broken key of the other formatter.
     """
     if key is None or _key_type(key) not in BOTH_FORMATTERS or decode_key(key)[0] not in types:
         return None
@@ -63,7 +64,7 @@ def _offset_text(content: JsonObject) -> str:
 
 
 def _group_text(group: str, content: JsonObject) -> str:
-    """Print the group that the 3.9 coordinator builds from the record."""
+    """Print the group as the 3.9 coordinator builds it from the record."""
     data = content["data"]
     _check_static_members(group, data["members"])
     members = {member["memberId"]: _member_text(member, data["protocol"]) for member in data["members"]}

@@ -1,7 +1,7 @@
-"""Records as lines of JSON: what the commands `decode` and `encode` do to each line.
+"""Convert records as lines of JSON: what the commands `decode` and `encode` do with each line.
 
-A raw line is `{"key": base64 | null, "value": base64 | null, …}`; further fields pass through in their place. Nothing
-here raises: a line that cannot be used becomes a line with an `error`.
+A raw line is `{"key": base64 | null, "value": base64 | null, …}`; other fields are copied in their place. `decode_line`
+and `encode_line` do not raise for a line that they cannot use: they return it with an `error`.
 """
 
 import json
@@ -19,30 +19,30 @@ from offsetstream.codec.wire import DecodeError
 
 
 def decode_line(line: str) -> str:
-    """Decode a raw line into what Kafka's JSON converters print of its key and value, a tombstone's value being null.
+    """Decode a raw line: key and value become what Kafka's JSON converters print. A tombstone's value is null.
 
-    A record that cannot be decoded keeps its base64, with the reason in `error` before it.
+    A record that cannot be decoded keeps its base64; the reason is in `error`, before the other fields.
     """
     return _converted(line, _decoded)
 
 
 def encode_line(line: str, release: str | None = None) -> str:
-    """Encode a line of `decode_line` back into a raw line; one with an `error` gets its base64 back.
+    """Encode a line of `decode_line` back into a raw line. A line with an `error` gets its base64 back.
 
-    With a `release`, as a broker of that `inter.broker.protocol.version` would write the record. Raises UsageError for
-    a release that does not exist.
+    With `release`, encode the record as a broker of that `inter.broker.protocol.version` writes it. Raises UsageError
+    for an unknown release.
     """
     return _converted(line, lambda record: _encoded(record, release))
 
 
 def parse_raw_line(line: str) -> tuple[bytes | None, bytes | None, JsonObject]:
-    """Read a raw line: the bytes of key and value, and the line's object. Raises DecodeError."""
+    """Parse a raw line: return the bytes of key and value, and the JSON object. Raises DecodeError."""
     record = _parse(line)
     return _bytes(record, "key"), _bytes(record, "value"), record
 
 
 def decode_pair(key: bytes | None, value: bytes | None) -> tuple[JsonObject, JsonObject | None]:
-    """Decode a record into `{"type", "data"}` and `{"version", "data"}` (None: a tombstone). Raises DecodeError."""
+    """Decode a record into `{"type", "data"}` and `{"version", "data"}` (None for a tombstone). Raises DecodeError."""
     if key is None:
         raise DecodeError("null key")
     key_type, key_data = decode_key(key)
@@ -77,7 +77,7 @@ def _parse(line: str) -> JsonObject:
 
 
 def _finite(number: str) -> float:
-    """Return the number; DecodeError for one that JSON could not hold again: 1e999, NaN, Infinity."""
+    """Return the number. Raises DecodeError for one that JSON cannot print again: 1e999, NaN, Infinity."""
     found = float(number)
     if not math.isfinite(found):
         raise DecodeError(f"the number {number} of the line is out of range")
@@ -100,7 +100,7 @@ def _decoded(record: JsonObject) -> JsonObject:
 
 
 def _encoded(record: JsonObject, release: str | None) -> JsonObject:
-    if "error" in record:  # kept as it was by decode_line
+    if "error" in record:  # decode_line kept the base64
         _bytes(record, "key"), _bytes(record, "value")
         return {name: cell for name, cell in record.items() if name != "error"}
     if release is None:

@@ -1,4 +1,4 @@
-"""Where the segments of an offsets partition are: in folders as a broker has them, or single files."""
+"""Find the log segments of offsets partitions: in folders, as a broker has them, or as single files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from offsetstream.codec.log_segments import Segment
 from offsetstream.errors import UsageError
 
-# A swap file is a cleaned segment that a broker was about to put in its place; when it starts it finishes that.
-# Indexes, snapshots, *.cleaned and *.deleted are no log.
+# A .swap file is a cleaned segment that is about to replace older ones; a broker finishes this when it starts.
+# Indexes, snapshots, *.cleaned and *.deleted files are not part of the log.
 _SEGMENT = re.compile(r"(\d{20})\.log(\.swap)?")
 _PARTITION = re.compile(r".+-(\d{1,9})")
 _OFFSETS_PARTITION = "__consumer_offsets-[0-9]*"
-_ADVICE = "name a log segment, a folder of segments, or a folder of folders such as __consumer_offsets-12"
+_ADVICE = "give a log segment, a folder of segments, or a folder that contains folders such as __consumer_offsets-12"
 
 
 @dataclass(frozen=True, slots=True)
 class LogPartition:
-    """The segments of a partition in the order of their offsets; its number is None if no folder's name tells it."""
+    """The segments of a partition in offset order. `number` is None if no folder name has it."""
 
     number: int | None
     segments: tuple[Segment, ...]
@@ -31,14 +31,16 @@ class LogPartition:
 def find_partitions(places: Sequence[str | Path]) -> list[LogPartition]:
     """Find the log segments in files and folders, by partition.
 
-    A place is a segment; a folder of segments; or a folder that has the folders of offsets partitions in it, at any
-    depth. Raises UsageError where there are none, or the same partition is found twice.
+    Each place is a segment file, a folder of segments, or a folder that contains folders of offsets partitions, at any
+    depth. Raises UsageError if a place has no segments, or if two places have the same partition.
     """
-    found = sorted((each for place in places for each in _at(Path(place))), key=_order)
+    found = sorted((each for place in places for each in _partitions_at(Path(place))), key=_order)
     for one, other in pairwise(found):
         if one.number == other.number:
-            name = "no name of a partition" if one.number is None else f"partition {one.number}"
-            raise UsageError(f"{one.place} and {other.place} both hold {name}: read them one by one")
+            places = f"{one.place} and {other.place}"
+            if one.number is None:
+                raise UsageError(f"{places}: no folder name has a partition number; read them one at a time")
+            raise UsageError(f"{places} both hold partition {one.number}: read them one at a time")
     return found
 
 
@@ -46,7 +48,7 @@ def _order(partition: LogPartition) -> int:
     return -1 if partition.number is None else partition.number
 
 
-def _at(place: Path) -> list[LogPartition]:
+def _partitions_at(place: Path) -> list[LogPartition]:
     try:
         if not place.is_dir():
             return [LogPartition(_number(place.resolve().parent), (_segment(place),), place)]
@@ -71,12 +73,12 @@ def _number(folder: Path) -> int | None:
 
 def _segment(path: Path) -> Segment:
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is neither a file nor a folder, and a log segment is a file: {_ADVICE}")
+        raise UsageError(f"{path} is not a file or a folder: {_ADVICE}")
     return Segment(path, path.stat().st_size)
 
 
 def _segments(folder: Path) -> tuple[Segment, ...]:
-    """Return a folder's segments; of two that begin at the same offset the cleaned one comes first."""
+    """Return a folder's segments. If two start at the same offset, the cleaned one (.swap) comes first."""
     named = ((_SEGMENT.fullmatch(path.name), path) for path in folder.iterdir())
     segments = [(int(match[1]), match[2] is None, path) for match, path in named if match]
     return tuple(_segment(path) for *_, path in sorted(segments))

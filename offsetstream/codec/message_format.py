@@ -1,6 +1,6 @@
-"""Messages of formats 0 and 1 (Kafka before 0.11), which a topic of an upgraded cluster may still hold.
+"""Read messages of formats 0 and 1 (before Kafka 0.11). The topic of an upgraded cluster may still have them.
 
-Each message is a batch of its own; a compressed one holds a whole set of messages in its value (KIP-31, KIP-32).
+Each message is a batch of its own. A compressed message has a set of messages in its value (KIP-31, KIP-32).
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from offsetstream.codec.compression import NONE, decompress, mend_lz4
+from offsetstream.codec.compression import NONE, decompress, repair_lz4_checksum
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.codec.wire import DecodeError
 
-SMALLEST_SIZE = 14  # of what follows offset and size: a message of format 0 without key and value
-_PLACE = struct.Struct(">qi")  # offset, size
+SMALLEST_SIZE = 14  # bytes after offset and size: a format 0 message without key and value
+_PREFIX = struct.Struct(">qi")  # offset, size
 _START = struct.Struct(">Ibb")  # CRC, magic, attributes
 _COMPRESSION, _LOG_APPEND_TIME = 0x07, 0x08
 _LAST_COMPRESSION = 3  # zstd came after these formats
-_CHECKED_FROM = _PLACE.size + 4
+_CHECKED_FROM = _PREFIX.size + 4
 _NO_TIMESTAMP = -1
 
 
@@ -37,10 +37,10 @@ class _Message:
 
 
 def read_message(data: bytes) -> RecordBatch:
-    """Read a message, from its offset to its end, or all that are in it. Raises DecodeError."""
-    checksum = int.from_bytes(data[_PLACE.size : _CHECKED_FROM], "big")
+    """Read one message, or the messages inside a compressed one. `data` starts at its offset. Raises DecodeError."""
+    checksum = int.from_bytes(data[_PREFIX.size : _CHECKED_FROM], "big")
     if checksum != zlib.crc32(data[_CHECKED_FROM:]):
-        raise DecodeError("its bytes do not fit their checksum (CRC-32)")
+        raise DecodeError("its checksum (CRC-32) does not match")
     outer = _message(data, 0, len(data))
     messages = [outer] if outer.compression == NONE else _unwrapped(outer)
     records = tuple(LogRecord(each.offset, each.timestamp_ms, each.key, each.value) for each in messages)
@@ -50,15 +50,15 @@ def read_message(data: bytes) -> RecordBatch:
 def _message(data: bytes, start: int, end: int) -> _Message:
     (offset,) = struct.unpack_from(">q", data, start)
     try:
-        _, magic, attributes = _START.unpack_from(data, start + _PLACE.size)
-        at, timestamp = start + _PLACE.size + _START.size, _NO_TIMESTAMP
+        _, magic, attributes = _START.unpack_from(data, start + _PREFIX.size)
+        at, timestamp = start + _PREFIX.size + _START.size, _NO_TIMESTAMP
         if magic > 0:
             (timestamp,) = struct.unpack_from(">q", data, at)
             at += 8
         key, at = _bytes(data, at, end)
         value, at = _bytes(data, at, end)
     except struct.error:
-        raise DecodeError("a message that is cut off") from None
+        raise DecodeError("a message is truncated") from None
     if at != end:
         raise DecodeError(f"{end - at} bytes are left after a message's value")
     return _Message(offset, magic, attributes, None if timestamp == _NO_TIMESTAMP else timestamp, key, value)
@@ -70,26 +70,26 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, at
     if at + length > end:
-        raise DecodeError("a key or value longer than its message")
+        raise DecodeError("a key or value is longer than its message")
     return data[at : at + length], at + length
 
 
 def _unwrapped(outer: _Message) -> list[_Message]:
-    """Return the messages in a compressed one: in format 1 their offsets count from the first (KIP-31)."""
+    """Return the messages inside a compressed one. In format 1 their offsets are relative (KIP-31)."""
     if outer.value is None:
-        raise DecodeError("a compressed message without a value")
+        raise DecodeError("a compressed message has no value")
     if outer.compression > _LAST_COMPRESSION:
         raise DecodeError(f"unknown compression type {outer.compression}")
-    content = mend_lz4(outer.compression, outer.value) if outer.magic == 0 else outer.value
+    content = repair_lz4_checksum(outer.compression, outer.value) if outer.magic == 0 else outer.value
     inner = _message_set(decompress(outer.compression, content))
     if not inner or any(each.compression or each.magic != outer.magic for each in inner):
-        raise DecodeError("a compressed message that is empty, or holds compressed ones or those of another format")
+        raise DecodeError("a compressed message is empty, or has compressed messages or another format inside")
     if outer.magic == 0:
         return inner
-    # Some producers left the outer offset 0; the inner ones then count from 0 (Kafka's DeepRecordsIterator).
+    # Some producers left the outer offset 0; the base offset is then 0 (Kafka's DeepRecordsIterator).
     base = outer.offset - inner[-1].offset if outer.offset else 0
     if base < 0:
-        raise DecodeError("a compressed message whose last offset is below those in it")
+        raise DecodeError("the offset of a compressed message is below the offsets inside it")
     appended = outer.timestamp_ms if outer.attributes & _LOG_APPEND_TIME else None
     times = [each.timestamp_ms if appended is None else appended for each in inner]
     return [
@@ -101,12 +101,12 @@ def _unwrapped(outer: _Message) -> list[_Message]:
 def _message_set(content: bytes) -> list[_Message]:
     messages, at = [], 0
     while at < len(content):
-        if at + _PLACE.size > len(content):
-            raise DecodeError("a compressed set of messages that is cut off")
-        _, size = _PLACE.unpack_from(content, at)
-        end = at + _PLACE.size + size
+        if at + _PREFIX.size > len(content):
+            raise DecodeError("a compressed message set is truncated")
+        _, size = _PREFIX.unpack_from(content, at)
+        end = at + _PREFIX.size + size
         if size < SMALLEST_SIZE or end > len(content):
-            raise DecodeError("a compressed set of messages that is cut off")
+            raise DecodeError("a compressed message set is truncated")
         messages.append(_message(content, at, end))
         at = end
     return messages

@@ -1,6 +1,6 @@
-"""The hot path: OffsetCommit keys and values, versions 0-4 mixed, whole batches at once (reference 1.2).
+"""The hot path: OffsetCommit keys and values of versions 0-4, mixed, in whole batches (reference 1.2).
 
-Nearly every record of a real topic is one of these. Keys of all types begin with the group id, so the group ids of
+Nearly every record of a real topic is an offset commit. Keys of all types start with the group id, so the group ids of
 the other records are read here too.
 """
 
@@ -33,7 +33,7 @@ _NONE = -1
 
 @dataclass
 class CommitKeys:
-    """Where the strings of each key are, and its partition."""
+    """The position of each key's strings, and its partition."""
 
     group: Slices
     topic: Slices
@@ -42,7 +42,7 @@ class CommitKeys:
 
 @dataclass
 class CommitValues:
-    """The fields of each value; `topic_id` is where its 16 bytes are, for the records in `has_topic_id`."""
+    """The fields of each value. `topic_id` is the position of its 16 bytes, for records in `has_topic_id`."""
 
     committed_offset: Numbers
     leader_epoch: Numbers
@@ -54,16 +54,16 @@ class CommitValues:
 
 
 def read_keys(keys: Cursor, is_commit: Bools) -> CommitKeys:
-    """Read the group id of every key, then topic and partition of the offset commits."""
+    """Read the group id of every key, and topic and partition of the offset commits."""
     where = None if is_commit.all() else is_commit
     return CommitKeys(read_string(keys), read_string(keys, where), read_int32(keys, where))
 
 
 def read_values(values: Cursor, version: Numbers, wanted: Bools) -> CommitValues:
-    """Read the values of the records in `wanted`, whose version is in 0-4; the cursor stands behind the version.
+    """Read the values of the records in `wanted`, whose version is 0-4. The cursor is just after the version.
 
-    The records whose tag section is neither empty nor a plain topic id, or whose string length is written longer
-    than needed, end up with the reason BY_RECORD.
+    Some records get the reason BY_RECORD: their tag section is neither empty nor only a topic id, or their string
+    length is encoded in more bytes than needed.
     """
     values.fail((~wanted).nonzero()[0], EXCLUDED)
     flexible = wanted & (version == _FLEXIBLE)
@@ -82,13 +82,13 @@ def read_values(values: Cursor, version: Numbers, wanted: Bools) -> CommitValues
 
 
 def key_columns(keys: Cursor, read: CommitKeys, key_read: Bools, is_commit: Bools) -> dict[str, pa.Array]:
-    """Make the columns of the keys: the group id where `key_read`, the rest where also `is_commit`."""
+    """Return the columns of the keys: the group id where `key_read`, topic and partition where `is_commit`."""
     group, topic = strings(keys.data, [read.group, read.topic], [key_read, is_commit])
     return {"group_id": group, "topic": topic, "partition": numbers(read.partition, is_commit)}
 
 
 def value_columns(values: Cursor, read: CommitValues, valid: Bools) -> dict[str, pa.Array]:
-    """Make the columns of the values, null where not `valid`; an epoch or expiry of -1 and a zero topic id are null."""
+    """Return the value columns, null where not `valid`. An epoch or expiry of -1 and a zero topic id are null."""
     (metadata,) = strings(values.data, [read.metadata], [valid])
     return {
         "committed_offset": numbers(read.committed_offset, valid),
@@ -101,6 +101,6 @@ def value_columns(values: Cursor, read: CommitValues, valid: Bools) -> dict[str,
 
 
 def by_record(values: Cursor) -> Bools:
-    """Which values the hot path leaves to be read one at a time."""
+    """Which values must be decoded one at a time."""
     mask: Bools = values.reason == BY_RECORD
     return mask

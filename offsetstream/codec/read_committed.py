@@ -1,4 +1,4 @@
-"""What a consumer with `isolation.level=read_committed` sees of a log (KIP-98)."""
+"""What a consumer with `isolation.level=read_committed` reads from a log (KIP-98)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from offsetstream.codec.record_batches import ControlType, RecordBatch, control_
 
 @dataclass(frozen=True)
 class Transactions:
-    """The transactions of a log: which is open, and which were aborted."""
+    """The transactions of a log: where the first open one starts, and which were aborted."""
 
     first_open_offset: int | None = None
-    """Where the first transaction begins that is still open."""
+    """The first offset of the earliest transaction that is still open; None if none is."""
     aborted: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """By producer id, from the first offset of a transaction to its marker, in the order of the log."""
+    """By producer id: first offset and marker offset of each aborted transaction, in log order."""
 
     def committed(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """Yield the log's data batches but for those of open and aborted transactions, and all beyond open ones."""
+        """Yield the data batches before the first open transaction, without those of aborted transactions."""
         for batch in batches:
             if self.first_open_offset is not None and batch.base_offset >= self.first_open_offset:
                 return
@@ -33,7 +33,7 @@ class Transactions:
 
 
 def find_transactions(batches: Iterable[RecordBatch]) -> Transactions:
-    """Follow the transactions of a whole log; its batches that are not transactional may be left out."""
+    """Find the transactions of a complete log. Its non-transactional batches may be missing."""
     opened: dict[int, int] = {}
     aborted: dict[int, list[tuple[int, int]]] = {}
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Readers compiled from layouts: one closure for each field, (buffer, position) -> (value, next position).
+"""Compile readers from layouts: one closure per field, (buffer, position) -> (value, next position).
 
-Results have the form that Kafka's generated JSON converters give them (reference 8.2): field names and order of the
-schema, fields of other versions absent, a tagged field absent when it equals its default; bytes stay `bytes`.
+Results have the form of Kafka's generated JSON converters (reference 8.2). Field names and their order are those of the
+schema. Fields of other versions are absent; so is a tagged field that equals its default. Bytes stay `bytes`.
 """
 
 import struct
@@ -32,13 +32,13 @@ _PLAIN_LENGTH: dict[str, Callable[[bytes, int], tuple[int, int]]] = {
 
 
 class WithUnknownTags(JsonObject):
-    """A struct that carried tags of a later release: they are no part of its JSON, and are written back as they are."""
+    """A struct with tags of a later release. They are not in its JSON, and are written back unchanged."""
 
     unknown_tags: Tags
 
 
 def message_reader(shape: Shape, version: int) -> Reader:
-    """Compile the reader of one version of a message; it starts after the INT16 version."""
+    """Compile the reader for one version of a message. It starts after the INT16 version."""
     return _struct_reader(shape.fields, version, version in shape.flexible)
 
 
@@ -78,7 +78,7 @@ def _array_reader(element: Reader, flexible: bool, nullable: bool) -> Reader:
 
 
 def _number_array_reader(kind: str, flexible: bool, nullable: bool) -> Reader:
-    """All numbers of an array at once."""
+    """Compile a reader that unpacks all numbers of an array in one call."""
     read_count = wire.read_compact_length if flexible else wire.read_int32
     layout = wire.NUMBER_LAYOUTS[kind]
     size = struct.calcsize(f">{layout}")
@@ -127,10 +127,10 @@ def _flexible_struct_reader(plain: list[tuple[str, Reader]], tagged: list[Field]
         result: JsonObject = {}
         for name, reader in plain:
             result[name], at = reader(buffer, at)
-        if at < len(buffer) and not buffer[at]:  # no tags, nearly always
+        if at < len(buffer) and not buffer[at]:  # no tags: the usual case
             return result, at + 1
         found, unknown, at = read_tags(buffer, at)
-        for name, default in defaults:  # in the order of the schema, whatever that of the bytes
+        for name, default in defaults:  # in schema order
             if name in found and (found[name] != default or isinstance(found[name], WithUnknownTags)):
                 result[name] = found[name]
         if unknown:
@@ -144,13 +144,16 @@ def _flexible_struct_reader(plain: list[tuple[str, Reader]], tagged: list[Field]
 def _tag_section_reader(
     known: dict[int | None, tuple[str, Reader]],
 ) -> Callable[[bytes, int], tuple[JsonObject, Tags, int]]:
-    """Read a tag section as Kafka does: sizes of known tags are ignored, a repeated tag overrides, in any order."""
+    """Compile the reader of a tag section, as lenient as Kafka's.
+
+    The declared size of a known tag is ignored, tags may come in any order, and the last of repeated tags wins.
+    """
 
     def read(buffer: bytes, at: int) -> tuple[JsonObject, Tags, int]:
         count, at = wire.read_uvarint(buffer, at)
         found: JsonObject = {}
         unknown: Tags = []
-        for _ in range(count):  # a count of 2^31 or more is negative here, and none
+        for _ in range(count):  # a count of 2^31 or more is negative here: no tags, as in Kafka
             tag, at = wire.read_uvarint(buffer, at)
             size, at = wire.read_uvarint(buffer, at)
             if tag in known:
@@ -172,7 +175,7 @@ def _tagged_reader(field: Field, version: int) -> Reader:
         return body
 
     def read(buffer: bytes, at: int) -> tuple[Any, int]:
-        marker, at = wire.read_uvarint(buffer, at)  # a struct in a tag has a varint marker, elsewhere an INT8
+        marker, at = wire.read_uvarint(buffer, at)  # the marker of a tagged struct is a varint, otherwise an INT8
         return (None, at) if marker <= 0 else body(buffer, at)
 
     return read

@@ -1,4 +1,4 @@
-"""A log's record batches, as a broker's loader meets them: with producers, transactions and control records."""
+"""Record batches as a broker reads them when it loads a log: with producers, transactions and control records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_PRODUCER = -1
 
 
 class ControlType(IntEnum):
-    """What ends a transaction (Kafka's ControlRecordType; other numbers exist and mean nothing to a coordinator)."""
+    """The markers that end a transaction (Kafka's ControlRecordType). A coordinator ignores all other types."""
 
     ABORT = 0
     COMMIT = 1
@@ -27,11 +27,11 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """A batch as the log holds it; compaction may have left it any of its records, or none.
+    """A batch as it is in the log. Compaction may have removed some of its records, or all.
 
-    `next_offset` is the one after the batch's last offset (also where that record is gone), `size` its bytes
-    in the log. `producer_id` is `NO_PRODUCER` where no idempotent producer wrote it. The records of a control
-    batch have markers as keys (`control_type`).
+    `next_offset` is the offset after the batch's last one, even if that record is gone. `size` is the batch's size in
+    bytes. `producer_id` is `NO_PRODUCER` if no idempotent producer wrote the batch. In a control batch, the keys of the
+    records are markers (see `control_type`).
     """
 
     base_offset: int
@@ -45,9 +45,9 @@ class RecordBatch:
 
 
 def control_type(record: LogRecord) -> int | None:
-    """Return the type of a control record, a `ControlType` or another number; None if its key is no marker's.
+    """Return the type of a control record: a `ControlType` or another number. None if its key is not a marker.
 
-    A marker's key is its version and its type, 16 bits each (Kafka's ControlRecordType.parseTypeId).
+    A marker's key has a version and a type, 16 bits each (Kafka's ControlRecordType.parseTypeId).
     """
     if record.key is None or len(record.key) < 4:  # noqa: PLR2004 - two numbers of 16 bits
         return None

@@ -1,9 +1,9 @@
-"""The layouts of all records, loaded from the data files in `schemas/`.
+"""Record layouts, loaded from the data files in `schemas/`.
 
-A file states one record type: its key's fields and its value's fields, in Kafka's order and with Kafka's names
-(the JSON converters print them), the versions that each field belongs to, where null is allowed, tagged fields
-with their defaults, and the release it was taken from. `older_values` lists layouts that an earlier release wrote
-under the same version (reference 1.4, 1.5). Adding a record or a version is a change of these files only.
+Each file describes one record type: the fields of its key and value, in Kafka's order and with Kafka's names (the JSON
+converters print them); the versions of each field; where null is allowed; tagged fields with their defaults; and the
+release that the file was taken from. `older_values` lists layouts that an earlier release wrote under the same version
+(reference 1.4, 1.5). To add a record type or a version, change only these files.
 """
 
 import json
@@ -19,7 +19,7 @@ ZERO_UUID = "A" * 22
 
 @dataclass(frozen=True)
 class Versions:
-    """A closed range of versions; empty when `first` is above `last`."""
+    """A closed range of versions. It is empty if `first` is above `last`."""
 
     first: int
     last: int
@@ -40,9 +40,10 @@ class Versions:
 
 @dataclass(frozen=True)
 class Field:
-    """One field: `type` is Kafka's name of the type, `[]` before it for an array; `since` the first release with it.
+    """One field of a message.
 
-    `may_be_missing` are the versions in which the bytes may end before it; it then has its default.
+    `type` is Kafka's type name, with `[]` before it for an array. `since` is the first release that wrote the field. In
+    the versions `may_be_missing`, the bytes may end before the field; it then has its default.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Field:
         )
 
     def default_value(self, version: int) -> Any:
-        """Return what a reader takes when the field is absent; a struct's has the defaults of its own fields."""
+        """Return the value of an absent field. For a struct, its own fields have their defaults."""
         if self.type != "struct" or self.default is None:
             return self.default
         plain = [field for field in self.fields if version in field.versions and field.tag is None]
@@ -86,7 +87,7 @@ def _zero(kind: str) -> Any:
 
 @dataclass(frozen=True)
 class Shape:
-    """The layout of one message: which versions it has, from which on it is flexible, and its fields."""
+    """The layout of one message: its versions, which of them are flexible, and its fields."""
 
     versions: Versions
     flexible: Versions
@@ -104,10 +105,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class RecordType:
-    """A record of `__consumer_offsets`: the first INT16 of a key is `type` (reference 1.1).
+    """A record type of `__consumer_offsets`. `type` is the first INT16 of its keys (reference 1.1).
 
-    `older_releases` names, for each of `older_values`, the last release that wrote it; `written_versions` are pairs
-    of a release and the value version written from then on, with an expiry `with_expiry_version` (reference 6).
+    `older_releases` has, for each layout in `older_values`, the last release that wrote it. `written_versions` has
+    pairs: a release, and the value version written from that release on. A value with an expiry is written in
+    `with_expiry_version` (reference 6).
     """
 
     type: int
@@ -146,7 +148,7 @@ def _schemas() -> Traversable:
 
 @cache
 def record_types() -> dict[int, RecordType]:
-    """Every record type that the codec knows, by its id."""
+    """Return every record type that the codec knows, by key type."""
     documents = [entry for entry in _schemas().iterdir() if entry.name.endswith(".json")]
     known = [RecordType.parse(json.loads(document.read_text("utf-8"))) for document in documents]
     return {record.type: record for record in sorted(known, key=lambda record: record.type)}

@@ -1,8 +1,8 @@
-"""Raw lines of JSON as record batches: what `dump --format records` prints, or anyone's own export of the topic.
+"""Read raw lines of JSON as record batches: the output of `dump --format records`, or any other export of the topic.
 
-A line is `{"partition", "offset", "timestamp", "key", "value"}` and, where a log segment told them, `producer_id`,
-`transactional` and `control_type`. Each line is a batch of its own: a coordinator compares records by the offset of
-their batch's first record, and as the records of two batches never mix, by their own offsets that comes out the same.
+A line is `{"partition", "offset", "timestamp", "key", "value"}`. A line from a log segment may also have `producer_id`,
+`transactional` and `control_type`. Each line becomes a batch of its own. A coordinator compares commits by the first
+offset of their batch; batches never overlap, so comparing them by their own offsets gives the same result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import LineError
 
 _NO_TIMESTAMP = -1
-_LAST_OFFSET = (1 << 63) - 2  # a next offset must be there
+_LAST_OFFSET = (1 << 63) - 2  # so that there is a next offset
 _MARKER = struct.Struct(">hh")  # version, type
 _ABSENT = object()
 
@@ -26,7 +26,7 @@ Partitions = dict[int | None, list[RecordBatch]]
 
 
 def parse_record_line(line: str) -> tuple[int | None, RecordBatch]:
-    """Read a raw line: its partition, None if it has none, and its record as a batch. Raises DecodeError."""
+    """Parse a raw line: return its partition (None if it has none) and its record as a batch. Raises DecodeError."""
     key, value, fields = parse_raw_line(line)
     offset = _number(fields, "offset", None)
     if offset is None or not 0 <= offset <= _LAST_OFFSET:
@@ -56,10 +56,10 @@ def parse_record_line(line: str) -> tuple[int | None, RecordBatch]:
 
 
 def read_record_lines(lines: Iterable[bytes], name: str) -> Partitions:
-    """Read all lines, each partition's in the order of their offsets, whatever their order is.
+    """Read all lines, in any order; return the batches of each partition in offset order.
 
-    A record that comes twice is taken once. Raises LineError, with the `name` of the file and the line's number, for
-    a line that is no record, and for two different records of the same offset.
+    A record that appears twice is taken once. Raises LineError, with the file's `name` and the line number, for a line
+    that is not a record, and for two different records of one partition with the same offset.
     """
     found: dict[int | None, dict[int, tuple[int, RecordBatch]]] = {}
     for number, line in enumerate(lines, 1):
@@ -70,10 +70,10 @@ def read_record_lines(lines: Iterable[bytes], name: str) -> Partitions:
         before, present = found.setdefault(partition, {}).setdefault(batch.base_offset, (number, batch))
         if present != batch:
             raise LineError(
-                f"{name}, lines {before} and {number}: two records of partition {partition} with the offset "
-                f"{batch.base_offset}: these are two logs, replay them one by one"
+                f"{name}, lines {before} and {number}: partition {partition} has two different records at offset "
+                f"{batch.base_offset}. The file mixes two logs: replay each log by itself"
             )
-    return {partition: [of[at][1] for at in sorted(of)] for partition, of in found.items()}
+    return {partition: [by_offset[at][1] for at in sorted(by_offset)] for partition, by_offset in found.items()}
 
 
 def _number(fields: JsonObject, name: str, default: int | None) -> int | None:

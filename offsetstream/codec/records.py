@@ -1,4 +1,4 @@
-"""Any record, one at a time, driven by its layout: bytes to the form of Kafka's JSON (see `readers`)."""
+"""Decode one record at a time by its layout, into the form of Kafka's JSON (see `readers`)."""
 
 from functools import cache
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from offsetstream.codec import wire
 from offsetstream.codec.readers import JsonObject, Reader, message_reader
 from offsetstream.codec.record_layouts import RecordType, record_types
-from offsetstream.codec.wire import DecodeError, placed
+from offsetstream.codec.wire import DecodeError, reason_in_part
 
 
 @cache
@@ -22,12 +22,12 @@ def _value_readers(key_type: int, version: int) -> tuple[Reader, tuple[Reader, .
 
 
 def unsupported_version(key_type: int, version: int) -> str:
-    """Return the reason for a value whose version no release wrote under this key type."""
+    """Return the reason for a value version that no release wrote under this key type."""
     return f"unsupported value version {version} of key type {key_type}"
 
 
 def known_type(key_type: int) -> RecordType:
-    """Look up the record type of an id; raises DecodeError for an unknown one."""
+    """Return the record type of a key type. Raises DecodeError if it is unknown."""
     record = record_types().get(key_type)
     if record is None:
         raise DecodeError(f"unknown key type {key_type}")
@@ -35,33 +35,33 @@ def known_type(key_type: int) -> RecordType:
 
 
 def decode_key(key: bytes) -> tuple[int, JsonObject]:
-    """Decode a record's key into its type and its fields; raises DecodeError with the reason."""
-    key_type, at = _placing("key", wire.read_int16, key, 0)
+    """Decode a key into its key type and fields. Raises DecodeError with the reason."""
+    key_type, at = _read_part("key", wire.read_int16, key, 0)
     known_type(key_type)
-    return key_type, _placing("key", _key_reader(key_type), key, at)[0]
+    return key_type, _read_part("key", _key_reader(key_type), key, at)[0]
 
 
 def decode_value(key_type: int, value: bytes) -> tuple[int, JsonObject]:
-    """Decode the value of a known key type into its version and its fields; raises DecodeError with the reason.
+    """Decode the value of a known key type into its version and fields. Raises DecodeError with the reason.
 
-    What Kafka 4.3.1 reads is read as it reads it, trailing bytes and all. What it rejects is tried in the layouts
-    that older releases wrote under the same version, and taken if one fits to the last byte.
+    Whatever Kafka 4.3.1 reads is read the same way; trailing bytes are ignored. If Kafka 4.3.1 would reject the value,
+    the layouts that older releases wrote under the same version are tried. One is used if it fits to the last byte.
     """
-    version, at = _placing("value", wire.read_int16, value, 0)
+    version, at = _read_part("value", wire.read_int16, value, 0)
     if version not in known_type(key_type).value.versions:
         raise DecodeError(unsupported_version(key_type, version))
     reader, older = _value_readers(key_type, version)
     try:
-        return version, _placing("value", reader, value, at)[0]
+        return version, _read_part("value", reader, value, at)[0]
     except DecodeError as reason:
         return version, _decode_older(older, value, at, reason)
 
 
-def _placing(where: str, reader: Reader, data: bytes, at: int) -> tuple[Any, int]:
+def _read_part(part: str, reader: Reader, data: bytes, at: int) -> tuple[Any, int]:
     try:
         return reader(data, at)
     except DecodeError as reason:
-        raise DecodeError(placed(str(reason), where)) from None
+        raise DecodeError(reason_in_part(str(reason), part)) from None
 
 
 def _decode_older(readers: tuple[Reader, ...], value: bytes, at: int, reason: DecodeError) -> JsonObject:

@@ -1,4 +1,4 @@
-"""What a given broker release would have written for a record (reference 6.1, 6.2)."""
+"""Encode a record as a given broker release writes it (reference 6.1, 6.2)."""
 
 import re
 from typing import Any, TypeAlias
@@ -20,13 +20,15 @@ Release: TypeAlias = tuple[int, int, int, int]
 
 
 def parse_release(text: str) -> Release:
-    """Read an `inter.broker.protocol.version`, `0.8.2` to `4.4`, with or without `-IVn` (without: the last one).
+    """Parse an `inter.broker.protocol.version`, `0.8.2` to `4.4`. Without `-IVn`, it means the last IV of the release.
 
     Raises UsageError for anything else.
     """
     release = _parse(text, _LATEST)
     if release is None or not _parse(FIRST_RELEASE, 0) <= release <= _parse(LAST_RELEASE, _LATEST):  # type: ignore[operator]
-        raise UsageError(f"{text!r} is no release from {FIRST_RELEASE} to {LAST_RELEASE}: write 0.10.1, 2.1-IV0 or 4.3")
+        raise UsageError(
+            f"{text!r} is not a release from {FIRST_RELEASE} to {LAST_RELEASE}: write 0.10.1, 2.1-IV0 or 4.3"
+        )
     return release
 
 
@@ -36,22 +38,22 @@ def _parse(text: str, default_iv: int) -> Release | None:
         return None
     major, minor, patch, iv = (None if part is None else int(part) for part in match.groups())
     assert major is not None and minor is not None  # noqa: S101 - the pattern has them
-    # Protocol versions had three numbers up to 0.11.0 and two from 1.0 on.
+    # Protocol versions have three numbers up to 0.11.0, and two from 1.0 on.
     return major, minor, (patch or 0) if major == 0 else 0, default_iv if iv is None else iv
 
 
 def _threshold(text: str) -> Release:
     release = _parse(text, -1)
     if release is None:
-        raise ValueError(f"{text!r} in the schema files is no release")
+        raise ValueError(f"{text!r} in the schema files is not a release")
     return release
 
 
 def encode_as_release(key: Any, value: Any, release: str) -> tuple[bytes, bytes | None]:
-    """Encode a record as a broker of `release` would write it, whatever version `key` and `value` are in.
+    """Encode a record as a broker of `release` writes it, whatever version `key` and `value` have.
 
-    Fields that the release did not have are dropped, those it would add take Kafka's defaults. Raises UsageError for
-    a bad release, DecodeError for a record that the release never wrote or refuses to write.
+    Fields that the release does not have are dropped. Fields that it adds get Kafka's defaults. Raises UsageError for
+    an unknown release, DecodeError for a record that the release never wrote or refuses to write.
     """
     number = parse_release(release)
     key_type, key_data = open_document(key, "key", "type")
@@ -64,7 +66,7 @@ def encode_as_release(key: Any, value: Any, release: str) -> tuple[bytes, bytes 
         return key_bytes, None
     _, data = open_document(value, "value", "version")
     if key_type == _GROUP:
-        data = _group_as_held(key_data, data)
+        data = _completed_group(key_data, data)
     version, older = _version(record, data, number), _layout(record, number)
     shape = record.value if older == CURRENT else record.older_values[older]
     return key_bytes, encode_layout(key_type, version, older, _project(data, shape.fields, version, number))
@@ -73,9 +75,13 @@ def encode_as_release(key: Any, value: Any, release: str) -> tuple[bytes, bytes 
 def _check_written(record: RecordType, tombstone: bool, number: Release, release: str) -> None:
     name = f"type {record.type} ({record.name})"
     if number < _threshold(record.written_since):
-        raise DecodeError(f"Kafka {release} writes no record of {name}: {record.written_since} was the first that did")
+        raise DecodeError(
+            f"Kafka {release} does not write records of {name}; {record.written_since} was the first to do so"
+        )
     if record.written_until and not tombstone and number[:3] > _threshold(record.written_until)[:3]:
-        raise DecodeError(f"Kafka {release} writes no record of {name}: {record.written_until} was the last that did")
+        raise DecodeError(
+            f"Kafka {release} does not write records of {name}; {record.written_until} was the last to do so"
+        )
 
 
 def _version(record: RecordType, data: Any, number: Release) -> int:
@@ -87,13 +93,13 @@ def _version(record: RecordType, data: Any, number: Release) -> int:
 
 
 def _layout(record: RecordType, number: Release) -> int:
-    """Choose the layout of a release: the first of the older ones that it still wrote, else the present one."""
+    """Return the layout of a release: the first older layout that it still wrote, else the current one."""
     older = [n for n, release in enumerate(record.older_releases) if number[:3] <= _threshold(release)[:3]]
     return older[0] if older else CURRENT
 
 
 def _project(data: Any, fields: tuple[Field, ...], version: int, number: Release) -> Any:
-    """Reduce an object to the fields of a version and release; a missing one gets its default if it has any."""
+    """Keep the fields of a version and release. A missing field gets its default, if it has one."""
     if not isinstance(data, dict):
         return data
     result: JsonObject = {}
@@ -115,8 +121,8 @@ def _project_cell(cell: Any, field: Field, version: int, number: Release) -> Any
     return _project(cell, field.fields, version, number)
 
 
-def _group_as_held(key: Any, data: Any) -> Any:
-    """Complete a classic group as the coordinator does before writing; raises DecodeError with Kafka's refusals."""
+def _completed_group(key: Any, data: Any) -> Any:
+    """Complete a classic group as the coordinator does before it writes. Raises DecodeError with Kafka's messages."""
     if not isinstance(data, dict) or not isinstance(data.get("members"), list) or not data["members"]:
         return data
     if data.get("protocol") is None:
@@ -128,6 +134,6 @@ def _group_as_held(key: Any, data: Any) -> Any:
             raise DecodeError(
                 f"Attempted to write member {member.get('memberId')} of group {group} with no assignment."
             )
-        # A version 0 value has no rebalance timeout; the coordinator takes the session timeout for it.
+        # Version 0 has no rebalance timeout; the coordinator uses the session timeout instead.
         member.setdefault("rebalanceTimeout", member.get("sessionTimeout"))
     return {**data, "members": members}

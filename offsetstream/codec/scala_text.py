@@ -12,7 +12,7 @@ def option(value: object) -> str:
 
 
 def in_hash_map_order(keys: list[str]) -> list[str]:
-    """Distinct string keys in the order in which Scala 2.13's mutable HashMap prints them, put in one by one."""
+    """Return distinct strings in the order in which Scala 2.13's mutable HashMap prints them as keys."""
     size = _FIRST_TABLE
     while len(keys) >= int(size * _LOAD_FACTOR):
         size *= 2

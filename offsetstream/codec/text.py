@@ -1,4 +1,4 @@
-"""Text as Kafka's Java code reads and prints it."""
+"""Decode and print text as Kafka's Java code does."""
 
 import re
 from base64 import b64encode, urlsafe_b64encode
@@ -10,10 +10,10 @@ _ESCAPE = re.compile(r"\\(?:u00[0-9a-f]{2}|.)")
 
 
 def java_utf8(data: bytes) -> str:
-    """Decode bytes as Java's `new String(bytes, UTF_8)`: malformed input becomes U+FFFD, nothing raises.
+    """Decode bytes as Java's `new String(bytes, UTF_8)`: malformed input becomes U+FFFD, and nothing raises.
 
-    Python replaces the same sequences, except that it gives an encoded surrogate two or three U+FFFD where Java
-    gives one (reference 2.9).
+    Python replaces the same sequences, with one exception: an encoded surrogate becomes two or three U+FFFD in Python,
+    and one in Java (reference 2.9).
     """
     try:
         return data.decode()

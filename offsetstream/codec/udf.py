@@ -1,4 +1,4 @@
-"""The codec as pandas UDFs, for any Spark job. The only module of the codec that imports pandas and pyspark."""
+"""The codec as pandas UDFs, for any Spark job. No other module of the codec imports pandas or pyspark."""
 
 import pandas as pd
 from pyspark.sql.pandas.functions import pandas_udf
@@ -20,6 +20,6 @@ def decode_series(keys: pd.Series, values: pd.Series) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-# Not deterministic as far as Spark knows, so that a filter on one field does not decode everything once more.
+# Declared nondeterministic: otherwise Spark decodes everything again for a filter on one field.
 decode_udf = pandas_udf(decode_series, returnType=DECODED_TYPE).asNondeterministic()  # type: ignore[call-overload]  # pyspark's stubs want a Literal it does not export
 """decode_udf(key, value): a struct with the fields of DECODED_SCHEMA from two binary columns."""

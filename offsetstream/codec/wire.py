@@ -1,4 +1,4 @@
-"""Kafka's variable-length primitives read from one buffer at a position, with Kafka's own strictness.
+"""Read Kafka's primitive types from a buffer, as strictly as Kafka does.
 
 Each reader takes (buffer, position) and returns (value, next position). Reference 2.3, 2.4 and 2.9.
 """
@@ -20,12 +20,12 @@ _MAX_VARINT_BYTES = 5
 
 
 class DecodeError(OffsetstreamError, ValueError):
-    """Bytes, or the JSON to encode, are not what their schema says; the text is the reason."""
+    """Bytes do not match their schema, or JSON cannot be encoded. The text is the reason."""
 
 
-def placed(reason: str, where: str) -> str:
-    """Say where a reason was found: `truncated key`, `negative length in value`."""
-    return f"{TRUNCATED} {where}" if reason == TRUNCATED else f"{reason} in {where}"
+def reason_in_part(reason: str, part: str) -> str:
+    """Add to a reason where it was found: `truncated key`, `negative length in value`."""
+    return f"{TRUNCATED} {part}" if reason == TRUNCATED else f"{reason} in {part}"
 
 
 def as_int32(value: int) -> int:
@@ -34,9 +34,9 @@ def as_int32(value: int) -> int:
 
 
 def read_uvarint(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read an UNSIGNED_VARINT as a signed int32; longer forms than needed are accepted, six bytes are not."""
+    """Read an UNSIGNED_VARINT as a signed int32. Longer encodings than needed are accepted, up to five bytes."""
     end = len(buffer)
-    if at < end and buffer[at] < 0x80:  # noqa: PLR2004 - by far the most common case
+    if at < end and buffer[at] < 0x80:  # noqa: PLR2004 - one byte: the usual case
         return buffer[at], at + 1
     value = 0
     for index in range(_MAX_VARINT_BYTES):
@@ -50,7 +50,7 @@ def read_uvarint(buffer: bytes, at: int) -> tuple[int, int]:
 
 
 def read_compact_length(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read a compact length: the varint less one; negative means null."""
+    """Read a compact length: the varint minus one. Negative means null."""
     value, at = read_uvarint(buffer, at)
     return as_int32(value - 1), at
 
@@ -70,7 +70,7 @@ def _number_reader(layout: str, name: str) -> Callable[[bytes, int], tuple[int, 
 
 
 NUMBER_LAYOUTS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
-"""Kafka's numbers as `struct` spells them, without the byte order."""
+"""Kafka's number types in the notation of `struct`, without the byte order."""
 
 read_int8 = _number_reader(">b", "an INT8")
 read_int16 = _number_reader(">h", "an INT16")
@@ -80,12 +80,12 @@ read_int64 = _number_reader(">q", "an INT64")
 
 
 def read_uuid(buffer: bytes, at: int) -> tuple[str, int]:
-    """Read a UUID as its 22 characters."""
+    """Read a UUID as text of 22 characters."""
     return uuid_text(read_slice(buffer, at, 16)), at + 16
 
 
 def read_slice(buffer: bytes, at: int, length: int) -> bytes:
-    """Take `length` bytes, all of which must be there."""
+    """Return `length` bytes. Raises DecodeError if fewer are left."""
     data = buffer[at : at + length]
     if len(data) < length:
         raise DecodeError(TRUNCATED)
@@ -93,7 +93,7 @@ def read_slice(buffer: bytes, at: int, length: int) -> bytes:
 
 
 def read_text(buffer: bytes, at: int, length: int) -> str:
-    """Take a string of `length` bytes; Kafka refuses more than 32,767 even if all are there."""
+    """Read a string of `length` bytes. Like Kafka, reject more than 32,767 bytes even if all are there."""
     if length > _MAX_STRING:
         raise DecodeError(TOO_LONG)
     return java_utf8(read_slice(buffer, at, length))

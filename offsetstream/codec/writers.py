@@ -1,8 +1,8 @@
-"""Writers compiled from layouts, the inverse of `readers`: each appends one field's bytes to a buffer.
+"""Compile writers from layouts, the inverse of `readers`. Each writer appends the bytes of one field to a buffer.
 
-They take the form of Kafka's JSON: bytes as base64 text or `bytes`, UUIDs as 22 characters. Like Kafka's generated
-classes they leave out tagged fields that equal their default, and refuse strings over 32,767 bytes. Fields that the
-version does not have, or that are missing, are refused by name.
+The input has the form of Kafka's JSON: bytes as base64 text or `bytes`, UUIDs as 22 characters. Like Kafka's generated
+classes, writers omit tagged fields that equal their default and reject strings over 32,767 bytes. A missing field, or
+one that the version does not have, is rejected by name.
 """
 
 import binascii
@@ -26,12 +26,12 @@ _NULL_STRUCT, _PRESENT = b"\xff", b"\x01"
 
 
 def message_writer(shape: Shape, version: int) -> Writer:
-    """Compile the writer of one version of a message; it writes no INT16 version."""
+    """Compile the writer for one version of a message. It does not write the INT16 version."""
     return _struct_writer(shape.fields, version, version in shape.flexible)
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
-    """Append an UNSIGNED_VARINT in as few bytes as it needs."""
+    """Append an UNSIGNED_VARINT in its shortest form."""
     while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -50,10 +50,10 @@ def _struct_writer(fields: tuple[Field, ...], version: int, flexible: bool) -> W
         if not isinstance(value, dict):
             raise DecodeError(f"expected an object, got {value!r}")
         for name in value.keys() - names:
-            raise DecodeError(f"there is no field {name!r} in version {version}")
+            raise DecodeError(f"version {version} has no field {name!r}")
         for name, writer in plain:
             if name not in value:
-                raise DecodeError(f"field {name!r} is missing, which is mandatory in version {version}")
+                raise DecodeError(f"field {name!r} is missing: version {version} requires it")
             writer(out, value[name])
         if flexible:
             write_tags(out, value)
@@ -85,7 +85,7 @@ def _tag_section_writer(tagged: list[Field], version: int) -> Callable[[bytearra
 
 
 def _named(field: Field, writer: Writer) -> Writer:
-    """Name the field in what the writer finds wrong."""
+    """Put the field's name in front of the writer's error."""
 
     def write(out: bytearray, value: Any) -> None:
         try:

@@ -247,7 +247,7 @@ def test_what_cannot_work_is_one_line(log: Path, tmp_path: Path) -> None:
     damaged.write_bytes(b"not a segment at all")
     usages: list[tuple[list[str | Path], int, str]] = [
         ([lines], 1, f"{lines}, line 2: the line is not JSON"),
-        ([damaged], 1, "is no log segment of Kafka's"),
+        ([damaged], 1, "is not a Kafka log segment"),
         ([tmp_path / "none"], 2, "cannot read "),
         ([tmp_path / "empty"], 2, "has no log segments"),
         ([log, "--topics", tmp_path / "none"], 2, "cannot read topics from "),
@@ -289,7 +289,7 @@ def test_a_pipe_is_no_log_segment(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     result = run("--files", tmp_path / "pipe", command="dump")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "pipe is neither a file nor a folder" in result.stderr
+    assert "pipe is not a file or a folder" in result.stderr
 
 
 @pytest.mark.parametrize(

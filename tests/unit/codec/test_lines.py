@@ -84,7 +84,7 @@ def test_keys_that_are_not_base64(key: str) -> None:
 def test_what_cannot_be_encoded_gets_a_reason() -> None:
     line = '{"key":{"type":1,"data":{"group":"g"}},"value":null,"offset":4}'
     encoded = json.loads(encode_line(line))
-    assert encoded == {"error": "key: field 'topic' is missing, which is mandatory in version 0", **json.loads(line)}
+    assert encoded == {"error": "key: field 'topic' is missing: version 0 requires it", **json.loads(line)}
     # … and an error line whose bytes are not base64 either.
     assert json.loads(encode_line('{"error":"x","key":"?","value":null}'))["error"] == "key is not base64"
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_encoded_gets_a_reason() -> None:
 def test_by_release() -> None:
     encoded = json.loads(encode_line(_DECODED, "2.0"))
     assert json.loads(decode_line(json.dumps(encoded)))["value"]["version"] == 1
-    with pytest.raises(UsageError, match=r"'9\.9' is no release"):
+    with pytest.raises(UsageError, match=r"'9\.9' is not a release"):
         encode_line(_DECODED, "9.9")
 
 

@@ -72,12 +72,12 @@ def test_what_cannot_be_found(log_dir: Path, tmp_path_factory: pytest.TempPathFa
     write_segment(other, 0, DATA)
     nameless = [write_segment(empty / name, 0, DATA) for name in ("a", "b")]
     for places, words in (
-        ([tmp_path_factory.mktemp("bare")], "has no log segments: name a log segment, a folder"),
-        ([empty / "none"], "cannot read .*none: No such file or directory; name a log segment"),
+        ([tmp_path_factory.mktemp("bare")], "has no log segments: give a log segment, a folder"),
+        ([empty / "none"], "cannot read .*none: No such file or directory; give a log segment"),
         ([Path("a\0b")], "cannot read a.b: .*null"),
-        ([one, other], "both hold partition 1: read them one by one"),
+        ([one, other], "both hold partition 1: read them one at a time"),
         ([log_dir], "both hold partition 1"),
-        (nameless, "both hold no name of a partition"),
+        (nameless, "no folder name has a partition number"),
     ):
         with pytest.raises(UsageError, match=words):
             find_partitions(places)

@@ -78,5 +78,5 @@ def test_lines_in_any_order_and_twice() -> None:
 
 def test_two_logs_in_one_file_are_refused() -> None:
     other = line(key=b64encode(b"other").decode()).encode()
-    with pytest.raises(LineError, match=r"file, lines 1 and 3: two records of partition 3 with the offset 5"):
+    with pytest.raises(LineError, match=r"file, lines 1 and 3: partition 3 has two different records at offset 5"):
         read_record_lines([line().encode(), line(offset=6).encode(), other], "file")

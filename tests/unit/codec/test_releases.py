@@ -115,10 +115,18 @@ def test_kafkas_refusals() -> None:
 @pytest.mark.parametrize(
     ("key_type", "release", "reason"),
     [
-        (2, "0.8.2", "Kafka 0.8.2 writes no record of type 2 (GroupMetadata): 0.9.0 was the first that did"),
-        (10, "3.9", "Kafka 3.9 writes no record of type 10 (ShareGroupMemberMetadata): 4.0 was the first that did"),
-        (17, "4.0", "Kafka 4.0 writes no record of type 17 (StreamsGroupMetadata): 4.1 was the first that did"),
-        (4, "4.1", "Kafka 4.1 writes no record of type 4 (ConsumerGroupPartitionMetadata): 4.0 was the last that did"),
+        (2, "0.8.2", "Kafka 0.8.2 does not write records of type 2 (GroupMetadata); 0.9.0 was the first to do so"),
+        (
+            10,
+            "3.9",
+            "Kafka 3.9 does not write records of type 10 (ShareGroupMemberMetadata); 4.0 was the first to do so",
+        ),
+        (17, "4.0", "Kafka 4.0 does not write records of type 17 (StreamsGroupMetadata); 4.1 was the first to do so"),
+        (
+            4,
+            "4.1",
+            "Kafka 4.1 does not write records of type 4 (ConsumerGroupPartitionMetadata); 4.0 was the last to do so",
+        ),
     ],
 )
 def test_records_that_a_release_does_not_write(key_type: int, release: str, reason: str) -> None:
@@ -145,7 +153,7 @@ def test_fields_and_shapes_follow_the_release() -> None:
 
 @pytest.mark.parametrize("text", ["", "4", "4.5", "0.8.1", "x.y", "2.1-IV", "5.0", "2.1-IV1x", "-1.0"])
 def test_releases_that_do_not_exist(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no release from 0\.8\.2 to 4\.4"):
+    with pytest.raises(UsageError, match=r"is not a release from 0\.8\.2 to 4\.4"):
         parse_release(text)
 
 
