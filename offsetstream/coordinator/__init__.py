@@ -1,4 +1,4 @@
-"""What the records of __consumer_offsets mean: partitions, groups, members. No Spark, no I/O."""
+"""Interpret the records of __consumer_offsets: partitions, groups, members. No Spark, no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["GroupMetadataCache"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the cache when it is asked for: look-ups need partition_for alone, and no NumPy."""
+    """Import the cache on first use: look-ups need only `partition_for`, and no NumPy."""
     if name == "GroupMetadataCache":
         from offsetstream.coordinator.cache import GroupMetadataCache  # noqa: PLC0415 - on demand, see above
 

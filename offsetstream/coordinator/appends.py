@@ -1,4 +1,4 @@
-"""What a coordinator writes for its clients: records that go to the log, and what happens when they got there."""
+"""Build the records that a coordinator writes for its clients, and handle the result of the append."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from offsetstream.coordinator.replay.partition_replay import Group
 
 Record = tuple[bytes, bytes | None]
 _NONE_32, _WITH_EXPIRY = -1, 1
-_COMMIT_VERSION = {"classic": 3, "new": 4}  # of 3.9 and of 4.1 (reference 6)
+_COMMIT_VERSION = {"classic": 3, "new": 4}  # as 3.9 and 4.1 write them (reference 6)
 _GROUP_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAppend:
-    """Records for one batch in `partition`, to be appended with the acks, timeout and compression of `config`.
+    """Records to append as one batch to `partition`, with the acks, timeout and compression of `config`.
 
-    `errors` are the answers that are known already, by topic partition, or by the empty topic for a group; without
-    records there is nothing to append. Report the outcome once with `complete`.
+    `errors` has the answers that are already known, by topic partition, or under `GROUP` for a group. Without records
+    there is nothing to append. Report the result of the append once, with `complete`.
     """
 
     partition: int
@@ -45,12 +45,12 @@ class PendingAppend:
     on_append: Callable[[Errors, int | None], Mapping[TopicPartition, Errors]] = lambda _error, _offset: {}
 
     def complete(self, error: Errors = Errors.NONE, base_offset: int | None = None) -> dict[TopicPartition, Errors]:
-        """Report how the append ended, with the offset of the batch if it succeeded; return the clients' answers."""
+        """Report how the append ended, with the batch's base offset if it succeeded. Return the clients' answers."""
         return {**self.errors, **(self.on_append(error, base_offset) if self.records else {})}
 
 
 GROUP = TopicPartition("", -1)
-"""Where the answer to `store_group` is."""
+"""The key under which the answer to `store_group` is."""
 
 
 def store_offsets(
@@ -59,22 +59,28 @@ def store_offsets(
     """See GroupMetadataCache.store_offsets."""
     partition = cache.partition_for(group.group_id)
     error = Errors.COORDINATOR_NOT_AVAILABLE if group.state is GroupState.DEAD else Errors.NONE
-    too_large = [place for place, commit in offsets.items() if not _is_metadata_valid(commit, cache.config)]
-    accepted = {place: commit for place, commit in offsets.items() if place not in too_large}
+    too_large = [
+        topic_partition for topic_partition, commit in offsets.items() if not _is_metadata_valid(commit, cache.config)
+    ]
+    accepted = {
+        topic_partition: commit for topic_partition, commit in offsets.items() if topic_partition not in too_large
+    }
     error = coordinator_error(cache, group.group_id) if error is Errors.NONE and accepted else error
     if error is not Errors.NONE:
         return PendingAppend(partition, (), dict.fromkeys(offsets, error), cache.config, producer_id)
-    refused = dict.fromkeys(too_large, Errors.OFFSET_METADATA_TOO_LARGE)
+    too_large_errors = dict.fromkeys(too_large, Errors.OFFSET_METADATA_TOO_LARGE)
     owner = cache.owner(group.group_id)
     if not accepted or owner is None:
-        return PendingAppend(partition, (), refused, cache.config, producer_id)
+        return PendingAppend(partition, (), too_large_errors, cache.config, producer_id)
     write = _OffsetWrite(
         group, owner.offsets, accepted, producer_id, NEW_ERRORS if cache.is_new else CLASSIC_COMMIT_ERRORS
     )
     write.prepare()
     version = _COMMIT_VERSION[cache.coordinator]
-    records = tuple(_commit_record(group.group_id, place, commit, version) for place, commit in accepted.items())
-    return PendingAppend(partition, records, refused, cache.config, producer_id, write.on_append)
+    records = tuple(
+        _commit_record(group.group_id, topic_partition, commit, version) for topic_partition, commit in accepted.items()
+    )
+    return PendingAppend(partition, records, too_large_errors, cache.config, producer_id, write.on_append)
 
 
 def store_group(cache: LoadedPartitions, group: ClassicGroup, assignment: Mapping[str, bytes]) -> PendingAppend:
@@ -82,19 +88,19 @@ def store_group(cache: LoadedPartitions, group: ClassicGroup, assignment: Mappin
     partition = cache.partition_for(group.group_id)
     if not cache.is_partition_owned(partition):
         return PendingAppend(partition, (), {GROUP: Errors.NOT_COORDINATOR}, cache.config)
-    table = NEW_ERRORS if cache.is_new else CLASSIC_GROUP_ERRORS
+    client_errors = NEW_ERRORS if cache.is_new else CLASSIC_GROUP_ERRORS
     return PendingAppend(
         partition,
         (_group_record(group, assignment),),
         {},
         cache.config,
-        on_append=lambda error, _: {GROUP: to_client_error(error, table)},
+        on_append=lambda error, _: {GROUP: to_client_error(error, client_errors)},
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _OffsetWrite:
-    """Commits of one group between being prepared and being appended; a Dead group no longer cares."""
+    """Commits of one group while they are written. A group that is Dead by then ignores the result of the append."""
 
     group: Group
     store: OffsetsStore
@@ -104,39 +110,41 @@ class _OffsetWrite:
 
     def prepare(self) -> None:
         if self.producer_id == NO_PRODUCER:
-            self.store.of(self.group.group_id).in_flight.update(self.commits)
+            self.store.for_group(self.group.group_id).in_flight.update(self.commits)
         else:
             self.store.open_transaction(self.producer_id, self.group.group_id).update(self.commits)
 
     def on_append(self, error: Errors, base_offset: int | None) -> Mapping[TopicPartition, Errors]:
         if self.group.state is not GroupState.DEAD:
-            for index, (place, commit) in enumerate(self.commits.items()):
+            for index, (topic_partition, commit) in enumerate(self.commits.items()):
                 if error is not Errors.NONE:
-                    self._fail(place, commit)
+                    self._fail(topic_partition, commit)
                 else:
-                    self._succeed(place, commit, -1 if base_offset is None else base_offset, index)
+                    self._succeed(topic_partition, commit, -1 if base_offset is None else base_offset, index)
         return dict.fromkeys(self.commits, to_client_error(error, self.client_errors))
 
-    def _succeed(self, place: TopicPartition, commit: OffsetAndMetadata, base_offset: int, index: int) -> None:
-        # The classic coordinator orders by batches, the new one by records (reference 5.9 item 1).
+    def _succeed(
+        self, topic_partition: TopicPartition, commit: OffsetAndMetadata, base_offset: int, index: int
+    ) -> None:
+        # The classic coordinator orders commits by their batch, the new one by their record (reference 5.9 item 1).
         appended = commit.appended_at(base_offset + (index if self.client_errors is NEW_ERRORS else 0))
-        offsets = self.store.of(self.group.group_id)
+        offsets = self.store.for_group(self.group.group_id)
         if self.producer_id != NO_PRODUCER:
             pending = offsets.pending.get(self.producer_id, {})
-            if pending.get(place) == commit:
-                pending[place] = appended
-        elif place in offsets.in_flight:
-            offsets.put_if_newer(place, appended)
-            if offsets.in_flight[place] == commit:
-                del offsets.in_flight[place]
+            if pending.get(topic_partition) == commit:
+                pending[topic_partition] = appended
+        elif topic_partition in offsets.in_flight:
+            offsets.put_if_newer(topic_partition, appended)
+            if offsets.in_flight[topic_partition] == commit:
+                del offsets.in_flight[topic_partition]
 
-    def _fail(self, place: TopicPartition, commit: OffsetAndMetadata) -> None:
-        offsets = self.store.of(self.group.group_id)
+    def _fail(self, topic_partition: TopicPartition, commit: OffsetAndMetadata) -> None:
+        offsets = self.store.for_group(self.group.group_id)
         if self.producer_id != NO_PRODUCER:
-            offsets.pending.get(self.producer_id, {}).pop(place, None)
+            offsets.pending.get(self.producer_id, {}).pop(topic_partition, None)
             self.store.close_if_empty(self.producer_id, self.group.group_id)
-        elif offsets.in_flight.get(place) == commit:
-            del offsets.in_flight[place]
+        elif offsets.in_flight.get(topic_partition) == commit:
+            del offsets.in_flight[topic_partition]
 
 
 def _is_metadata_valid(commit: OffsetAndMetadata, config: OffsetConfig) -> bool:
@@ -144,8 +152,8 @@ def _is_metadata_valid(commit: OffsetAndMetadata, config: OffsetConfig) -> bool:
     return code_units <= config.offset_metadata_max_bytes
 
 
-def _commit_record(group_id: str, place: TopicPartition, commit: OffsetAndMetadata, version: int) -> Record:
-    key = {"group": group_id, "topic": place.topic, "partition": place.partition}
+def _commit_record(group_id: str, topic_partition: TopicPartition, commit: OffsetAndMetadata, version: int) -> Record:
+    key = {"group": group_id, "topic": topic_partition.topic, "partition": topic_partition.partition}
     epoch = {"leaderEpoch": _NONE_32 if commit.leader_epoch is None else commit.leader_epoch}
     value = {"offset": commit.offset, "metadata": commit.metadata, "commitTimestamp": commit.commit_timestamp_ms}
     if commit.expire_timestamp_ms is not None:

@@ -1,4 +1,4 @@
-"""A classic group from its one record, GroupMetadata (reference 1.3, 4.6, 5.5)."""
+"""Derive a classic group from its one record, GroupMetadata (reference 1.3, 4.6, 5.5)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from offsetstream.codec.consumer_protocol import decode_assignment
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.rows import (
+    AssignmentKey,
     Assignments,
     GroupRows,
-    Place,
+    NamedPartitions,
     Row,
-    Share,
     assignments_of,
     group_row,
     member_row,
@@ -22,16 +22,16 @@ from offsetstream.coordinator.rows import (
 from offsetstream.coordinator.subscriptions import classic_subscriptions
 
 KEY_TYPE = 2
-_CONSUMER = "consumer"  # the only protocol type whose assignments the coordinator can read
+_CONSUMER = "consumer"  # the coordinator can read assignments of this protocol type only
 
 
 def is_simple_record(cell: Cell) -> bool:
-    """Whether the record makes a simple group: records of newer group types replace it (reference 5.7)."""
+    """Whether the record makes a simple group, which records of newer group types replace (reference 5.7)."""
     return not cell.value["protocolType"] and not cell.value["members"]
 
 
 def derive_classic_group(group_id: str, cell: Cell) -> GroupRows:
-    """Return the rows of a classic group; `cell` is its GroupMetadata record."""
+    """Return the rows of a classic group. `cell` is its GroupMetadata record."""
     value = cell.value
     members: dict[str, dict[str, Any]] = {member["memberId"]: member for member in value["members"]}
     timestamp = value.get("currentStateTimestamp", -1)
@@ -79,13 +79,13 @@ def _assignments(group_id: str, cell: Cell, members: Mapping[str, dict[str, Any]
     if cell.value["protocolType"] != _CONSUMER:
         return []
     return [
-        assignments_of(cell, group_id, member_id, _shares(base64.b64decode(member["assignment"])))
+        assignments_of(cell, group_id, member_id, _assigned_partitions(base64.b64decode(member["assignment"])))
         for member_id, member in members.items()
     ]
 
 
-def _shares(assignment: bytes) -> Iterator[tuple[Place, Share]]:
-    """Yield what the bytes assign; empty bytes and other protocols are ordinary (reference 5.10)."""
+def _assigned_partitions(assignment: bytes) -> Iterator[tuple[AssignmentKey, NamedPartitions]]:
+    """Yield the assigned partitions; none for empty bytes and other protocols, which are normal (reference 5.10)."""
     try:
         decoded = decode_assignment(assignment)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""The errors that a coordinator answers to clients, by Kafka's names, and how the log's errors become them."""
+"""The errors that a coordinator returns to clients, by Kafka's names, and how append errors map to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum, auto
 
 
 class Errors(StrEnum):
-    """Those of Kafka's Errors that a coordinator's cache meets."""
+    """The part of Kafka's Errors that a coordinator's cache uses."""
 
     @staticmethod
     def _generate_next_value_(name: str, *_: object) -> str:
@@ -69,5 +69,5 @@ NEW_ERRORS: Mapping[Errors, Errors] = (
 
 
 def to_client_error(append_error: Errors, table: Mapping[Errors, Errors]) -> Errors:
-    """Return what a client is told when the append to the log ended so; any other error goes through as it is."""
+    """Return the client's error for an error of the append. An error that is not in `table` stays as it is."""
     return table.get(append_error, append_error)

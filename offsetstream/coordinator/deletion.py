@@ -1,4 +1,4 @@
-"""What goes: expired offsets, deleted offsets, groups and topics, and the groups that are left with nothing.
+"""Remove expired offsets, the offsets of deleted groups and topics, and groups that have no offsets left.
 
 The classic coordinator deletes a group together with its last offset; the new one at its next cleanup (reference 5.9).
 """
@@ -22,7 +22,7 @@ from offsetstream.coordinator.tombstones import group_tombstones, offset_tombsto
 
 @dataclass(slots=True)
 class Removal:
-    """How many offsets and groups went, and the keys of the tombstones that are written, by offsets partition."""
+    """How many offsets and groups were removed, and the keys of the tombstones to write, by offsets partition."""
 
     offsets: int = 0
     groups: int = 0
@@ -30,11 +30,11 @@ class Removal:
 
 
 def cleanup_group_metadata(cache: LoadedPartitions, now_ms: int) -> Removal:
-    """See GroupMetadataCache.cleanup_group_metadata; a share group never expires (from 4.1 on), nor its offsets."""
+    """See GroupMetadataCache.cleanup_group_metadata. Share groups and their offsets never expire (4.1+)."""
     removal = Removal()
     for group in list(cache.current_groups()):
         if cache.get_group(group.group_id) is not group or isinstance(group, ShareGroup):
-            continue  # a record in a partition where the coordinator does not look for the group
+            continue  # its record is in a partition that is not the group's own
         offsets = cache.offsets_of(group.group_id)
         expired = _expired(group, offsets, now_ms, cache)
         _remove_offsets(cache, group.group_id, expired, removal)
@@ -44,7 +44,7 @@ def cleanup_group_metadata(cache: LoadedPartitions, now_ms: int) -> Removal:
 
 
 def delete_groups(cache: LoadedPartitions, group_ids: Iterable[str]) -> tuple[dict[str, Errors], Removal]:
-    """See GroupMetadataCache.delete_groups; the offsets that are only pending get tombstones from the new one."""
+    """See GroupMetadataCache.delete_groups. The new coordinator also writes tombstones for pending offsets."""
     removal, errors = Removal(), {}
     for group_id in group_ids:
         group = cache.get_group(group_id)
@@ -52,7 +52,9 @@ def delete_groups(cache: LoadedPartitions, group_ids: Iterable[str]) -> tuple[di
         if errors[group_id] is not Errors.NONE or group is None:
             continue
         offsets = cache.offsets_of(group_id)
-        pending = {place for cells in offsets.pending.values() for place in cells} if cache.is_new else set()
+        pending = (
+            {partition for commits in offsets.pending.values() for partition in commits} if cache.is_new else set()
+        )
         _remove_offsets(cache, group_id, sorted(pending | offsets.committed.keys()), removal)
         _remove_group(cache, group, removal)
     return errors, removal
@@ -67,15 +69,20 @@ def delete_offsets(
     error = coordinator_error(cache, group_id)
     if error is Errors.NONE and (group is None or group.state is GroupState.DEAD):
         error = Errors.GROUP_ID_NOT_FOUND
-    if error is Errors.NONE and isinstance(group, ClassicGroup) and _is_active_of_other_protocol(group):
+    if error is Errors.NONE and isinstance(group, ClassicGroup) and _is_active_without_consumer_protocol(group):
         error = Errors.NON_EMPTY_GROUP
     if error is not Errors.NONE or group is None:
         return dict.fromkeys(partitions, error), removal
     errors = {
-        place: Errors.GROUP_SUBSCRIBED_TO_TOPIC if _is_in_use(group, place.topic) else Errors.NONE
-        for place in partitions
+        partition: Errors.GROUP_SUBSCRIBED_TO_TOPIC if _is_in_use(group, partition.topic) else Errors.NONE
+        for partition in partitions
     }
-    _remove_offsets(cache, group_id, [place for place, found in errors.items() if found is Errors.NONE], removal)
+    _remove_offsets(
+        cache,
+        group_id,
+        [partition for partition, partition_error in errors.items() if partition_error is Errors.NONE],
+        removal,
+    )
     _remove_if_empty(cache, group, removal)
     return errors, removal
 
@@ -85,14 +92,14 @@ def on_topics_deleted(cache: LoadedPartitions, topic_ids: Mapping[str, str | Non
     removal = Removal()
     for group in list(cache.current_groups()):
         offsets = cache.offsets_of(group.group_id)
-        cells = [offsets.committed, offsets.in_flight, *offsets.pending.values()]
-        gone = {
-            place
-            for commits in cells
-            for place, commit in commits.items()
-            if place.topic in topic_ids and _is_of(topic_ids[place.topic], commit.topic_id)
+        all_commits = [offsets.committed, offsets.in_flight, *offsets.pending.values()]
+        deleted = {
+            partition
+            for commits in all_commits
+            for partition, commit in commits.items()
+            if partition.topic in topic_ids and _is_same_topic(topic_ids[partition.topic], commit.topic_id)
         }
-        _remove_offsets(cache, group.group_id, sorted(gone), removal)
+        _remove_offsets(cache, group.group_id, sorted(deleted), removal)
         _remove_if_empty(cache, group, removal)
     return removal
 
@@ -104,12 +111,14 @@ def _expired(group: Group, offsets: GroupOffsets, now_ms: int, cache: LoadedPart
     protected: Callable[[TopicPartition], bool] = offsets.in_flight.__contains__
     if cache.is_new:
         protected = offsets.has_pending
-    in_use = {topic: group.is_subscribed_to_topic(topic) for topic in {place.topic for place in offsets.committed}}
+    in_use = {
+        topic: group.is_subscribed_to_topic(topic) for topic in {partition.topic for partition in offsets.committed}
+    }
     return [
-        place
-        for place, commit in sorted(offsets.committed.items())
-        if not in_use[place.topic]
-        and not protected(place)
+        partition
+        for partition, commit in sorted(offsets.committed.items())
+        if not in_use[partition.topic]
+        and not protected(partition)
         and is_expired(commit, base(commit), now_ms, cache.config.offsets_retention_ms)
     ]
 
@@ -125,7 +134,7 @@ def _deletion_error(cache: LoadedPartitions, group_id: str, group: Group | None)
     return Errors.NONE if group.state is GroupState.EMPTY else Errors.NON_EMPTY_GROUP
 
 
-def _is_active_of_other_protocol(group: ClassicGroup) -> bool:
+def _is_active_without_consumer_protocol(group: ClassicGroup) -> bool:
     return group.state is not GroupState.EMPTY and not group.uses_consumer_protocol
 
 
@@ -133,7 +142,7 @@ def _is_in_use(group: Group, topic: str) -> bool:
     return group.state is not GroupState.EMPTY and group.is_subscribed_to_topic(topic)
 
 
-def _is_of(deleted_id: str | None, committed_id: str | None) -> bool:
+def _is_same_topic(deleted_id: str | None, committed_id: str | None) -> bool:
     return deleted_id is None or committed_id is None or deleted_id == committed_id
 
 
@@ -143,16 +152,16 @@ def _remove_offsets(
     owner = cache.owner(group_id)
     if owner is None:
         return
-    offsets = owner.offsets.of(group_id)
-    for place in partitions:
-        was_committed = offsets.committed.pop(place, None) is not None
-        was_pending = offsets.has_pending_transaction(place)
-        offsets.in_flight.pop(place, None)
-        for cells in offsets.pending.values():
-            cells.pop(place, None)  # an emptied transaction stays open until its marker in the classic coordinator
+    offsets = owner.offsets.for_group(group_id)
+    for partition in partitions:
+        was_committed = offsets.committed.pop(partition, None) is not None
+        was_pending = offsets.has_pending_transaction(partition)
+        offsets.in_flight.pop(partition, None)
+        for commits in offsets.pending.values():
+            commits.pop(partition, None)  # in the classic coordinator an empty transaction stays open until its marker
         if was_committed or (was_pending and cache.is_new):
             removal.offsets += was_committed
-            _write(cache, group_id, [offset_tombstone(group_id, place)], removal)
+            _write(cache, group_id, [offset_tombstone(group_id, partition)], removal)
     if cache.is_new:
         for producer_id in list(offsets.pending):
             owner.offsets.close_if_empty(producer_id, group_id)
@@ -170,7 +179,7 @@ def _remove_group(cache: LoadedPartitions, group: Group, removal: Removal) -> No
     owner.remove(group.group_id)
     removal.groups += 1
     if cache.is_new or (isinstance(group, ClassicGroup) and group.generation > 0):
-        # Generation 0 holds offsets only: the classic coordinator never wrote a record of it.
+        # A group of generation 0 has offsets only: the classic coordinator never wrote a record for it.
         _write(cache, group.group_id, group_tombstones(group), removal)
     if isinstance(group, ClassicGroup):
         group.transition_to(GroupState.DEAD, cache.clock())

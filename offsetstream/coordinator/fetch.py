@@ -1,4 +1,4 @@
-"""Answers to OffsetFetch (getOffsets of the classic coordinator, fetchOffsets and fetchAllOffsets of the new one)."""
+"""Answer OffsetFetch (getOffsets of the classic coordinator, fetchOffsets and fetchAllOffsets of the new one)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INVALID_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionData:
-    """The committed offset of a partition; `INVALID_OFFSET` for none, leader epoch None for none."""
+    """The committed offset of a partition. Without one, the offset is `INVALID_OFFSET` and the leader epoch None."""
 
     offset: int = INVALID_OFFSET
     leader_epoch: int | None = None
@@ -25,14 +25,14 @@ class PartitionData:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffsets:
-    """An answer: an error of the whole request, or data of each partition."""
+    """An answer: one error for the request, or the data of each partition."""
 
     error: Errors = Errors.NONE
     partitions: Mapping[TopicPartition, PartitionData] = field(default_factory=dict)
 
 
 def coordinator_error(cache: LoadedPartitions, group_id: str) -> Errors:
-    """Return why nothing can be asked of a group here; NONE if its partition is owned."""
+    """Return the error for every request about a group; NONE if this broker owns its partition."""
     partition = cache.partition_for(group_id)
     if cache.is_partition_loading(partition):
         return Errors.COORDINATOR_LOAD_IN_PROGRESS
@@ -55,7 +55,7 @@ def get_offsets(
     exists = group is not None and group.state is not GroupState.DEAD
     offsets = cache.offsets_of(group_id) if exists else GroupOffsets()
     wanted = list(offsets.committed if partitions is None else partitions)
-    # What is in flight outside a transaction the new coordinator has replayed already.
+    # The new coordinator replays its own writes at once: outside a transaction nothing is pending.
     is_pending = offsets.has_pending_transaction if cache.is_new else offsets.has_pending
     unstable = {partition for partition in wanted if require_stable and is_pending(partition)}
     return FetchedOffsets(
@@ -70,7 +70,7 @@ def get_offsets(
 
 def _data(offsets: GroupOffsets, partition: TopicPartition, topic_ids: Mapping[str, str]) -> PartitionData:
     commit = offsets.committed.get(partition)
-    asked = topic_ids.get(partition.topic)
-    if commit is None or (asked is not None and commit.topic_id not in (None, asked)):
+    topic_id = topic_ids.get(partition.topic)
+    if commit is None or (topic_id is not None and commit.topic_id not in (None, topic_id)):
         return PartitionData()
     return PartitionData(commit.offset, commit.leader_epoch, commit.metadata)

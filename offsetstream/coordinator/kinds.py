@@ -1,4 +1,4 @@
-"""The two group coordinators that brokers have had; they differ in what they hold (reference 5.9)."""
+"""The two group coordinators of Kafka brokers. They differ in the groups and offsets that they have (reference 5.9)."""
 
 from __future__ import annotations
 

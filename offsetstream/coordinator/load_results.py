@@ -1,4 +1,4 @@
-"""What a load and an unload came to."""
+"""The results of loading and unloading a partition."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a load, or the replay of later records, came to.
+    """The result of a load, or of a replay of later records.
 
-    `status` is `ignored` for an epoch that is too old or a partition that is already owned. `error` is why it
-    failed; `problem` what a classic broker logs as an error after everything is published (reference 4.7 item 5).
-    Numbers of records, bytes, the load buffer's bytes, and of the groups and committed offsets that the partition
-    then has; `skipped` are records left aside, by offset, with the reason.
+    `status` is `ignored` if the epoch is too old or the partition is already owned. `error` is why the load failed.
+    `problem` is what a classic broker logs as an error after it has published everything (reference 4.7 item 5).
+    `records`, `size` (bytes) and `buffer_size` (bytes of the load buffer) say what was read; `groups` and `offsets`
+    count what the partition has afterwards. `skipped` has the offset of each skipped record, with the reason.
     """
 
     status: Literal["loaded", "failed", "ignored"]
@@ -30,7 +30,7 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class UnloadResult:
-    """What an unload removed: the counts that a broker logs; nothing if its epoch was too old."""
+    """The result of an unload: the counts that a broker logs. If the epoch was too old, nothing was removed."""
 
     is_accepted: bool
     groups: int = 0

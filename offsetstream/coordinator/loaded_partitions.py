@@ -1,4 +1,4 @@
-"""The offsets partitions that a broker coordinates: loads, unloads, the groups and offsets in them (reference 4, 5)."""
+"""The offsets partitions that a broker coordinates: loads, unloads, and their groups and offsets (reference 4, 5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.new_replay import NewReplay
 from offsetstream.coordinator.replay.offsets import GroupOffsets
 from offsetstream.coordinator.replay.partition_replay import Group, OnBadRecord, PartitionReplay
-from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, rules_of
+from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, rules_for
 from offsetstream.coordinator.snapshot import describe_groups, describe_offsets
 from offsetstream.errors import ReplayError, UsageError
 
@@ -29,10 +29,10 @@ OnGroup: TypeAlias = Callable[[Group], None]
 class LoadedPartitions:
     """The groups and committed offsets of the partitions that one broker coordinates.
 
-    `coordinator` is `new` (the only one from 4.1 on) or `classic`; they differ (reference 5.9). `release` is that of
-    the new one, `4.0` to `4.4`, or `unmerged` with the rules that are only proposed (reference 5.11). A load stops at
-    a record that a broker cannot replay; with `on_bad_record="skip"` it leaves such records aside, as a materializer
-    does. `clock` gives the present in ms since 1970. Raises UsageError for another coordinator or release.
+    `coordinator` is `new` (the only one from 4.1 on) or `classic`; reference 5.9 has the differences. `release` is the
+    release of the new one: `4.0` to `4.4`, or `unmerged` with rules that are only proposed (reference 5.11). A load
+    fails at a record that a broker cannot replay; with `on_bad_record="skip"` it skips such records, as the job does.
+    `clock` returns the current time in ms since 1970. Raises UsageError for another coordinator or release.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class LoadedPartitions:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         if coordinator not in get_args(Coordinator):
-            raise UsageError(f"there is no coordinator {coordinator!r}: choose classic or new")
+            raise UsageError(f"unknown coordinator {coordinator!r}: choose classic or new")
         self.coordinator = coordinator
-        self.rules = rules_of(release)
+        self.rules = rules_for(release)
         self.config = config or OffsetConfig()
         self.on_bad_record = on_bad_record
         self.clock = clock
@@ -58,7 +58,7 @@ class LoadedPartitions:
 
     @property
     def is_new(self) -> bool:
-        """Whether it follows the new coordinator."""
+        """Whether this is the new coordinator."""
         return self.coordinator == "new"
 
     def partition_for(self, group_id: str) -> int:
@@ -73,11 +73,11 @@ class LoadedPartitions:
         coordinator_epoch: int = 0,
         on_group_loaded: OnGroup | None = None,
     ) -> LoadResult:
-        """Replay a partition from the start of its log; while the batches last, it is loading.
+        """Replay a partition from the start of its log. It is loading until all batches are read.
 
-        Nothing is raised for a record that cannot be replayed: nothing of the partition is then visible, and a
-        classic coordinator owns it, while the new one has FAILED and answers NOT_COORDINATOR. An error that reading
-        the batches raises has the same effect, and goes on to the caller.
+        A record that cannot be replayed raises nothing. Nothing of the partition is visible then: a classic coordinator
+        owns an empty partition, and the new one has it as FAILED and answers NOT_COORDINATOR. An error raised while
+        reading the batches has the same effect, and reaches the caller.
         """
         if not self.ownership.begin_load(partition, coordinator_epoch):
             return LoadResult("ignored")
@@ -89,10 +89,10 @@ class LoadedPartitions:
         return result
 
     def apply(self, partition: int, batches: Iterable[RecordBatch]) -> LoadResult:
-        """Replay the records after a load, from where it ended, as if the load had gone on.
+        """Replay the records that follow a load, as if the load had continued.
 
-        Ignored for a partition that is not owned; failed after a load that failed, as the whole log would fail. What
-        this cache itself wrote is in it already.
+        Ignored for a partition that is not owned. Fails if the load failed, as a load of the complete log would. Do not
+        pass records that this cache wrote itself: it has them already.
         """
         if partition in self._load_errors:
             return LoadResult("failed", error=self._load_errors[partition])
@@ -104,27 +104,27 @@ class LoadedPartitions:
     def unload_partition(
         self, partition: int, coordinator_epoch: int | None = None, on_group_unloaded: OnGroup | None = None
     ) -> UnloadResult:
-        """Give a partition up: its groups go (classic ones Dead), and what is open of their producers is forgotten.
+        """Unload a partition: remove its groups (classic ones become Dead) and its producers' open transactions.
 
-        The classic coordinator removes the groups whose hash gives the partition, wherever they came from.
+        The classic coordinator removes all groups whose hash gives this partition, wherever they were loaded from.
         """
         if not self.ownership.unload(partition, coordinator_epoch):
             return UnloadResult(is_accepted=False)
         replay = self._partitions.pop(partition, None)
         self._load_errors.pop(partition, None)
         if self.is_new:
-            leaving = [] if replay is None else [(group_id, replay) for group_id in replay.groups]
+            removed = [] if replay is None else [(group_id, replay) for group_id in replay.groups]
         else:
-            leaving = [(g, owner) for g, owner in self._cached.items() if self.partition_for(g) == partition]
-        offsets = sum(len(self._offsets_in(owner, group_id).committed) for group_id, owner in leaving)
-        for group_id, owner in leaving:
+            removed = [(g, owner) for g, owner in self._cached.items() if self.partition_for(g) == partition]
+        offsets = sum(len(self._offsets_in(owner, group_id).committed) for group_id, owner in removed)
+        for group_id, owner in removed:
             group = owner.groups[group_id]
             if isinstance(group, ClassicGroup):
                 group.transition_to(GroupState.DEAD, self.clock())
             if on_group_unloaded is not None:
                 on_group_unloaded(group)
             owner.remove(group_id)
-        return UnloadResult(True, len(leaving), offsets)
+        return UnloadResult(True, len(removed), offsets)
 
     def add_partition_ownership(self, partition: int) -> None:
         """Own a partition as if an empty log had been loaded."""
@@ -139,12 +139,12 @@ class LoadedPartitions:
         return partition in self.ownership.loading
 
     def get_group(self, group_id: str) -> Group | None:
-        """Return a group of the cache."""
+        """Return a group of the cache, None if it is not there."""
         owner = self.owner(group_id)
         return None if owner is None else owner.groups.get(group_id)
 
     def add_group(self, group: Group) -> Group | None:
-        """Add a group; return the one that is cached then: the first one stays. None if its partition is not owned."""
+        """Add a group, unless its id is cached; return the cached group. None if its partition is not owned."""
         present = self.get_group(group.group_id)
         if present is not None:
             return present
@@ -155,20 +155,20 @@ class LoadedPartitions:
         return group
 
     def get_or_maybe_create_group(self, group_id: str, *, create_if_not_exists: bool) -> Group | None:
-        """Return a group; if it is to be created, an Empty one of generation 0. None if its partition is not owned."""
+        """Return a group, or create an Empty one of generation 0. None if its partition is not owned."""
         group = self.get_group(group_id)
         if group is None and create_if_not_exists:
             return self.add_group(ClassicGroup(group_id, GroupState.EMPTY, self.clock()))
         return group
 
     def group_not_exists(self, group_id: str) -> bool:
-        """Whether it is certain that there is no such group: its partition is owned, and it is absent or Dead."""
+        """Whether the group certainly does not exist: its partition is owned, and the group is absent or Dead."""
         group = self.get_group(group_id)
         is_absent = group is None or group.state is GroupState.DEAD
         return self.is_partition_owned(self.partition_for(group_id)) and is_absent
 
     def current_groups(self) -> Iterator[Group]:
-        """Yield every group; one that two partitions hold comes twice from the new coordinator."""
+        """Yield every group. The new coordinator yields a group twice if two partitions have it."""
         if self.is_new:
             for replay in self._partitions.values():
                 yield from replay.groups.values()
@@ -177,25 +177,25 @@ class LoadedPartitions:
                 yield replay.groups[group_id]
 
     def partitions(self) -> Iterator[PartitionReplay]:
-        """Yield what each loaded partition holds."""
+        """Yield the replay of each loaded partition."""
         yield from self._partitions.values()
 
     def owner(self, group_id: str) -> PartitionReplay | None:
-        """Return what holds a group and its offsets: its partition's replay, or of a cached classic group another's."""
+        """Return the replay that has a group and its offsets. A cached classic group may be in another partition's."""
         own = self._partitions.get(self.partition_for(group_id))
         return own if self.is_new else self._cached.get(group_id, own)
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
-        """Return the offsets of a group, committed, in flight and pending; none if nobody holds them."""
+        """Return a group's offsets: committed, in flight and pending. Empty if no partition has them."""
         owner = self.owner(group_id)
         return GroupOffsets() if owner is None else self._offsets_in(owner, group_id)
 
     def snapshot(self, topic_names: Mapping[str, str] | None = None) -> JsonObject:
-        """Return all groups and committed offsets as plain data, sorted; topic ids with a name are shown by it."""
+        """Return all groups and committed offsets as plain data, sorted. Topic ids with a known name become names."""
         if self.is_new:
             offsets = [item for replay in self._partitions.values() for item in replay.offsets.items()]
         else:
-            offsets = [(group_id, owner.offsets.of(group_id)) for group_id, owner in self._cached.items()]
+            offsets = [(group_id, owner.offsets.for_group(group_id)) for group_id, owner in self._cached.items()]
         return {
             "groups": describe_groups(self.current_groups(), topic_names or {}),
             "offsets": describe_offsets(offsets),
@@ -210,7 +210,7 @@ class LoadedPartitions:
         except ReplayError as reason:
             self._fail(partition, replay, reason)
             return LoadResult("failed", error=str(reason))
-        except BaseException as reason:  # the log could not be read to its end
+        except BaseException as reason:  # reading the log failed
             self._fail(partition, replay, reason)
             raise
         problem = replay.publish(self.clock())

@@ -1,4 +1,4 @@
-"""A log up to an offset or a time: any such cut is a state that a coordinator has had."""
+"""Cut a log at an offset or a time. Every such cut is a state that a coordinator once had."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from offsetstream.codec.record_batches import LogRecord, RecordBatch
 def until(
     batches: Iterable[RecordBatch], end_offset: int | None = None, end_ms: int | None = None
 ) -> Iterator[RecordBatch]:
-    """Yield a partition's batches up to `end_offset`, or the first record whose timestamp is `end_ms` or later.
+    """Yield a partition's batches up to `end_offset`, or to the first record with timestamp `end_ms` or later.
 
-    Both ends are exclusive; a batch across one keeps the records before it. As in Kafka's own search by time, what
-    follows is not looked at, though its timestamps, those of another broker's clock, may be earlier.
+    Both ends are exclusive. A batch that crosses an end keeps the records before it. As in Kafka's own search by time,
+    the records after the end are ignored, even if another broker's clock gave them an earlier timestamp.
     """
 
     def is_before(record: LogRecord) -> bool:

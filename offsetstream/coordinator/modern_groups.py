@@ -1,9 +1,9 @@
-"""Consumer (KIP-848), share (KIP-932), streams (KIP-1071) groups from their records (reference 1.4-1.6, 5.7).
+"""Derive consumer (KIP-848), share (KIP-932) and streams (KIP-1071) groups from their records (reference 1.4-1.6, 5.7).
 
-The three are alike: a record for the group's epoch, one for the epoch of its target assignment, and per
-member one for who it is, one for what it is to have and one for what it has. Where a record is missing, as
-compaction and the order of writing allow, the value is the one that a broker starts with (4.3.1: ModernGroup,
-StreamsGroup and the builders of the members).
+The three types have the same structure. A group has a record with its epoch and one with the epoch of its target
+assignment. A member has up to three records: its metadata, its target assignment and its current assignment. Compaction
+and the order of writing may leave out a record; a broker's initial value is then used (4.3.1: ModernGroup, StreamsGroup
+and the builders of the members).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from offsetstream.coordinator.modern_assignments import (
 )
 from offsetstream.coordinator.modern_members import MemberCells, consumer_member, share_member, streams_member
 from offsetstream.coordinator.rows import Assignments, GroupRows, Row, group_row
-from offsetstream.coordinator.subscriptions import Meanings, modern_subscriptions
+from offsetstream.coordinator.subscriptions import SubscriptionSources, modern_subscriptions
 
 _INITIAL_EPOCH = 1
-_NO_TOPOLOGY_EPOCH = -1  # validatedTopologyEpoch where the record has none
+_NO_TOPOLOGY_EPOCH = -1  # validatedTopologyEpoch of a record without one
 _TOPOLOGY = 23
 
 
 @dataclass(frozen=True)
 class ModernType:
-    """A group type: its name in the Admin API, the key types of its records, and how they are read."""
+    """A group type: its name in the Admin API, the key types of its records, and the functions that read them."""
 
     name: str
     group: int
@@ -40,14 +40,14 @@ class ModernType:
     target_epoch: int
     target: int
     current: int
-    others: frozenset[int]  # they make a group exist, and no more
+    others: frozenset[int]  # they only make the group exist
     member_row: Callable[[str, str, MemberCells], Row]
     targets: Callable[[str, str, Cell, Names], Assignments]
     currents: Callable[[str, str, Cell, Names], Assignments]
 
     @cached_property
     def key_types(self) -> frozenset[int]:
-        """Every key type of which a live record makes a group of this type exist."""
+        """All key types whose live records make a group of this type exist."""
         return self.others | {self.group, self.member, self.target_epoch, self.target, self.current}
 
 
@@ -61,68 +61,69 @@ MODERN_TYPES = (CONSUMER, SHARE, STREAMS)
 
 @dataclass(frozen=True)
 class MemberRows:
-    """What the tables have of a member, and the records that say so."""
+    """The rows of one member, and the records that they come from."""
 
     cells: MemberCells
-    meanings: tuple[Cell | None, Cell | None]
+    sources: tuple[Cell | None, Cell | None]
     member: Row
-    shares: list[Assignments]
+    assignments: list[Assignments]
     subscriptions: list[Row]
 
-    def is_of(self, cells: MemberCells, meanings: tuple[Cell | None, Cell | None]) -> bool:
-        """Tell whether these very records say so."""
-        return self.cells.is_same(cells) and all(map(is_, self.meanings, meanings))
+    def is_from(self, cells: MemberCells, sources: tuple[Cell | None, Cell | None]) -> bool:
+        """Whether the rows come from exactly these records."""
+        return self.cells.is_same(cells) and all(map(is_, self.sources, sources))
 
 
-KnownMembers = dict[str, MemberRows]  # by member id
+MemberCache = dict[str, MemberRows]  # by member id
 
 
 def derive_modern_group(
-    modern: ModernType, group_id: str, cells: Sequence[Cell], names: Names, known: KnownMembers | None = None
+    modern: ModernType, group_id: str, cells: Sequence[Cell], names: Names, known: MemberCache | None = None
 ) -> GroupRows:
-    """Return the rows of a group of the type `modern`; `cells` are its records and must not be empty.
+    """Return the rows of a group of the type `modern`. `cells` are its records; there must be at least one.
 
-    `known` has what was derived of its members before, and gets what is now: only members with other records are
-    derived anew.
+    `known` has the member rows of the previous call, and is updated: only members with other records are derived again.
     """
-    single = {cell.key_type: cell for cell in cells if "memberId" not in cell.key}
+    by_key_type = {cell.key_type: cell for cell in cells if "memberId" not in cell.key}
     members = _derived_members(modern, group_id, cells, names, {} if known is None else known)
     member_rows = [rows.member for rows in members]
-    group_epoch = _epoch(single.get(modern.group), "epoch")
-    assignment_epoch = _epoch(single.get(modern.target_epoch), "assignmentEpoch")
+    group_epoch = _epoch(by_key_type.get(modern.group), "epoch")
+    assignment_epoch = _epoch(by_key_type.get(modern.target_epoch), "assignmentEpoch")
     return GroupRows(
         group_row(
             latest(cells),
             group_id=group_id,
             group_type=modern.name,
-            state=_state(modern, single, group_epoch, assignment_epoch, member_rows),
+            state=_state(modern, by_key_type, group_epoch, assignment_epoch, member_rows),
             is_simple=False,
             group_epoch=group_epoch,
             assignment_epoch=assignment_epoch,
             member_count=len(members),
         ),
         member_rows,
-        [own for rows in members for own in rows.shares],
+        [assignments for rows in members for assignments in rows.assignments],
         [row for rows in members for row in rows.subscriptions],
     )
 
 
 def _derived_members(
-    modern: ModernType, group_id: str, cells: Sequence[Cell], names: Names, known: KnownMembers
+    modern: ModernType, group_id: str, cells: Sequence[Cell], names: Names, known: MemberCache
 ) -> Collection[MemberRows]:
-    meanings = Meanings.of(cells)
+    sources = SubscriptionSources.of(cells)
     members = _members(modern, cells)
     for gone in known.keys() - members.keys():
         del known[gone]
-    for member_id, own in members.items():
-        meant = (meanings.expression_of(own.metadata), meanings.topology)
-        if member_id not in known or not known[member_id].is_of(own, meant):
+    for member_id, member_cells in members.items():
+        used_sources = (sources.regex_record(member_cells.metadata), sources.topology)
+        if member_id not in known or not known[member_id].is_from(member_cells, used_sources):
             known[member_id] = MemberRows(
-                own,
-                meant,
-                modern.member_row(group_id, member_id, own),
-                _shares(modern, group_id, member_id, own, names),
-                modern_subscriptions(group_id, member_id, own.metadata, meanings) if own.metadata else [],
+                member_cells,
+                used_sources,
+                modern.member_row(group_id, member_id, member_cells),
+                _assignments(modern, group_id, member_id, member_cells, names),
+                modern_subscriptions(group_id, member_id, member_cells.metadata, sources)
+                if member_cells.metadata
+                else [],
             )
     return [known[member_id] for member_id in members]
 
@@ -133,7 +134,7 @@ def _members(modern: ModernType, cells: Sequence[Cell]) -> dict[str, MemberCells
         if cell.key_type in by_type:
             by_type[cell.key_type][cell.member_id] = cell
     metadata, target, current = by_type[modern.member], by_type[modern.target], by_type[modern.current]
-    # A target assignment makes no member; either of the other two does.
+    # A target assignment alone makes no member; each of the other two records does.
     return {
         member_id: MemberCells(metadata.get(member_id), target.get(member_id), current.get(member_id))
         for member_id in sorted(metadata.keys() | current.keys())
@@ -147,7 +148,7 @@ def _epoch(cell: Cell | None, field: str) -> int:
 
 def _state(
     modern: ModernType,
-    single: dict[int, Cell],
+    by_key_type: dict[int, Cell],
     group_epoch: int,
     assignment_epoch: int,
     members: Sequence[Row],
@@ -156,24 +157,26 @@ def _state(
         return "Empty"
     if modern is SHARE:
         return "Stable"
-    if modern is STREAMS and not _is_ready(single):
+    if modern is STREAMS and not _is_ready(by_key_type):
         return "NotReady"
     if group_epoch > assignment_epoch:
         return "Assigning"
-    # A static member that is away has epoch -2 and so keeps the group Reconciling (reference 5.10 item 3).
+    # A static member that left temporarily has epoch -2, so the group stays Reconciling (reference 5.10 item 3).
     if any(row["member_state"] != "STABLE" or row["member_epoch"] != assignment_epoch for row in members):
         return "Reconciling"
     return "Stable"
 
 
-def _is_ready(single: dict[int, Cell]) -> bool:
-    """Whether the group has the topology that its group record calls validated."""
-    topology, group = single.get(_TOPOLOGY), single.get(STREAMS.group)
+def _is_ready(by_key_type: dict[int, Cell]) -> bool:
+    """Whether the group has the topology that its group record states as validated."""
+    topology, group = by_key_type.get(_TOPOLOGY), by_key_type.get(STREAMS.group)
     validated = 0 if group is None else group.value.get("validatedTopologyEpoch", _NO_TOPOLOGY_EPOCH)
     return topology is not None and bool(topology.value["epoch"] == validated)
 
 
-def _shares(modern: ModernType, group_id: str, member_id: str, own: MemberCells, names: Names) -> list[Assignments]:
-    current = [modern.currents(group_id, member_id, own.current, names)] if own.current else []
-    target = [modern.targets(group_id, member_id, own.target, names)] if own.target else []
+def _assignments(
+    modern: ModernType, group_id: str, member_id: str, cells: MemberCells, names: Names
+) -> list[Assignments]:
+    current = [modern.currents(group_id, member_id, cells.current, names)] if cells.current else []
+    target = [modern.targets(group_id, member_id, cells.target, names)] if cells.target else []
     return current + target

@@ -1,4 +1,4 @@
-"""The member rows of consumer, share and streams groups."""
+"""Derive the member rows of consumer, share and streams groups."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from offsetstream.coordinator.cells import Cell, latest
 from offsetstream.coordinator.rows import Row, member_row
 
 _UNKNOWN = "UNKNOWN"
-# modern/MemberState and streams/MemberState: the numbers differ by one
+# modern/MemberState and streams/MemberState: their numbers differ by one
 _STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
-_STATE_IN_3_7 = {"partitionsPendingRevocation": 1, "partitionsPendingAssignment": 2}  # what is pending tells it
+_STATE_IN_3_7 = {
+    "partitionsPendingRevocation": 1,
+    "partitionsPendingAssignment": 2,
+}  # the pending field that is not empty gives the state
 _ONLY_IN_3_7 = "assignors"
 _STREAMS_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
-# A member without a record of type 8 or 14 (its builder's defaults); a streams member then has nothing.
+# Initial values of a member without a record of type 8 or 14 (Kafka's builder); a streams member has none.
 _INITIAL = {"member_epoch": 0, "previous_member_epoch": -1, "member_state": "STABLE"}
 
 
 @dataclass(frozen=True, slots=True)
 class MemberCells:
-    """A member's records: who it is, what it is to have, what it has; the first or the last is there."""
+    """A member's records: metadata, target assignment, current assignment. Metadata or current is not None."""
 
     metadata: Cell | None
     target: Cell | None
@@ -28,11 +31,11 @@ class MemberCells:
 
     @property
     def latest(self) -> Cell:
-        """The last of them in the log."""
+        """The record that is the last in the log."""
         return latest(cell for cell in (self.metadata, self.target, self.current) if cell is not None)
 
     def is_same(self, other: MemberCells) -> bool:
-        """Tell whether these are the very same records."""
+        """Whether the other's records are the same objects."""
         return self.metadata is other.metadata and self.target is other.target and self.current is other.current
 
 
@@ -91,10 +94,10 @@ def _identity(group_id: str, member_id: str, value: dict[str, Any]) -> Row:
 
 
 def _classic_metadata(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what tells a member of the classic protocol; None for a member of the consumer protocol."""
+    """Return the classic protocol's data of a member; None for a member of the consumer protocol."""
     if not value or _ONLY_IN_3_7 in value:
         return None
-    # Absent, the field has its default, an empty struct: that too is a member of the classic protocol.
+    # An absent field has its default, an empty struct: this also means the classic protocol.
     metadata: dict[str, Any] | None = value.get("classicMemberMetadata", {"sessionTimeoutMs": 0})
     return metadata
 

@@ -1,4 +1,4 @@
-"""The broker's settings that a coordinator's cache depends on."""
+"""The broker settings that a coordinator's cache depends on."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetConfig:
-    """Kafka's OffsetConfig, by the names of the broker's settings; sizes in bytes, times in milliseconds.
+    """Kafka's OffsetConfig, with the names of the broker settings. Sizes are bytes, times milliseconds.
 
-    `offset_metadata_max_bytes` is compared with UTF-16 code units, whatever its name says (reference 4.9). A load
-    buffer that is too small grows, as a broker's does; compression, timeout and acks go along with what is appended.
+    `offset_metadata_max_bytes` is a limit of UTF-16 code units, despite its name (reference 4.9). A load buffer that is
+    too small grows, as in a broker. Compression, timeout and acks are for whoever appends the records.
     """
 
     offsets_topic_num_partitions: int = 50

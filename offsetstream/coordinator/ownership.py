@@ -1,13 +1,14 @@
-"""Which offsets partitions a broker coordinates, and since which epoch (reference 4.1, 5.1)."""
+"""Track which offsets partitions a broker coordinates, and their epochs (reference 4.1, 5.1)."""
 
 from __future__ import annotations
 
 
 class Ownership:
-    """The sets of partitions that are loading, owned (the new coordinator's ACTIVE) or failed, and their epochs.
+    """The partitions that are loading, owned (ACTIVE in the new coordinator) or failed, and their epochs.
 
-    The classic coordinator accepts an epoch that it has seen, keeps the epoch of an unloaded partition, and owns a
-    partition even if its load failed; the new one asks for a higher epoch, forgets it, and keeps the failure.
+    The classic coordinator accepts an epoch again, keeps the epoch of an unloaded partition, and owns a partition even
+    if its load failed. The new one requires a higher epoch, forgets the epoch at unload, and keeps a failed partition
+    as such.
     """
 
     def __init__(self, *, is_new: bool) -> None:
@@ -18,7 +19,7 @@ class Ownership:
         self.epochs: dict[int, int] = {}
 
     def begin_load(self, partition: int, epoch: int) -> bool:
-        """Begin to load; False if the epoch is too old, or the partition is already owned or loading."""
+        """Start a load. False if the epoch is too old, or the partition is already owned or loading."""
         if not self._accept(partition, epoch) or partition in self.owned | self.loading:
             return False
         self.failed.discard(partition)
@@ -26,18 +27,18 @@ class Ownership:
         return True
 
     def end_load(self, partition: int) -> None:
-        """Own a partition whose records are all replayed."""
+        """Own a partition after all its records were replayed."""
         self.loading.discard(partition)
         self.owned.add(partition)
 
     def fail(self, partition: int) -> None:
-        """Drop a partition at a record that cannot be replayed; a classic coordinator then owns an empty one."""
+        """Drop a partition whose replay failed. A classic coordinator then owns it, empty."""
         self.loading.discard(partition)
         self.owned.discard(partition)
         (self.failed if self._is_new else self.owned).add(partition)
 
     def unload(self, partition: int, epoch: int | None) -> bool:
-        """Give a partition up; False if the epoch is too old. Without an epoch (StopReplica) it always happens."""
+        """Give up a partition. False if the epoch is too old. Without an epoch (StopReplica) it always succeeds."""
         if epoch is not None and not self._accept(partition, epoch):
             return False
         for partitions in (self.loading, self.owned, self.failed):
@@ -47,8 +48,8 @@ class Ownership:
         return True
 
     def _accept(self, partition: int, epoch: int) -> bool:
-        present = self.epochs.get(partition)
-        if present is not None and (epoch <= present if self._is_new else epoch < present):
+        known_epoch = self.epochs.get(partition)
+        if known_epoch is not None and (epoch <= known_epoch if self._is_new else epoch < known_epoch):
             return False
         self.epochs[partition] = epoch
         return True

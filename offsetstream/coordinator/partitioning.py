@@ -1,4 +1,4 @@
-"""Which offsets partition holds a group: Kafka's `partitionFor` (reference 7)."""
+"""Compute the offsets partition of a group: Kafka's `partitionFor` (reference 7)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ _INT_MIN = -(2**31)
 
 
 def partition_for(group: str, partitions: int) -> int:
-    """Return the offsets partition of a group, of `partitions` partitions (50 where nobody changed it).
+    """Return the offsets partition of a group. The topic has `partitions` partitions (default of a broker: 50).
 
-    Kafka's `Utils.abs`: the absolute value, but 0 for the smallest integer. ValueError for no partitions.
+    Uses Kafka's `Utils.abs`: the absolute value, but 0 for the smallest integer. Raises ValueError if `partitions` is
+    below 1.
     """
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")

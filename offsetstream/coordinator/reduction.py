@@ -1,6 +1,6 @@
-"""A batch of decoded records reduced to what counts: the last record of each cell, and facts about each group.
+"""Reduce a batch of decoded records to the last record of each cell, and to facts about each group.
 
-Pure functions over Arrow tables with the codec's columns and `offsets_partition`, `record_offset`,
+Pure functions over Arrow tables. The tables have the codec's columns and `offsets_partition`, `record_offset`,
 `value_offset` and `tombstone_offset` (of the key's last value and last tombstone), `in_coordinator_partition`.
 """
 
@@ -23,42 +23,43 @@ GroupKey = tuple[int, str]  # offsets partition and group id
 
 @dataclass(slots=True)
 class GroupFacts:
-    """What a batch's records say about whether a group exists (reference 5.9, rows 6, 7 and 13)."""
+    """What the records of a batch say about whether a group exists (reference 5.9, rows 6, 7 and 13)."""
 
     in_coordinator_partition: bool
-    commit_offset: int = -1  # of the last commit, also one that a later tombstone deletes
+    commit_offset: int = -1  # of the last commit, even if a later tombstone deletes it
     tombstone_offset: int = -1  # of the last record that removed the group
-    is_touched: bool = False  # the batch may change the group's rows: more than commits
+    is_touched: bool = False  # the batch may change the group's rows: it has more than commits
 
     def new_coordinator_keeps(self, *, existed: bool) -> bool:
-        """Tell whether the new coordinator holds the group afterwards, even if no cell of it is left.
+        """Whether the new coordinator has the group afterwards, even if none of its cells is left.
 
-        Any commit makes a simple group, only the group's own tombstone ends it (reference 5.3, 5.5, 5.10 item 5).
+        Any commit makes a simple group; only the tombstone of the group's own record ends it (reference
+        5.3, 5.5, 5.10 item 5).
         """
         return self.commit_offset > self.tombstone_offset or (existed and self.tombstone_offset < 0)
 
 
 def last_of_cells(decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the last record of each cell: (offset commits, all others), without undecodable ones."""
+    """Return the last record of each cell, as (offset commits, all others). Undecodable records are skipped."""
     good = decoded.filter(pc.is_null(decoded["error"]))
     is_commit = pc.is_in(good["key_type"], pa.array(COMMIT_KEY_TYPES, good["key_type"].type))
     return _last(good.filter(is_commit), COMMIT_CELL), _last(good.filter(pc.invert(is_commit)), GROUP_CELL)
 
 
 def group_facts(decoded: pa.Table, commits: pa.Table) -> dict[GroupKey, GroupFacts]:
-    """Return the facts of each group of the batch; `commits` are the last commits of `decoded`'s cells."""
+    """Return the facts of each group in the batch. `commits` has the last commit of each cell of `decoded`."""
     facts: dict[GroupKey, GroupFacts] = {}
     good = decoded.filter(pc.is_null(decoded["error"]))
     columns = ("offsets_partition", "group_id", "in_coordinator_partition", "key_type")
     kinds = good.group_by(list(columns)).aggregate([("value_offset", "max"), ("tombstone_offset", "max")])
     for partition, group_id, inside, key_type, value, tombstone in _rows(kinds, *columns, *_OFFSETS):
-        own = facts.setdefault((partition, group_id), GroupFacts(inside))
+        entry = facts.setdefault((partition, group_id), GroupFacts(inside))
         if key_type in COMMIT_KEY_TYPES:
-            own.commit_offset = max(own.commit_offset, -1 if value is None else value)
+            entry.commit_offset = max(entry.commit_offset, -1 if value is None else value)
         else:
-            own.is_touched = True
+            entry.is_touched = True
             if key_type in GROUP_KEY_TYPES and tombstone is not None:
-                own.tombstone_offset = max(own.tombstone_offset, tombstone)
+                entry.tombstone_offset = max(entry.tombstone_offset, tombstone)
     for partition, group_id in _rows(commits.filter(commits["is_tombstone"]), "offsets_partition", "group_id"):
         facts[partition, group_id].is_touched = True
     return facts

@@ -1,8 +1,7 @@
-"""The rows of a group in `groups` and the three tables of its members, as plain dictionaries.
+"""The rows of one group in `groups` and the three tables of its members, as plain dictionaries.
 
-They have the columns of those tables, except what only the place of the record tells (`offsets_partition`,
-`log_id`, `in_coordinator_partition`); timestamps are milliseconds since 1970, in `record_timestamp_ms`
-and `state_timestamp_ms`.
+They have the tables' columns, except those that depend on the record's place in the log (`offsets_partition`, `log_id`,
+`in_coordinator_partition`). Timestamps are milliseconds since 1970, in `record_timestamp_ms` and `state_timestamp_ms`.
 """
 
 from __future__ import annotations
@@ -65,45 +64,45 @@ ASSIGNMENT_COLUMNS = (
     "record_offset",
     "record_timestamp_ms",
 )
-# Of what a member has partitions: kind, subtopology_id, topic_id, and a topic's name where it has no id, as that of
-# others may be known later.
-Place = tuple[str, str | None, str | None, str | None]
-Partitions = Mapping[int, int | None]  # the assignment_epoch of each
-Share = tuple[str | None, Partitions]  # topic
+# What a member's partitions belong to: kind, subtopology_id, topic_id, topic name. The name is None for a topic with an
+# id, because it may become known later.
+AssignmentKey = tuple[str, str | None, str | None, str | None]
+Partitions = Mapping[int, int | None]  # partition to assignment_epoch
+NamedPartitions = tuple[str | None, Partitions]  # topic name, partitions
 PARTITION_COLUMNS = ("partition", "assignment_epoch")
 
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """Rows of `member_assignments`, or of their history, that have in `common` what their shares do not tell.
+    """Rows of `member_assignments` or its history. `common` has the columns that are the same in all of them.
 
-    Groups have millions of such rows: few of those who want them want each by itself.
+    A group can have millions of such rows, and most callers do not need one dictionary for each.
     """
 
     common: Row
-    shares: Mapping[Place, Share]
+    shares: Mapping[AssignmentKey, NamedPartitions]
 
     def __len__(self) -> int:
         return sum(len(partitions) for _, partitions in self.shares.values())
 
     def by_place(self) -> Iterator[tuple[Row, Partitions]]:
-        """Yield what the rows of each place share, and their `PARTITION_COLUMNS`."""
+        """Yield, for each key, the columns that its rows share, and its partitions with their assignment epochs."""
         for (kind, subtopology_id, topic_id, _), (topic, partitions) in self.shares.items():
-            of_place = {"kind": kind, "subtopology_id": subtopology_id, "topic_id": topic_id, "topic": topic}
-            yield self.common | of_place, partitions
+            key_columns = {"kind": kind, "subtopology_id": subtopology_id, "topic_id": topic_id, "topic": topic}
+            yield self.common | key_columns, partitions
 
     def rows(self) -> list[Row]:
-        """Return each by itself."""
+        """Return one dictionary per row."""
         return [
-            shared | dict(zip(PARTITION_COLUMNS, of_partition, strict=True))
+            shared | dict(zip(PARTITION_COLUMNS, partition, strict=True))
             for shared, partitions in self.by_place()
-            for of_partition in partitions.items()
+            for partition in partitions.items()
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """What the tables hold of one group: one row of `groups`, any number of the others."""
+    """The table rows of one group: one row of `groups`, any number of the others."""
 
     group: Row
     members: list[Row] = field(default_factory=list)
@@ -112,22 +111,27 @@ class GroupRows:
 
     @property
     def assignments(self) -> list[Row]:
-        """Rows of `member_assignments`, one by one."""
-        return [row for own in self.shares for row in own.rows()]
+        """The rows of `member_assignments`, one dictionary each."""
+        return [row for assignments in self.shares for row in assignments.rows()]
 
     def place(self, columns: Mapping[str, Any]) -> None:
-        """Give all rows these columns."""
-        for row in (self.group, *self.members, *(own.common for own in self.shares), *self.subscriptions):
+        """Add these columns to all rows."""
+        for row in (
+            self.group,
+            *self.members,
+            *(assignments.common for assignments in self.shares),
+            *self.subscriptions,
+        ):
             row.update(columns)
 
 
 def group_row(record: Cell | None, **values: Any) -> Row:
-    """Return a row of `groups`; columns that are not given are null."""
+    """Return a row of `groups`. Columns that are not given are null."""
     return _row(GROUP_COLUMNS, record, values)
 
 
 def member_row(record: Cell, **values: Any) -> Row:
-    """Return a row of `group_members`; columns that are not given are null."""
+    """Return a row of `group_members`. Columns that are not given are null."""
     return _row(MEMBER_COLUMNS, record, values)
 
 
@@ -136,21 +140,23 @@ def subscription_row(record: Cell, **values: Any) -> Row:
     return _row(SUBSCRIPTION_COLUMNS, record, values)
 
 
-def assignments_of(record: Cell, group_id: str, member_id: str, found: Iterable[tuple[Place, Share]]) -> Assignments:
-    """Return the rows of `member_assignments` that one record makes of one member.
+def assignments_of(
+    record: Cell, group_id: str, member_id: str, found: Iterable[tuple[AssignmentKey, NamedPartitions]]
+) -> Assignments:
+    """Return the rows of `member_assignments` that one record gives for one member.
 
-    There is one row per partition of a place: a broker puts them into a map, so the last one stays.
+    If a partition is listed twice, the last entry counts: a broker puts the partitions into a map.
     """
     common = _row(ASSIGNMENT_COLUMNS, record, {"group_id": group_id, "member_id": member_id})
-    return Assignments(common, together(found))
+    return Assignments(common, merge_by_key(found))
 
 
-def together(found: Iterable[tuple[Place, Share]]) -> dict[Place, Share]:
-    """Return the shares by their place, those of one place as one."""
-    shares: dict[Place, Share] = {}
-    for place, (topic, partitions) in found:
-        shares[place] = topic, {**shares[place][1], **partitions} if place in shares else partitions
-    return shares
+def merge_by_key(found: Iterable[tuple[AssignmentKey, NamedPartitions]]) -> dict[AssignmentKey, NamedPartitions]:
+    """Merge partitions that have the same key."""
+    merged: dict[AssignmentKey, NamedPartitions] = {}
+    for key, (topic, partitions) in found:
+        merged[key] = topic, {**merged[key][1], **partitions} if key in merged else partitions
+    return merged
 
 
 def _row(columns: tuple[str, ...], record: Cell | None, values: Row) -> Row:

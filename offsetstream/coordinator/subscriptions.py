@@ -1,4 +1,4 @@
-"""The subscription rows of members: topics by name, by a resolved regular expression, or by a streams topology."""
+"""Derive members' subscription rows: topics by name, by a resolved regular expression, or by a streams topology."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.rows import Row, subscription_row
 
 _CONSUMER = "consumer"
-_REGEX, _TOPOLOGY = 16, 23  # the records that say what a regular expression or a topology means
+_REGEX, _TOPOLOGY = 16, 23  # the records with the topics of a regular expression or a topology
 
 
 def classic_subscriptions(group_id: str, cell: Cell, members: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Return the rows of a classic group's members; none where a subscription is not of the consumer protocol."""
+    """Return the rows of a classic group's members; none for a subscription that is not of the consumer protocol."""
     if cell.value["protocolType"] != _CONSUMER:
         return []
     return [
@@ -29,8 +29,8 @@ def classic_subscriptions(group_id: str, cell: Cell, members: Iterable[Mapping[s
 
 
 @dataclass(frozen=True)
-class Meanings:
-    """The records of a group that say what its members subscribe to beside topics by name (reference 1.4 to 1.6)."""
+class SubscriptionSources:
+    """The records of a group that give its members more topics than those by name (reference 1.4 to 1.6)."""
 
     expressions: Mapping[str, Cell]
     topology: Cell | None
@@ -42,22 +42,22 @@ class Meanings:
         expressions = {cell.key["regularExpression"]: cell for cell in found if cell.key_type == _REGEX}
         return cls(expressions, next((cell for cell in found if cell.key_type == _TOPOLOGY), None))
 
-    def expression_of(self, metadata: Cell | None) -> Cell | None:
-        """Return the record that resolves the regular expression of a member, by the member's metadata record."""
+    def regex_record(self, metadata: Cell | None) -> Cell | None:
+        """Return the record that resolves a member's regular expression. `metadata` is the member's metadata record."""
         return None if metadata is None else self.expressions.get(metadata.value.get("subscribedTopicRegex") or "")
 
 
-def modern_subscriptions(group_id: str, member_id: str, metadata: Cell, meanings: Meanings) -> list[Row]:
+def modern_subscriptions(group_id: str, member_id: str, metadata: Cell, sources: SubscriptionSources) -> list[Row]:
     """Return the rows of a member of a consumer, share or streams group.
 
-    A topic that it subscribes to twice is one row: that by name.
+    A topic that a member subscribes to by name and in another way gives one row: the one by name.
     """
     found: dict[str, tuple[Cell, str]] = {}
-    if meanings.topology is not None:
-        found |= dict.fromkeys(_source_topics(meanings.topology), (meanings.topology, "topology"))
-    expression = meanings.expression_of(metadata)
-    if expression is not None:
-        found |= dict.fromkeys(expression.value["topics"], (expression, "regex"))
+    if sources.topology is not None:
+        found |= dict.fromkeys(_source_topics(sources.topology), (sources.topology, "topology"))
+    regex = sources.regex_record(metadata)
+    if regex is not None:
+        found |= dict.fromkeys(regex.value["topics"], (regex, "regex"))
     found |= dict.fromkeys(metadata.value.get("subscribedTopicNames", ()), (metadata, "name"))
     return [
         _row(record, group_id, member_id, topic, subscribed_by)
@@ -71,12 +71,12 @@ def _source_topics(topology: Cell) -> Iterator[str]:
         yield from (topic["name"] for topic in subtopology["repartitionSourceTopics"])
 
 
-@lru_cache(maxsize=64)  # few, as each may have a megabyte: the members of most groups say the same, again and again
+@lru_cache(maxsize=64)  # small, as an entry may have a megabyte; members of a group often repeat one subscription
 def _topics(subscription: str) -> tuple[str, ...]:
-    """Return the topics that a subscription in base64 names, each once."""
+    """Return the topics of a subscription in base64, each once."""
     try:
         decoded = decode_subscription(base64.b64decode(subscription))
-    except DecodeError:  # empty bytes are ordinary (reference 5.10)
+    except DecodeError:  # empty bytes are normal (reference 5.10)
         return ()
     return tuple(dict.fromkeys(decoded["topics"]))
 

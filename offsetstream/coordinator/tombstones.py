@@ -1,4 +1,4 @@
-"""The tombstones that a coordinator writes when offsets and groups go (reference 4.9, 5.6, 5.7)."""
+"""Build the tombstones that a coordinator writes when it removes offsets and groups (reference 4.9, 5.6, 5.7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsetstream.coordinator.replay.offsets import TopicPartition
 from offsetstream.coordinator.replay.partition_replay import Group
 from offsetstream.coordinator.replay.share_group import ShareGroup
 
-# What is there per target assignment (None), per member or pattern, or once; in the order in which 4.3.1 writes it.
+# Key types, in the order in which 4.3.1 writes them: one key per member, target assignment or pattern, or one (None).
 _CONSUMER = (
     (8, "memberId"),
     (7, "target"),
@@ -26,13 +26,13 @@ _STREAMS = ((22, "memberId"), (21, "target"), (20, None), (19, "memberId"), (17,
 
 
 def offset_tombstone(group_id: str, partition: TopicPartition) -> bytes:
-    """Return the key whose tombstone removes a committed offset: always of type 1, whatever type wrote it."""
+    """Return the key of the tombstone of a committed offset. Its type is always 1, even for a type 0 commit."""
     data = {"group": group_id, "topic": partition.topic, "partition": partition.partition}
     return encode_key({"type": 1, "data": data})
 
 
 def group_tombstones(group: Group) -> list[bytes]:
-    """Return the keys whose tombstones remove a group, in order."""
+    """Return the keys of the tombstones that remove a group, in Kafka's order."""
     if isinstance(group, ClassicGroup):
         return [encode_key({"type": 2, "data": {"group": group.group_id}})]
     order = _CONSUMER if isinstance(group, ConsumerGroup) else _SHARE if isinstance(group, ShareGroup) else _STREAMS

@@ -1,4 +1,4 @@
-"""A classic group (Kafka's GroupMetadata and ClassicGroup), and how its one record makes it (reference 4.6, 5.5)."""
+"""A classic group (Kafka's GroupMetadata and ClassicGroup), and how its one record is read (reference 4.6, 5.5)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from offsetstream.coordinator.replay.group_states import CLASSIC_VALID_PREVIOUS_
 from offsetstream.errors import IllegalStateError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-_READ_AS_VERSION_0 = b"\0\0"  # the broker reads every subscription as version 0, a prefix of all (reference 3.1)
+# A broker reads every subscription as version 0, because all versions start with its fields (reference 3.1).
+_READ_AS_VERSION_0 = b"\0\0"
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """A member as the group's record holds it: timeouts in ms, the chosen protocol's bytes, the leader's assignment."""
+    """A member as in the group's record: timeouts in ms, bytes of the chosen protocol, bytes of the assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -32,11 +33,11 @@ class ClassicMember:
     assignment: bytes
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the topics of the subscription; raises DecodeError for bytes that are none."""
+        """Return the topics of the subscription. Raises DecodeError if the bytes are not a subscription."""
         return frozenset(decode_subscription(_READ_AS_VERSION_0 + self.subscription[2:])["topics"])
 
     def assigned(self) -> list[JsonObject]:
-        """Return the assignment by topic, in order; none of another protocol. Raises DecodeError for what is none."""
+        """Return the assignment, sorted by topic; empty for another protocol. Raises DecodeError for damaged bytes."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or not self.assignment:
             return []
         topics: dict[str, set[int]] = {}
@@ -46,7 +47,7 @@ class ClassicMember:
 
 
 class ClassicGroup:
-    """A group of the classic protocol, or one that holds offsets only (simple: no protocol type, no members)."""
+    """A group of the classic protocol, or one with offsets only (simple: no protocol type, no members)."""
 
     type_name = "Classic"
 
@@ -63,18 +64,18 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Whether a newer group type may take its place in a replay (ClassicGroup.isSimpleGroup)."""
+        """Whether a group of a newer type may replace it in a replay (ClassicGroup.isSimpleGroup)."""
         return self.protocol_type is None and not self.members
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members are consumers, so that it is known what they subscribe to."""
+        """Whether its members are consumers, so that their subscriptions can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def add(self, member: ClassicMember) -> None:
-        """Add a member; the first one gives the protocol type, and leads if nobody does.
+        """Add a member. The first member sets the protocol type, and becomes the leader if there is none.
 
-        Raises IllegalStateError for another protocol type, or an instance id that another member has.
+        Raises IllegalStateError for another protocol type, or for an instance id that another member has.
         """
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -91,21 +92,21 @@ class ClassicGroup:
         self.members[member.member_id] = member
 
     def transition_to(self, state: GroupState, now_ms: int | None = None) -> None:
-        """Go into a state; raises IllegalStateError if it may not follow the present one."""
+        """Change the state. Raises IllegalStateError if the new state may not follow the current one."""
         if self.state not in CLASSIC_VALID_PREVIOUS_STATES.get(state, ()):
             raise IllegalStateError(f"group {self.group_id!r} cannot go from {self.state} to {state}")
         self.state = state
         self.current_state_timestamp_ms = now_ms
 
     def init_next_generation(self, protocol_name: str | None = None, now_ms: int | None = None) -> None:
-        """End a rebalance: the next generation, with the protocol that the members chose, or Empty without members."""
+        """End a rebalance: start the next generation with the chosen protocol, or become Empty without members."""
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         self.transition_to(target, now_ms)
         self.generation += 1
         self.protocol_name = protocol_name if self.members else None
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return what the members subscribe to; None if it cannot be known (reference 4.6)."""
+        """Return the topics that the members subscribe to; None if they are unknown (reference 4.6)."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -118,21 +119,21 @@ class ClassicGroup:
             return None
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic; of consumers whose topics are unknown any counts as subscribed."""
+        """Whether a member subscribes to the topic. True for every topic if the topics of consumers are unknown."""
         topics = self.subscribed_topics()
         return self.uses_consumer_protocol if topics is None else topic in topics
 
     def expiration_base(self) -> ExpirationBase | None:
-        """Return from when on its offsets age (reference 4.11); None: they do not."""
+        """Return the time from which its offsets' retention counts (reference 4.11). None: they do not expire."""
         if self.protocol_type is None:
             return since_commit
         if self.state is GroupState.EMPTY:
-            since = self.current_state_timestamp_ms
-            return since_commit if since is None else lambda _: since
-        known = self.uses_consumer_protocol and self.subscribed_topics() is not None
-        return since_commit if known and self.state is GroupState.STABLE else None
+            empty_since_ms = self.current_state_timestamp_ms
+            return since_commit if empty_since_ms is None else lambda _: empty_since_ms
+        topics_are_known = self.uses_consumer_protocol and self.subscribed_topics() is not None
+        return since_commit if topics_are_known and self.state is GroupState.STABLE else None
 
-    def describe(self, topic_names: Mapping[str, str]) -> JsonObject:  # noqa: ARG002 - it knows topics by name
+    def describe(self, topic_names: Mapping[str, str]) -> JsonObject:  # noqa: ARG002 - its topics have names, not ids
         """Return the group as `offsetstream replay` prints it."""
         return {
             "group_id": self.group_id,
@@ -147,7 +148,7 @@ class ClassicGroup:
 
 
 def classic_group_from_value(group_id: str, version: int, value: JsonObject) -> ClassicGroup:
-    """Build the group of a GroupMetadataValue: Stable with members, Empty without; rebalances are not in the log.
+    """Build the group of a GroupMetadataValue: Stable with members, Empty without. The log has no rebalances.
 
     Raises IllegalStateError where a broker's load fails (reference 4.6).
     """
@@ -189,5 +190,5 @@ def _described(member: ClassicMember) -> dict[str, Any]:
     }
     try:
         return described | {"assignment": member.assigned()}
-    except DecodeError as reason:  # which is not that nothing is assigned
+    except DecodeError as reason:  # damaged bytes are not an empty assignment
         return described | {"assignment": None, "assignment_error": str(reason)}

@@ -1,4 +1,4 @@
-"""The classic coordinator's load of one partition: a scan, then the groups are published (reference 4.2-4.7)."""
+"""The classic coordinator's load of one partition: scan the log, then publish the groups (reference 4.2-4.7)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from offsetstream.coordinator.replay.partition_replay import Group, PartitionRep
 
 
 class ClassicLoad(PartitionReplay):
-    """What the scan has found, and the groups of it that are published.
+    """The groups and offsets that the scan has found, and which of the groups are published.
 
-    `cached` says of every group in the broker's cache which load published it; the first one stays. A scan may go
-    on after it was published: what it finds is published anew.
+    `cached` has, for every group in the broker's cache, the load that published it; the first one stays. A scan may
+    continue after it was published. Publish again to make visible what it then finds.
     """
 
     known_types = CLASSIC_TYPES
@@ -28,13 +28,13 @@ class ClassicLoad(PartitionReplay):
         self._touched: set[str] = set()
 
     def replay_control_batch(self, batch: RecordBatch) -> None:
-        """Look at the first record only: COMMIT makes pending commits visible, any other type drops them."""
+        """Use only the first record: COMMIT makes pending commits visible, any other type drops them."""
         if batch.records:
             is_commit = control_type(batch.records[0]) == ControlType.COMMIT
             self._touched |= self.offsets.complete_transaction(batch.producer_id, is_commit=is_commit)
 
     def replay_record(self, record: DecodedRecord, batch: RecordBatch) -> None:
-        """Take one record into the scan; raises IllegalStateError where a broker's load fails."""
+        """Add one record to the scan. Raises IllegalStateError where a broker's load fails."""
         if record.key_type == 2:  # noqa: PLR2004 - GroupMetadata
             self._scan_group(record)
         else:
@@ -42,13 +42,13 @@ class ClassicLoad(PartitionReplay):
         self._touched.add(record.group_id)
 
     def publish(self, now_ms: int) -> str | None:
-        """Put the groups that changed into the cache; return what a broker logs as an error at the end, if anything.
+        """Put the changed groups into the cache. Return what a broker logs as an error at the end, if anything.
 
-        A group of which only offsets are left, pending ones included, is a new Empty one, `now_ms` being since when.
+        A group that has only offsets, including pending ones, becomes a new Empty group with the timestamp `now_ms`.
         """
         for group_id in self._touched:
             self._publish(group_id, now_ms)
-        # Kafka throws at the first such group, when everything is published (reference 4.7 item 5).
+        # Kafka throws at the first such group, after everything is published (reference 4.7 item 5).
         unexpected = [g for g in sorted(self._removed_groups) if g in self._cached and not self._has_committed(g)]
         self._removed_groups.clear()
         self._touched.clear()
@@ -57,7 +57,7 @@ class ClassicLoad(PartitionReplay):
         return None
 
     def add(self, group: Group) -> None:
-        """Put a group into the cache; no group of its id is there."""
+        """Put a group into the cache. It must not have a group with this id yet."""
         self.groups[group.group_id] = group
         self._cached[group.group_id] = self
 
@@ -80,23 +80,25 @@ class ClassicLoad(PartitionReplay):
     def _scan_offset(self, record: DecodedRecord, batch: RecordBatch) -> None:
         partition = TopicPartition(record.key["topic"], record.key["partition"])
         if batch.is_transactional:
-            cells = self.offsets.open_transaction(batch.producer_id, record.group_id)
+            commits = self.offsets.open_transaction(batch.producer_id, record.group_id)
         else:
-            cells = self.offsets.of(record.group_id).committed
-        if record.value is None:  # a tombstone in a transaction removes what is pending in it, and no more
-            cells.pop(partition, None)
+            commits = self.offsets.for_group(record.group_id).committed
+        if record.value is None:  # a tombstone in a transaction removes only this transaction's pending commit
+            commits.pop(partition, None)
             self.offsets.close_if_empty(batch.producer_id, record.group_id)
         else:
-            # All commits of a batch have the offset of the first record that is left of it (reference 4.3).
-            cells[partition] = offset_from_value(record.value, batch.records[0].offset)
+            # All commits of a batch have the offset of its first remaining record (reference 4.3).
+            commits[partition] = offset_from_value(record.value, batch.records[0].offset)
 
     def _publish(self, group_id: str, now_ms: int) -> None:
         if self._cached.get(group_id, self) is not self:
             return
-        present = None if group_id in self._removed_groups else self.groups.get(group_id)
+        published = None if group_id in self._removed_groups else self.groups.get(group_id)
         group = self._loaded_groups.get(group_id)
         if group is None and self._has_offsets(group_id):
-            group = present if isinstance(present, ClassicGroup) else ClassicGroup(group_id, GroupState.EMPTY, now_ms)
+            group = (
+                published if isinstance(published, ClassicGroup) else ClassicGroup(group_id, GroupState.EMPTY, now_ms)
+            )
         if group is not None:
             self.add(group)
         else:

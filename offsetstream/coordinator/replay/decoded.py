@@ -1,4 +1,4 @@
-"""A record of the log, decoded for a replay."""
+"""Decode records of the log for a replay."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.replay.release_rules import MOST_ELEMENTS, Rule, Rules
 
 CLASSIC_TYPES = frozenset({0, 1, 2})
-NEW_TYPES = frozenset(record_types()) - {9}  # 9: unknown to every broker from 4.1 on (reference 1.1)
+NEW_TYPES = frozenset(record_types()) - {9}  # brokers from 4.1 on do not know type 9 (reference 1.1)
 STREAMS_TYPES = frozenset({17, 19, 20, 21, 22, 23})
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """One record: its key type, the data of key and value, None for a tombstone's; offset, timestamp in ms."""
+    """One record: its key type, the data of key and value (None for a tombstone), offset, and timestamp in ms."""
 
     key_type: int
     key: JsonObject
@@ -30,26 +30,26 @@ class DecodedRecord:
 
     @property
     def group_id(self) -> str:
-        """The group that the key names."""
+        """The group id in the key."""
         name: str = self.key["group"] if "group" in self.key else self.key["groupId"]
         return name
 
 
 def decode_record(record: LogRecord, known_types: frozenset[int], rules: Rules) -> DecodedRecord | None:
-    """Decode a record; None for a key type that the coordinator does not know and so ignores (reference 4.5, 5.4).
+    """Decode a record. None for a key type that the coordinator does not know, and so ignores (reference 4.5, 5.4).
 
-    Raises DecodeError for a null or damaged key, a damaged value, or a value version out of range. More is accepted
-    than by any one release: values of version 1-4 under key type 0 (rejected from 4.1 on), and the layouts of 3.7.
+    Raises DecodeError for a null or damaged key, a damaged value, or a value version out of range. It accepts more than
+    any single release does: values of version 1-4 under key type 0 (4.1 and later reject them), and the layouts of 3.7.
     """
     if record.key is None:
         raise DecodeError("null key")
-    if len(record.key) >= 2:  # noqa: PLR2004 - the number that is the type
+    if len(record.key) >= 2:  # noqa: PLR2004 - the two bytes of the key type
         key_type = int.from_bytes(record.key[:2], "big", signed=True)
         if key_type not in known_types:
             return None
     key_type, key = decode_key(record.key)
     version, value = (-1, None) if record.value is None else decode_value(key_type, record.value)
-    # An element has a byte or more, so small values need no look.
+    # Every element takes at least one byte, so a small value cannot exceed the limit.
     if Rule.LARGE_ARRAYS_ARE_REFUSED in rules and len(record.value or b"") > MOST_ELEMENTS:
         _refuse_large_arrays(value)
     return DecodedRecord(key_type, key, version, value, record.offset, record.timestamp_ms)
@@ -57,6 +57,6 @@ def decode_record(record: LogRecord, known_types: frozenset[int], rules: Rules) 
 
 def _refuse_large_arrays(cell: Any) -> None:
     if isinstance(cell, list) and len(cell) > MOST_ELEMENTS:
-        raise DecodeError(f"an array has {len(cell)} elements; a broker from 4.4.0 on reads {MOST_ELEMENTS} at most")
+        raise DecodeError(f"an array has {len(cell)} elements; brokers from 4.4.0 on accept at most {MOST_ELEMENTS}")
     for inner in cell.values() if isinstance(cell, dict) else cell if isinstance(cell, list) else ():
         _refuse_large_arrays(inner)

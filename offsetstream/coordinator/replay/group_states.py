@@ -1,4 +1,4 @@
-"""The states of groups, in the words of Kafka's Admin, and which may follow which."""
+"""The states of groups, named as in Kafka's Admin API, and the allowed transitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class GroupState(StrEnum):
-    """Every state that Kafka's Admin has a word for; which of them a group can be in depends on its type."""
+    """All group states of Kafka's Admin API. Which of them a group can have depends on its type."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -28,4 +28,4 @@ CLASSIC_VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
     _DEAD: frozenset({_STABLE, _PREPARING, _COMPLETING, _EMPTY, _DEAD}),
     _EMPTY: frozenset({_PREPARING}),
 }
-"""From which states a classic group may come into each of its states (reference 9.2)."""
+"""For each state of a classic group, the states that it may follow (reference 9.2)."""

@@ -1,4 +1,4 @@
-"""What consumer, share and streams groups have in common: epochs, members, a target assignment (reference 5.7)."""
+"""The common part of consumer, share and streams groups: epochs, members, target assignment (reference 5.7)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.modern_member import LEFT_EPOCH, ModernMember
 from offsetstream.errors import IllegalStateError
 
-_INITIAL_EPOCH = 1  # of the group and of its target assignment, before any record says so (4.3.1)
+_INITIAL_EPOCH = 1  # of the group and of its target assignment, without a record (4.3.1)
 NO_EPOCH = -1
 
 Member = TypeVar("Member", bound=ModernMember)
 
 
 class ModernGroup(ABC, Generic[Member]):
-    """A group whose members and assignments are records of their own.
+    """A group whose members and assignments have records of their own.
 
-    Each `replay_…` method takes the value of one record type, None for a tombstone, and raises IllegalStateError
-    where a broker's load fails; it then has changed nothing.
+    Each `replay_…` method takes the value of one record type, None for a tombstone. Where a broker's load fails, it
+    raises IllegalStateError and changes nothing.
     """
 
     type_name: ClassVar[str]
@@ -40,19 +40,19 @@ class ModernGroup(ABC, Generic[Member]):
     @property
     @abstractmethod
     def state(self) -> GroupState:
-        """The state, which no record holds: it follows from epochs and members."""
+        """The group's state. It is not in any record: it follows from epochs and members."""
 
     @abstractmethod
     def new_member(self, member_id: str) -> Member:
-        """Make a member of which nothing is known yet."""
+        """Create a member without any data."""
 
     @abstractmethod
     def target_from_value(self, value: JsonObject) -> Any:
-        """Read a member's target assignment from its record."""
+        """Read a member's target assignment from the value of its record."""
 
     @abstractmethod
     def is_subscribed_to_topic(self, topic: str) -> bool:
-        """Whether offsets of the topic are in use."""
+        """Whether the group uses offsets of the topic."""
 
     def replay_metadata(self, value: JsonObject) -> None:
         """Replay the group's own record."""
@@ -60,7 +60,7 @@ class ModernGroup(ABC, Generic[Member]):
         self.metadata_hash = value.get("metadataHash", 0)
 
     def require_deletable(self) -> None:
-        """Raise IllegalStateError unless the tombstones of everything else have gone before."""
+        """Raise IllegalStateError unless tombstones have already removed everything else of the group."""
         if self.members:
             raise self._illegal(f"the group is deleted but still has {len(self.members)} members")
         if self.target_assignment:
@@ -69,7 +69,7 @@ class ModernGroup(ABC, Generic[Member]):
             raise self._illegal("the group is deleted but still has the epoch of its target assignment")
 
     def replay_member(self, member_id: str, value: JsonObject | None) -> None:
-        """Replay who a member is; a tombstone removes it."""
+        """Replay a member's metadata. A tombstone removes the member."""
         if value is not None:
             self.member(member_id).update_metadata(value)
             return
@@ -93,44 +93,44 @@ class ModernGroup(ABC, Generic[Member]):
         self.assignment_epoch, self.assignment_timestamp_ms = NO_EPOCH, 0
 
     def replay_target(self, member_id: str, value: JsonObject | None) -> None:
-        """Replay what a member is to have; it need not be one yet."""
+        """Replay a member's target assignment. The member need not exist yet."""
         if value is None:
             self.target_assignment.pop(member_id, None)
         else:
             self.target_assignment[member_id] = self.target_from_value(value)
 
     def replay_current(self, member_id: str, value: JsonObject | None) -> None:
-        """Replay what a member has; a tombstone takes it all, but the member stays."""
+        """Replay a member's current assignment. A tombstone removes the assignment, not the member."""
         if value is not None:
             self.member(member_id).update_current(value)
         elif member_id in self.members:
             self.members[member_id].leave()
 
     def member(self, member_id: str) -> Member:
-        """Return a member; it is made if it is new."""
+        """Return a member; create it if it is new."""
         if member_id not in self.members:
             self.members[member_id] = self.new_member(member_id)
         return self.members[member_id]
 
     def expiration_base(self) -> ExpirationBase | None:
-        """Return from when on its offsets age: always their commit (reference 5.6)."""
+        """Return the time from which its offsets' retention counts: always their commit (reference 5.6)."""
         return since_commit
 
     def describe(self, topic_names: Mapping[str, str]) -> JsonObject:
-        """Return the group as `offsetstream replay` prints it; topics without a name are shown by id."""
+        """Return the group as `offsetstream replay` prints it. Topics without a known name are shown by id."""
         return {
             "group_id": self.group_id,
             "type": self.type_name,
             "state": str(self.state),
-            "protocol_type": self.type_name.lower(),  # as ListGroups answers
-            "protocol": None,  # the coordinator's own choice of assignor is in no record
+            "protocol_type": self.type_name.lower(),  # as in the answer to ListGroups
+            "protocol": None,  # no record has the assignor that the coordinator chose
             "epoch": self.group_epoch,
             "assignment_epoch": self.assignment_epoch,
             "members": [self.members[member_id].describe(topic_names) for member_id in sorted(self.members)],
         }
 
     def reconciled_state(self) -> GroupState:
-        """Return Assigning, Reconciling or Stable, of a group with members."""
+        """Return Assigning, Reconciling or Stable, for a group with members."""
         if self.group_epoch > self.assignment_epoch:
             return GroupState.ASSIGNING
         reconciled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())

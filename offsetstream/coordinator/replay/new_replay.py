@@ -1,4 +1,4 @@
-"""The new coordinator's replay, record by record (reference 5.2-5.7): the groups and offsets of one partition."""
+"""The new coordinator's replay of one partition, record by record, into groups and offsets (reference 5.2-5.7)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _Replay: TypeAlias = Callable[["NewReplay", DecodedRecord], None]
 
 
 class NewReplay(PartitionReplay):
-    """A shard: what GroupMetadataManager and OffsetMetadataManager of the Java coordinator hold of a partition.
+    """The state that the Java coordinator's GroupMetadataManager and OffsetMetadataManager have of one partition.
 
-    `rules` are those of its release.
+    `rules` are the rules of its release.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -33,29 +33,29 @@ class NewReplay(PartitionReplay):
         self.offsets = OffsetsStore()
 
     def replay_control_batch(self, batch: RecordBatch) -> None:
-        """End the producer's transaction at each COMMIT or ABORT; other control records mean nothing."""
+        """End the producer's transaction at each COMMIT or ABORT. Other control records are ignored."""
         for record in batch.records:
             marker = control_type(record)
             if marker in (ControlType.COMMIT, ControlType.ABORT):
                 self.offsets.complete_transaction(batch.producer_id, is_commit=marker == ControlType.COMMIT)
 
     def replay_record(self, record: DecodedRecord, batch: RecordBatch) -> None:
-        """Replay one record; raises IllegalStateError where a broker's load fails."""
+        """Replay one record. Raises IllegalStateError where a broker's load fails."""
         if record.key_type in (0, 1):
             self._replay_offset_commit(record, batch.producer_id)
         else:
             _REPLAYS[record.key_type](self, record)
 
-    def publish(self, now_ms: int) -> str | None:  # noqa: ARG002 - nothing is blocked
-        """Do nothing: what was replayed is visible."""
+    def publish(self, now_ms: int) -> str | None:  # noqa: ARG002 - nothing waits for publication
+        """Do nothing: replay_record records are visible at once."""
         return None
 
     def add(self, group: Group) -> None:
-        """Hold a group; no group of its id is held."""
+        """Add a group. There must be no group with this id."""
         self.groups[group.group_id] = group
 
     def remove(self, group_id: str) -> None:
-        """Forget a group and its offsets."""
+        """Remove a group and its offsets."""
         self.groups.pop(group_id, None)
         self.offsets.forget_groups([group_id])
 
@@ -68,12 +68,12 @@ class NewReplay(PartitionReplay):
             self.groups[record.group_id] = ClassicGroup(record.group_id)
         commit = offset_from_value(record.value, record.offset)
         if producer_id == NO_PRODUCER:
-            self.offsets.of(record.group_id).committed[partition] = commit
+            self.offsets.for_group(record.group_id).committed[partition] = commit
         else:
             self.offsets.open_transaction(producer_id, record.group_id)[partition] = commit
 
     def _replay_group_metadata(self, record: DecodedRecord) -> None:
-        # Whatever group has that id goes, of any type; its offsets stay (reference 5.5).
+        # This replaces or removes a group of any type with this id; its offsets stay (reference 5.5).
         if record.value is None:
             self.groups.pop(record.group_id, None)
         else:
@@ -82,18 +82,19 @@ class NewReplay(PartitionReplay):
     def persisted_group(self, kind: type[Modern], group_id: str, *, create: bool) -> Modern | None:
         """Return the group (getOrMaybeCreatePersisted…Group); None if there is none and `create` is false.
 
-        A simple classic group, made for offsets or by a first JoinGroup, gives way to a consumer or a streams group,
-        also at a tombstone. By a rule that is proposed any other classic group gives way to a consumer group, and is
-        as none at a tombstone. Raises IllegalStateError if a group of another type has the id.
+        A consumer or streams group replaces a simple classic group, which exists for its offsets or from a first
+        JoinGroup. This also happens at a tombstone. By a proposed rule, a consumer group replaces any other classic
+        group too, but a tombstone leaves that one as it is. Raises IllegalStateError if a group of another type has the
+        id.
         """
         present = self.groups.get(group_id)
         if isinstance(present, kind):
             return present
         is_simple = isinstance(present, ClassicGroup) and present.is_simple
-        gives_way = isinstance(present, ClassicGroup) and self._gives_way(present, kind)
-        if not create and (present is None or (gives_way and not is_simple)):
+        is_replaced = isinstance(present, ClassicGroup) and self._is_replaced(present, kind)
+        if not create and (present is None or (is_replaced and not is_simple)):
             return None
-        if present is not None and not gives_way:
+        if present is not None and not is_replaced:
             raise IllegalStateError(
                 f"group {group_id!r} is a {present.type_name} group, but the record is of a {kind.type_name} group"
             )
@@ -103,23 +104,23 @@ class NewReplay(PartitionReplay):
         self.groups[group_id] = group
         return group
 
-    def _gives_way(self, present: ClassicGroup, kind: type[Modern]) -> bool:
+    def _is_replaced(self, present: ClassicGroup, kind: type[Modern]) -> bool:
         if kind is ConsumerGroup:
             return present.is_simple or Rule.CONSUMER_GROUP_REPLACES_CLASSIC in self.rules
         return kind is StreamsGroup and present.is_simple and Rule.STREAMS_GROUP_REPLACES_SIMPLE in self.rules
 
 
-def _of_group(kind: type[Modern], replay: Callable[[Modern, DecodedRecord], None]) -> _Replay:
-    def replayed(shard: NewReplay, record: DecodedRecord) -> None:
+def _into_group(kind: type[Modern], replay: Callable[[Modern, DecodedRecord], None]) -> _Replay:
+    def replay_record(shard: NewReplay, record: DecodedRecord) -> None:
         group = shard.persisted_group(kind, record.group_id, create=record.value is not None)
         if group is not None:
             replay(group, record)
 
-    return replayed
+    return replay_record
 
 
-def _metadata(kind: type[Modern]) -> _Replay:
-    def replayed(shard: NewReplay, record: DecodedRecord) -> None:
+def _group_record(kind: type[Modern]) -> _Replay:
+    def replay_record(shard: NewReplay, record: DecodedRecord) -> None:
         group = shard.persisted_group(kind, record.group_id, create=record.value is not None)
         if group is None:
             return
@@ -129,26 +130,28 @@ def _metadata(kind: type[Modern]) -> _Replay:
             group.require_deletable()
             del shard.groups[record.group_id]
 
-    return replayed
+    return replay_record
 
 
 def _common(kind: type[Modern], metadata: int, member: int, target_epoch: int, target: int) -> dict[int, _Replay]:
     return {
-        metadata: _metadata(kind),
-        member: _of_group(kind, lambda group, r: group.replay_member(r.key["memberId"], r.value)),
-        target_epoch: _of_group(kind, lambda group, r: group.replay_target_epoch(r.value)),
-        target: _of_group(kind, lambda group, r: group.replay_target(r.key["memberId"], r.value)),
-        target + 1: _of_group(kind, lambda group, r: group.replay_current(r.key["memberId"], r.value)),
+        metadata: _group_record(kind),
+        member: _into_group(kind, lambda group, r: group.replay_member(r.key["memberId"], r.value)),
+        target_epoch: _into_group(kind, lambda group, r: group.replay_target_epoch(r.value)),
+        target: _into_group(kind, lambda group, r: group.replay_target(r.key["memberId"], r.value)),
+        target + 1: _into_group(kind, lambda group, r: group.replay_current(r.key["memberId"], r.value)),
     }
 
 
 _REPLAYS: dict[int, _Replay] = {
     2: NewReplay._replay_group_metadata,
     **_common(ConsumerGroup, metadata=3, member=5, target_epoch=6, target=7),
-    4: _of_group(ConsumerGroup, lambda group, r: group.replay_partition_metadata(r.value)),
-    16: _of_group(ConsumerGroup, lambda group, r: group.replay_regular_expression(r.key["regularExpression"], r.value)),
+    4: _into_group(ConsumerGroup, lambda group, r: group.replay_partition_metadata(r.value)),
+    16: _into_group(
+        ConsumerGroup, lambda group, r: group.replay_regular_expression(r.key["regularExpression"], r.value)
+    ),
     **_common(ShareGroup, metadata=11, member=10, target_epoch=12, target=13),
-    15: _of_group(ShareGroup, lambda group, r: group.replay_state_partition_metadata(r.value)),
+    15: _into_group(ShareGroup, lambda group, r: group.replay_state_partition_metadata(r.value)),
     **_common(StreamsGroup, metadata=17, member=19, target_epoch=20, target=21),
-    23: _of_group(StreamsGroup, lambda group, r: group.replay_topology(r.value)),
+    23: _into_group(StreamsGroup, lambda group, r: group.replay_topology(r.value)),
 }

@@ -1,4 +1,4 @@
-"""The committed offsets of groups: what is visible, what is being written, and what open transactions block."""
+"""The committed offsets of groups, their commits in flight, and the pending commits of open transactions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A commit: epoch, expiry (ms) and topic id are None where there is none; times are ms since 1970.
+    """A commit. Epoch, expiry (ms) and topic id are None if there is none; times are ms since 1970.
 
-    `record_offset` orders commits (`older_than`): that of the commit's record in the offsets partition, in the
-    classic coordinator of the first record in its batch; None as long as nothing was appended.
+    `record_offset` orders commits (see `older_than`). It is the offset of the commit's record in the offsets partition;
+    in the classic coordinator that of the first record in its batch. It is None until the commit is appended.
     """
 
     offset: int
@@ -39,14 +39,14 @@ class OffsetAndMetadata:
         return replace(self, record_offset=record_offset)
 
     def older_than(self, other: OffsetAndMetadata) -> bool:
-        """Whether the record of the other commit comes later in the log; both must have been appended."""
+        """Whether the other commit's record comes later in the log. Both commits must have been appended."""
         if self.record_offset is None or other.record_offset is None:
-            raise IllegalStateError("a commit that was not appended yet has no place in the log")
+            raise IllegalStateError("a commit that was not appended has no offset in the log")
         return self.record_offset < other.record_offset
 
 
 def offset_from_value(value: JsonObject, record_offset: int) -> OffsetAndMetadata:
-    """Make a commit of an OffsetCommitValue: -1 and the zero topic id mean none (reference 4.6)."""
+    """Build a commit from an OffsetCommitValue. -1 and the zero topic id mean none (reference 4.6)."""
     epoch, expiry = value.get("leaderEpoch", -1), value.get("expireTimestamp", -1)
     topic_id = value.get("topicId", ZERO_UUID)
     return OffsetAndMetadata(
@@ -62,7 +62,7 @@ def offset_from_value(value: JsonObject, record_offset: int) -> OffsetAndMetadat
 
 @dataclass(slots=True)
 class GroupOffsets:
-    """The offsets of one group: committed, of commits in flight, and per producer of its open transaction."""
+    """The offsets of one group: committed, in flight, and pending in open transactions (by producer id)."""
 
     committed: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     in_flight: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
@@ -70,75 +70,75 @@ class GroupOffsets:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none of any kind (Kafka's hasOffsets is the opposite)."""
+        """Whether the group has no offsets of any kind (the opposite of Kafka's hasOffsets)."""
         return not (self.committed or self.in_flight or self.pending)
 
     def has_pending_transaction(self, partition: TopicPartition) -> bool:
-        """Whether an open transaction holds a commit of the partition."""
-        return any(partition in cells for cells in self.pending.values())
+        """Whether an open transaction has a commit for the partition."""
+        return any(partition in commits for commits in self.pending.values())
 
     def has_pending(self, partition: TopicPartition) -> bool:
-        """Whether a commit of the partition is in flight or in an open transaction: its offset is not stable."""
+        """Whether a commit for the partition is in flight or in an open transaction: its offset is not stable."""
         return partition in self.in_flight or self.has_pending_transaction(partition)
 
     def put_if_newer(self, partition: TopicPartition, commit: OffsetAndMetadata) -> None:
-        """Take the commit unless the present one has a later record (Kafka's olderThan)."""
+        """Store the commit unless the current one has a later record (Kafka's olderThan)."""
         present = self.committed.get(partition)
         if present is None or present.older_than(commit):
             self.committed[partition] = commit
 
 
 class OffsetsStore:
-    """The offsets of all groups of one offsets partition, and which producers have transactions open in which."""
+    """The offsets of all groups in one offsets partition, and the groups with open transactions, by producer id."""
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupOffsets] = {}
         self.open_groups_for_producer: dict[int, set[str]] = {}
 
-    def of(self, group_id: str) -> GroupOffsets:
-        """Return the offsets of a group; they begin empty."""
+    def for_group(self, group_id: str) -> GroupOffsets:
+        """Return the offsets of a group, empty if it has none yet."""
         return self.groups.setdefault(group_id, GroupOffsets())
 
     def open_transaction(self, producer_id: int, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the pending commits of a producer in a group; opens its transaction if it has none."""
+        """Return a producer's pending commits in a group. Opens its transaction if it has none."""
         self.open_groups_for_producer.setdefault(producer_id, set()).add(group_id)
-        return self.of(group_id).pending.setdefault(producer_id, {})
+        return self.for_group(group_id).pending.setdefault(producer_id, {})
 
     def close_if_empty(self, producer_id: int, group_id: str) -> None:
-        """Forget a producer's transaction in a group once no commit of it is left."""
+        """Forget a producer's transaction in a group if it has no commits left."""
         offsets = self.groups.get(group_id)
         if offsets is not None and not offsets.pending.get(producer_id):
             offsets.pending.pop(producer_id, None)
             self._forget(producer_id, group_id)
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> set[str]:
-        """End a producer's transaction (completePendingTxnOffsetCommit); return the groups that it touched.
+        """End a producer's transaction (completePendingTxnOffsetCommit). Return the groups that it had commits in.
 
-        A commit makes the pending offsets visible, each unless a later record has overtaken it. Raises
-        IllegalStateError if one of them was never appended, before anything is changed.
+        A commit makes each pending offset visible unless a later record has replaced it. If a pending commit was never
+        appended, raises IllegalStateError before anything is changed.
         """
         groups = self.open_groups_for_producer.get(producer_id, set())
-        pending = {group_id: self.of(group_id).pending.get(producer_id, {}) for group_id in groups}
-        if is_commit and any(c.record_offset is None for cells in pending.values() for c in cells.values()):
+        pending = {group_id: self.for_group(group_id).pending.get(producer_id, {}) for group_id in groups}
+        if is_commit and any(c.record_offset is None for commits in pending.values() for c in commits.values()):
             raise IllegalStateError(f"a transaction of producer {producer_id} ends before its commits are appended")
-        for group_id, cells in pending.items():
-            offsets = self.of(group_id)
+        for group_id, commits in pending.items():
+            offsets = self.for_group(group_id)
             offsets.pending.pop(producer_id, None)
             if is_commit:
-                for partition, commit in cells.items():
+                for partition, commit in commits.items():
                     offsets.put_if_newer(partition, commit)
         return self.open_groups_for_producer.pop(producer_id, set())
 
     def remove_everywhere(self, group_id: str, partition: TopicPartition) -> None:
-        """Remove a committed offset and what any open transaction holds of it (the new coordinator's tombstone)."""
-        offsets = self.of(group_id)
+        """Remove a committed offset and all pending commits for it (the new coordinator's tombstone)."""
+        offsets = self.for_group(group_id)
         offsets.committed.pop(partition, None)
         for producer_id in list(offsets.pending):
             offsets.pending[producer_id].pop(partition, None)
             self.close_if_empty(producer_id, group_id)
 
     def forget_groups(self, group_ids: Iterable[str]) -> None:
-        """Forget the offsets of groups and their producers' transactions."""
+        """Forget the offsets of groups, and their producers' transactions."""
         for group_id in group_ids:
             offsets = self.groups.pop(group_id, None)
             for producer_id in () if offsets is None else offsets.pending:

@@ -1,4 +1,4 @@
-"""What both coordinators do alike when they replay a partition: batches, bad records, counts."""
+"""The part of a replay that both coordinators have in common: batches, bad records, counts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ OnBadRecord: TypeAlias = Literal["fail", "skip"]
 
 @dataclass(slots=True)
 class ReplaySummary:
-    """What was replayed: the number of records and their bytes, the load buffer that the largest batch took.
+    """What was replayed: the number of records and bytes, and the load buffer that the largest batch needed, in bytes.
 
-    `skipped` are the records that were left aside, by offset, with the reason.
+    `skipped` has the offset of each skipped record, with the reason.
     """
 
     records: int
@@ -36,7 +36,7 @@ class ReplaySummary:
 
 
 class PartitionReplay(ABC):
-    """One offsets partition in the memory of its coordinator."""
+    """The groups and offsets of one offsets partition, as its coordinator has them in memory."""
 
     known_types: frozenset[int]
     rules: Rules = frozenset()
@@ -44,9 +44,9 @@ class PartitionReplay(ABC):
     offsets: OffsetsStore
 
     def replay(self, batches: Iterable[RecordBatch], on_bad_record: OnBadRecord, buffer_size: int) -> ReplaySummary:
-        """Replay batches in the order of the log, whatever their size: the buffer grows as a broker's does.
+        """Replay batches in log order. A batch of any size is accepted: the buffer grows, as in a broker.
 
-        Raises ReplayError at a record at which a broker's load fails, unless such records are to be skipped.
+        Raises ReplayError at a record where a broker's load fails, unless `on_bad_record` is `skip`.
         """
         summary = ReplaySummary(0, 0, buffer_size, {})
         for batch in batches:
@@ -80,12 +80,12 @@ class PartitionReplay(ABC):
 
     @abstractmethod
     def publish(self, now_ms: int) -> str | None:
-        """Make visible what was replayed; return what a broker logs as an error then, if anything."""
+        """Make the replayed records visible. Return what a broker then logs as an error, if anything."""
 
     @abstractmethod
     def add(self, group: Group) -> None:
-        """Hold a group; no group of its id is held."""
+        """Add a group. There must be no group with this id."""
 
     @abstractmethod
     def remove(self, group_id: str) -> None:
-        """Forget a group and its offsets."""
+        """Remove a group and its offsets."""

@@ -1,4 +1,4 @@
-"""What the new coordinators of different releases do otherwise with the same records (reference 5.11)."""
+"""Where the new coordinators of different releases replay the same records differently (reference 5.11)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offsetstream.errors import UsageError
 
 FIRST_RELEASE, LAST_RELEASE = "4.0", "4.4"
 UNMERGED = "unmerged"
-"""The newest release with the rules that are proposed, and in no release yet."""
+"""The newest release, plus the rules that are proposed but not in a release yet."""
 MOST_ELEMENTS = 1_000_000
 
 _Release: TypeAlias = tuple[int, int, int]
@@ -20,10 +20,10 @@ _NEWEST_PATCH = 1 << 30
 
 
 class Rule(Enum):
-    """A rule: where it was proposed, and the releases that brought it.
+    """A rule: the issue that proposed it, and the releases that introduced it.
 
-    The last of these releases has it, and all later ones; those before are patches of older branches. No release: the
-    rule is proposed.
+    The last of these releases and all later ones have the rule. The others are patch releases of older branches. A rule
+    without releases is only proposed.
     """
 
     STREAMS_RECORDS_ARE_KNOWN = "KAFKA-18730", ((4, 1, 0),)
@@ -45,17 +45,17 @@ class Rule(Enum):
 Rules: TypeAlias = frozenset[Rule]
 
 
-def rules_of(release: str = LAST_RELEASE) -> Rules:
-    """Return the rules of a release: `4.1.1`, `4.1` for its newest patch, or `unmerged`.
+def rules_for(release: str = LAST_RELEASE) -> Rules:
+    """Return the rules of a release: `4.1.1`, `4.1` (its newest patch), or `unmerged`.
 
-    Raises UsageError for any other.
+    Raises UsageError for anything else.
     """
     if release == UNMERGED:
-        return rules_of() | {rule for rule in Rule if not rule.since}
+        return rules_for() | {rule for rule in Rule if not rule.since}
     match = _PATTERN.fullmatch(release)
     if match is None or int(match[1]) not in _MINORS:
         raise UsageError(
-            f"{release!r} is no release from {FIRST_RELEASE} to {LAST_RELEASE}: write 4.1.1, 4.3 or {UNMERGED}"
+            f"{release!r} is not a release from {FIRST_RELEASE} to {LAST_RELEASE}: write 4.1.1, 4.3 or {UNMERGED}"
         )
     patch = _NEWEST_PATCH if match[2] is None else int(match[2])
     return frozenset(rule for rule in Rule if rule.is_in((4, int(match[1]), patch)))

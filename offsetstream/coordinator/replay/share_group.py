@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): records 10-15 (reference 1.5, 5.7). Their progress is in another topic."""
+"""Share groups (KIP-932): records 10-15 (reference 1.5, 5.7). Their delivery state is in another topic."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class ShareGroup(ModernGroup[TopicMember]):
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
     def new_member(self, member_id: str) -> TopicMember:
-        """Make a member of which nothing is known yet."""
+        """Create a member without any data."""
         return TopicMember(member_id)
 
     def target_from_value(self, value: JsonObject) -> Partitions:
-        """Read the partitions by topic id."""
+        """Read the partitions, by topic id."""
         return read_partitions("topicId", value["topicPartitions"], None)
 
     def replay_state_partition_metadata(self, value: JsonObject | None) -> None:
-        """Replay for which partitions the group's state was set up."""
+        """Replay the partitions for which the share state was initialized."""
         self.state_partition_metadata = value
 
     def is_subscribed_to_topic(self, topic: str) -> bool:

@@ -9,7 +9,7 @@ from offsetstream.coordinator.replay.modern_member import Partitions, StreamsMem
 
 
 class StreamsGroup(ModernGroup[StreamsMember]):
-    """A group of Kafka Streams instances, whose tasks the coordinator assigns."""
+    """A group of Kafka Streams instances. The coordinator assigns their tasks."""
 
     type_name = "Streams"
 
@@ -21,7 +21,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
 
     @property
     def state(self) -> GroupState:
-        """Empty, NotReady without the topology that was validated, Assigning, Reconciling or Stable."""
+        """Empty, NotReady (the validated topology is missing), Assigning, Reconciling or Stable."""
         if not self.members:
             return GroupState.EMPTY
         if self.topology is None or self.topology["epoch"] != self.validated_topology_epoch:
@@ -29,23 +29,23 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         return self.reconciled_state()
 
     def new_member(self, member_id: str) -> StreamsMember:
-        """Make a member of which nothing is known yet."""
+        """Create a member without any data."""
         return StreamsMember(member_id)
 
     def target_from_value(self, value: JsonObject) -> dict[str, Partitions]:
-        """Read the tasks by role and subtopology."""
+        """Read the tasks, by role and subtopology."""
         return read_tasks(value, "Tasks")
 
     def replay_metadata(self, value: JsonObject) -> None:
-        """Replay the group's own record; what only a broker makes use of stays in `metadata`."""
+        """Replay the group's own record. `metadata` keeps the fields that only a broker uses."""
         super().replay_metadata(value)
         self.metadata = value
         self.validated_topology_epoch = value.get("validatedTopologyEpoch", NO_EPOCH)
 
     def require_deletable(self) -> None:
-        """Raise IllegalStateError unless the tombstones of members and target epoch have gone before.
+        """Raise IllegalStateError unless the tombstones of the members and the target epoch came before.
 
-        Target assignments are not looked at here (4.3.1); the tombstone of their epoch has asked for theirs.
+        Target assignments are not checked here (4.3.1): the tombstone of their epoch already requires theirs.
         """
         if self.members:
             raise self._illegal(f"the group is deleted but still has {len(self.members)} members")
@@ -57,7 +57,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         self.topology = value
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
-        """Whether the topology of a group with members reads the topic."""
+        """Whether the group has members and its topology reads the topic."""
         if not self.members or self.topology is None:
             return False
         return any(

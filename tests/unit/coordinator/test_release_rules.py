@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, UNMERGED, Rule, rules_of
+from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, UNMERGED, Rule, rules_for
 from offsetstream.errors import UsageError
 from testkit.examples import examples
 from tests.conformance.builder import Log
@@ -102,13 +102,13 @@ def test_records_that_a_release_cannot_replay_are_left_aside() -> None:
 def test_a_proposed_rule_is_in_no_release() -> None:
     proposed = {rule for rule in Rule if not rule.since}
     assert proposed
-    assert all(not proposed & rules_of(release) for release in RELEASES)
-    assert rules_of(UNMERGED) == rules_of(LAST_RELEASE) | proposed
+    assert all(not proposed & rules_for(release) for release in RELEASES)
+    assert rules_for(UNMERGED) == rules_for(LAST_RELEASE) | proposed
 
 
 @pytest.mark.parametrize(("short", "newest"), [("4.0", "4.0.2"), ("4.1", "4.1.2"), ("4.2", "4.2.1"), ("4.3", "4.3.1")])
 def test_a_release_without_a_patch_is_the_newest_one(short: str, newest: str) -> None:
-    assert rules_of(short) == rules_of(newest)
+    assert rules_for(short) == rules_for(newest)
 
 
 @pytest.mark.parametrize("release", ["", "4", "3.9.2", "4.5", "5.0", "4.1.x", "4.1-IV0", "latest", "٤.1", "4.1\n"])
