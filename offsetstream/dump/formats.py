@@ -1,7 +1,7 @@
-"""Batches of records as lines of text, whole columns at a time.
+"""Format batches of records as lines of text, whole columns at a time.
 
-The lines are those of `codec.lines` and `codec.kafka_text`, which go record by record: they serve the records
-that are no offset commits, or broken, and these are few.
+The lines are the same as those of `codec.lines` and `codec.kafka_text`, which format one record at a time. These two
+format the records that are not offset commits or cannot be decoded: a small part of a topic.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ RAW_SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""The columns of a batch to format; timestamps are milliseconds since 1970.
+"""The columns of a batch to format. Timestamps are milliseconds since 1970.
 
-A column `more` may follow: the fields that only a log segment tells, as the JSON text with which such a line goes on.
+A column `more` may follow: the JSON text of fields that only a log segment has, which ends the line.
 """
 
 Lines: TypeAlias = tuple[pa.Array, dict[int, str]]
 _NONE = -1
-_HAS_EPOCH, _EXPIRES = (3, 4), (1,)  # the versions of an offset commit's value that have the field
+_HAS_EPOCH, _EXPIRES = (3, 4), (1,)  # the value versions of an offset commit with this field
 
 
 @dataclass
 class Unprintable:
-    """Records that a format cannot print: how many, and the first of them with its reason."""
+    """Records that a format cannot print: their number, and the first of them with its reason."""
 
     count: int
     offsets_partition: int | None
@@ -51,31 +51,31 @@ class Unprintable:
     reason: str
 
 
-def first_of(found: Sequence[Unprintable]) -> Unprintable | None:
-    """Return the first one in the order of partitions and offsets, with the count of all; None if there are none."""
-    first = min(found, key=lambda each: (each.offsets_partition or 0, each.record_offset), default=None)
-    return None if first is None else replace(first, count=sum(each.count for each in found))
+def first_unprintable(unprintable: Sequence[Unprintable]) -> Unprintable | None:
+    """Return the first by partition and offset, with the count of all; None if there are none."""
+    first = min(unprintable, key=lambda each: (each.offsets_partition or 0, each.record_offset), default=None)
+    return None if first is None else replace(first, count=sum(each.count for each in unprintable))
 
 
 def format_batch(raw: pa.RecordBatch, line_format: str) -> Lines:
     """Format a batch of RAW_SCHEMA as `records`, `json`, `kafka` or `kafka-text`.
 
-    Returns one text a record, its newline in it, null for a record that the format leaves out; and why records could
-    not be printed, by their row: only in Kafka's formats, which have no place for that.
+    Returns one text per record, with its newline, null for a record that the format skips. Also returns, by row number,
+    why records could not be printed. Only Kafka's formats have such records: they cannot show a reason in the line.
     """
     return _FORMATS[line_format](raw)
 
 
 def text_bytes(lines: pa.Array) -> memoryview | bytes:
-    """Return the texts one after the other: as they lie in memory."""
+    """Return the texts concatenated, without a copy."""
     if not len(lines):
         return b""
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
     return memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]]
 
 
-def shown(lines: pa.Array, line_format: str, *, on_terminal: bool) -> memoryview | bytes:
-    """Return the texts one after the other, controls escaped: in our JSON always, in Kafka's formats on a terminal."""
+def escaped_text(lines: pa.Array, line_format: str, *, on_terminal: bool) -> memoryview | bytes:
+    """Return the texts concatenated, control characters escaped: always in our JSON, on a terminal in other formats."""
     data = text_bytes(lines)
     if line_format == "json":
         data = bytes(data)
@@ -85,12 +85,12 @@ def shown(lines: pa.Array, line_format: str, *, on_terminal: bool) -> memoryview
 
 def _records(raw: pa.RecordBatch) -> Lines:
     key, value = (_json_null(pa.array(map(_base64, raw[name].to_pylist()), pa.string())) for name in ("key", "value"))
-    return _with_place(raw, key, value, raw["more"] if "more" in raw.schema.names else ""), {}
+    return _record_lines(raw, key, value, raw["more"] if "more" in raw.schema.names else ""), {}
 
 
 def _json(raw: pa.RecordBatch) -> Lines:
     decoded = decode_records(raw["key"], raw["value"])
-    lines = _with_place(raw, *_json_columns(raw, decoded))
+    lines = _record_lines(raw, *_json_columns(raw, decoded))
     rows = pc.indices_nonzero(decoded["error"].is_valid())
     originals, _ = _records(raw.select(RAW_SCHEMA.names).take(rows))
     return _replace(lines, rows, [decode_line(line) + "\n" for line in originals.to_pylist()]), {}
@@ -119,8 +119,8 @@ def _kafka_text(raw: pa.RecordBatch) -> Lines:
         *("[", decoded["group_id"], ",", decoded["topic"], ",", _texts(decoded["partition"]), "]::"),
         *(pc.if_else(decoded["is_tombstone"], "NULL", value), "\n"),
     )
-    of_groups = pc.is_in(decoded["key_type"], pa.array([*GROUP_METADATA_FORMATTER], pa.int16()))
-    rows = pc.indices_nonzero(pc.or_(decoded["error"].is_valid(), of_groups))
+    is_group_metadata = pc.is_in(decoded["key_type"], pa.array([*GROUP_METADATA_FORMATTER], pa.int16()))
+    rows = pc.indices_nonzero(pc.or_(decoded["error"].is_valid(), is_group_metadata))
     return _by_record(raw, lines, rows, kafka_text)
 
 
@@ -140,24 +140,24 @@ LINE_FORMATS = tuple(_FORMATS)
 
 def _json_columns(raw: pa.RecordBatch, decoded: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     """Return Kafka's JSON of key and value, null where a record could not be decoded."""
-    keys = raw["key"].dictionary_encode("encode")  # most repeat in a batch, and so does their JSON
+    keys = raw["key"].dictionary_encode("encode")  # most keys repeat in a batch, and so does their JSON
     good = np.flatnonzero(decoded["error"].is_null())
-    one_of_each = np.zeros(len(keys.dictionary), np.int64)
-    one_of_each[keys.indices.to_numpy()[good]] = good  # of a broken record nothing is decoded, not even its key
-    key = _key_json(decoded.take(pa.array(one_of_each))).take(keys.indices)
+    row_of_key = np.zeros(len(keys.dictionary), np.int64)
+    row_of_key[keys.indices.to_numpy()[good]] = good  # a record with an error may not have a decoded key
+    key = _key_json(decoded.take(pa.array(row_of_key))).take(keys.indices)
     version = decoded["value_version"]
     value = _join(
         *('{"version":', _texts(version), ',"data":{"offset":', _texts(decoded["committed_offset"])),
         *_if_in(version, _HAS_EPOCH, ',"leaderEpoch":', decoded["leader_epoch"]),
         *(',"metadata":', _quoted(decoded["metadata"]), ',"commitTimestamp":', _texts(decoded["commit_timestamp_ms"])),
         *_if_in(version, _EXPIRES, ',"expireTimestamp":', decoded["expire_timestamp_ms"]),
-        *_if_valid(',"topicId":"', decoded["topic_id"], '"'),  # a tagged field: absent where zero
+        *_if_valid(',"topicId":"', decoded["topic_id"], '"'),  # a tagged field: absent if zero
         "}}",
     )
-    either = _coalesce(value, decoded["value_json"])
+    value_text = _coalesce(value, decoded["value_json"])
     if pc.any(decoded["is_tombstone"]).as_py():
-        either = pc.if_else(decoded["is_tombstone"], "null", either)
-    return _coalesce(key, decoded["key_json"]), either
+        value_text = pc.if_else(decoded["is_tombstone"], "null", value_text)
+    return _coalesce(key, decoded["key_json"]), value_text
 
 
 def _key_json(decoded: pa.RecordBatch) -> pa.Array:
@@ -167,24 +167,26 @@ def _key_json(decoded: pa.RecordBatch) -> pa.Array:
     )
 
 
-def _with_place(raw: pa.RecordBatch, key: pa.Array, value: pa.Array, more: pa.Array | str = "") -> pa.Array:
-    place = (f'{sign}"{name}":' for sign, name in zip("{,,", RAW_SCHEMA.names, strict=False))
+def _record_lines(raw: pa.RecordBatch, key: pa.Array, value: pa.Array, more: pa.Array | str = "") -> pa.Array:
+    labels = (f'{sign}"{name}":' for sign, name in zip("{,,", RAW_SCHEMA.names, strict=False))
     numbers = (_json_null(_texts(raw[name])) for name in RAW_SCHEMA.names[:3])
-    pieces = (piece for pair in zip(place, numbers, strict=True) for piece in pair)
+    pieces = (piece for pair in zip(labels, numbers, strict=True) for piece in pair)
     return _join(*pieces, ',"key":', key, ',"value":', value, more, "}\n")
 
 
 def _by_record(raw: pa.RecordBatch, lines: pa.Array, rows: pa.Array, print_record: Callable[..., str | None]) -> Lines:
-    found: list[str | None] = []
+    texts: list[str | None] = []
     broken: dict[int, str] = {}
-    taken = raw.take(rows)
-    for row, key, value in zip(rows.to_pylist(), taken["key"].to_pylist(), taken["value"].to_pylist(), strict=True):
+    selected = raw.take(rows)
+    for row, key, value in zip(
+        rows.to_pylist(), selected["key"].to_pylist(), selected["value"].to_pylist(), strict=True
+    ):
         try:
-            found.append(print_record(key, value))
+            texts.append(print_record(key, value))
         except DecodeError as reason:
-            found.append(None)
+            texts.append(None)
             broken[row] = str(reason)
-    return _replace(lines, rows, found), broken
+    return _replace(lines, rows, texts), broken
 
 
 def _replace(lines: pa.Array, rows: pa.Array, texts: list[str | None] | list[str]) -> pa.Array:
@@ -207,12 +209,12 @@ def _or(column: pa.Array, text: str) -> pa.Array:
 
 
 def _coalesce(column: pa.Array, other: pa.Array) -> pa.Array:
-    """As Arrow's, which copies all texts even where nothing is to be filled in."""
+    """Like Arrow's coalesce, but without its copy of all texts if there is nothing to fill in."""
     return column if column.null_count == 0 or other.null_count == len(other) else pc.coalesce(column, other)
 
 
 def _if_in(version: pa.Array, versions: tuple[int, ...], name: str, numbers: pa.Array) -> tuple[Any, ...]:
-    """Return the pieces of a field that only these versions have: most batches have one version."""
+    """Return the pieces of a field that only these versions have. Most batches have one version."""
     present = pc.is_in(version, pa.array(versions, pa.int16()))
     if not pc.any(present).as_py():
         return ()
@@ -221,7 +223,7 @@ def _if_in(version: pa.Array, versions: tuple[int, ...], name: str, numbers: pa.
 
 
 def _if_valid(before: str, column: pa.Array, after: str) -> tuple[Any, ...]:
-    """Return the pieces of a field that is left out where it is null."""
+    """Return the pieces of a field that is omitted where it is null."""
     return () if column.null_count == len(column) else (_or(_join(before, column, after), ""),)
 
 
@@ -230,7 +232,7 @@ def _json_null(column: pa.Array) -> pa.Array:
 
 
 def _quoted(column: pa.Array) -> pa.Array:
-    """Return the texts as JSON; most of them repeat in a batch."""
+    """Return the texts as JSON strings. Most texts repeat in a batch, so each is encoded once."""
     encoded = column.dictionary_encode()
     return pa.array(map(jackson, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
 

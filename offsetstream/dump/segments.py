@@ -1,4 +1,4 @@
-"""Log segments as lines of text, in the formats of the dump from a cluster, without Spark and without a broker."""
+"""Print log segments as lines of text, in the same formats as a dump from a cluster. Needs no Spark and no broker."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from offsetstream.codec.log_segments import Report, read_segments
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.text import jackson
-from offsetstream.dump.formats import RAW_SCHEMA, Unprintable, first_of, format_batch, shown
+from offsetstream.dump.formats import RAW_SCHEMA, Unprintable, escaped_text, first_unprintable, format_batch
 from offsetstream.errors import SegmentError
 
 _RECORDS_AT_ONCE, _BYTES_AT_ONCE = 32_768, 32 << 20
 _SCHEMA = RAW_SCHEMA.append(pa.field("more", pa.string()))
-_NO_TIMESTAMP = -1  # as a consumer gives it
+_NO_TIMESTAMP = -1  # as a consumer returns it
 _CONTROL_NAMES: dict[int | None, str | int | None] = {int(each): each.name for each in ControlType}
 
 _Row = tuple[LogRecord, str]
@@ -27,24 +27,24 @@ _Row = tuple[LogRecord, str]
 def dump_segments(
     partitions: Iterable[LogPartition], line_format: str, target: BinaryIO, report: Report
 ) -> Unprintable | None:
-    """Write the records of each partition as lines; return what the format cannot print, None if that is nothing.
+    """Write the records of each partition as lines. Return what the format cannot print, None if it can print all.
 
-    `line_format` is one of LINE_FORMATS. In `records` every record of the log is written, control records too, and
-    those of a producer with an id say more: the producer, whether they are of a transaction, and a marker's type. The
-    other formats have the records that a consumer with isolation.level=read_committed is given. `report` is called
-    with a sentence where a log ends within a batch. Raises SegmentError.
+    `line_format` is one of LINE_FORMATS. `records` writes every record of the log, with control records. If a record's
+    producer has an id, the line also has that id, whether the record is transactional, and a marker's type. The other
+    formats write what a consumer with isolation.level=read_committed gets. `report` is called with a sentence if a log
+    ends within a batch. Raises SegmentError.
     """
-    found: list[Unprintable] = []
+    unprintable: list[Unprintable] = []
     for partition in partitions:
         rows = _all_rows(partition, report) if line_format == "records" else _committed_rows(partition, report)
-        for at_once in _chunks(rows):
-            raw = _columns(partition.number, at_once)
+        for chunk in _chunks(rows):
+            raw = _columns(partition.number, chunk)
             lines, broken = format_batch(raw, line_format)
-            target.write(shown(lines, line_format, on_terminal=target.isatty()))
+            target.write(escaped_text(lines, line_format, on_terminal=target.isatty()))
             if broken:
                 row = min(broken)
-                found.append(Unprintable(len(broken), partition.number, at_once[row][0].offset, broken[row]))
-    return first_of(found)
+                unprintable.append(Unprintable(len(broken), partition.number, chunk[row][0].offset, broken[row]))
+    return first_unprintable(unprintable)
 
 
 def _committed_rows(partition: LogPartition, report: Report) -> Iterator[_Row]:
@@ -72,21 +72,21 @@ def _control(batch: RecordBatch, record: LogRecord) -> str:
 
 
 def _chunks(rows: Iterator[_Row]) -> Iterator[list[_Row]]:
-    """Put rows together, as many as can be formatted at once; those before a damaged batch come before its error."""
-    taken: list[_Row] = []
+    """Yield rows in lists of a size to format at once. Rows before a damaged batch come before its error."""
+    chunk: list[_Row] = []
     size = 0
     try:
         for row in rows:
-            taken.append(row)
+            chunk.append(row)
             size += len(row[0].key or b"") + len(row[0].value or b"")
-            if len(taken) == _RECORDS_AT_ONCE or size > _BYTES_AT_ONCE:
-                yield taken
-                taken, size = [], 0
+            if len(chunk) == _RECORDS_AT_ONCE or size > _BYTES_AT_ONCE:
+                yield chunk
+                chunk, size = [], 0
     except SegmentError:
-        yield taken
+        yield chunk
         raise
-    if taken:
-        yield taken
+    if chunk:
+        yield chunk
 
 
 def _columns(number: int | None, rows: Sequence[_Row]) -> pa.RecordBatch:
@@ -102,4 +102,4 @@ def _columns(number: int | None, rows: Sequence[_Row]) -> pa.RecordBatch:
 
 
 def _silent(note: str) -> None:
-    """Say nothing: the first reading has said it, and the second one may end before."""
+    """Ignore the note: the first reading has reported it. The second reading may end earlier."""

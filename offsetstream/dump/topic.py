@@ -1,4 +1,4 @@
-"""The topic as lines of text, by Spark: ordered, bounded, and formatted in whole batches where the records are read."""
+"""Print the topic as lines of text with Spark: in order, within offset ranges, formatted in the Spark tasks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.dump.formats import Unprintable, first_of, format_batch, shown
+from offsetstream.dump.formats import Unprintable, escaped_text, first_unprintable, format_batch
 from offsetstream.spark.source import KafkaSource
 
 SESSION = {
-    # A batch with its text, in each Python worker: what bounds the memory.
+    # Limits the memory of each Python worker: one batch and its text.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
 }
-STAGED_OFFSETS = 2_000_000  # at once: the text of so many records waits on disk until it is printed, in order
+STAGED_OFFSETS = 2_000_000  # offsets per round: their text is staged on disk and then printed in order
 _UNPRINTABLE = "offsets_partition INT, record_offset BIGINT, reason STRING, count BIGINT"
 
 Range = tuple[int, int]
@@ -32,27 +32,27 @@ Range = tuple[int, int]
 def dump(
     spark: SparkSession, source: KafkaSource, ranges: Mapping[int, Range], line_format: str, target: BinaryIO
 ) -> Unprintable | None:
-    """Write the records of each partition from the first offset to the second (exclusive), by partition and offset.
+    """Write the records of each partition from the first offset of its range to the second (exclusive), in order.
 
-    `line_format` is one of LINE_FORMATS; the result is what it cannot print.
+    Sorted by partition and offset. `line_format` is one of LINE_FORMATS. Returns what the format cannot print.
     """
     cores = spark.sparkContext.defaultParallelism
     total = min(STAGED_OFFSETS, sum(end - start for start, end in ranges.values()))
     pieces = cut(ranges, -(-total // cores))
-    found: list[Unprintable] = []
-    while at_once := list(islice(pieces, cores)):
+    unprintable: list[Unprintable] = []
+    while round_pieces := list(islice(pieces, cores)):
         with tempfile.TemporaryDirectory(prefix="offsetstream-dump-") as folder:
-            # One task a piece: each costs 0.2 s, and the topic has 50 partitions.
-            frames = [_read(spark, source, piece).coalesce(1) for piece in at_once]
+            # One task per piece, not per partition: a task costs 0.2 s, and the topic has 50 partitions.
+            frames = [_read(spark, source, piece).coalesce(1) for piece in round_pieces]
             write = text_writer(folder, line_format, on_terminal=target.isatty())
             written = reduce(DataFrame.unionByName, frames).mapInArrow(write, _UNPRINTABLE)
-            found += [Unprintable(row["count"], *row[:3]) for row in written.collect()]
+            unprintable += [Unprintable(row["count"], *row[:3]) for row in written.collect()]
             _print(Path(folder), target)
-    return first_of(found)
+    return first_unprintable(unprintable)
 
 
 def cut(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
-    """Cut the ranges of offsets, by partition, into pieces of `size` offsets, the last one of what is left."""
+    """Cut the offset ranges, by partition, into pieces of `size` offsets. The last piece has the rest."""
     piece: dict[int, Range] = {}
     room = size
     for partition, (start, end) in sorted(ranges.items()):
@@ -72,9 +72,10 @@ def cut(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
 def text_writer(
     folder: str, line_format: str, *, on_terminal: bool = False
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for mapInArrow: writes batches of raw records to files of text, whose names are in order.
+    """Return a function for mapInArrow that writes raw records to text files. File names sort in record order.
 
-    It yields what the format cannot print, a row a batch: the first such record, its reason, how many there are.
+    It yields one row for each batch with records that the format cannot print: the first one, its reason, and their
+    number.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +86,7 @@ def text_writer(
             for start, end in _runs(partitions):
                 part = lines.slice(start, end - start)
                 name = f"{partitions[start]:010d}-{offsets[start]:020d}"
-                (Path(folder) / name).write_bytes(shown(part, line_format, on_terminal=on_terminal))
+                (Path(folder) / name).write_bytes(escaped_text(part, line_format, on_terminal=on_terminal))
             if broken:
                 row = min(broken, key=lambda row: (partitions[row], offsets[row]))
                 cells = (partitions[row], offsets[row], broken[row], len(broken))
@@ -103,7 +104,7 @@ def _read(spark: SparkSession, source: KafkaSource, piece: Mapping[int, Range]) 
 
 
 def _runs(partitions: np.ndarray) -> Iterator[Range]:
-    """Yield the rows from where to where (exclusive) the partition stays the same."""
+    """Yield the row ranges (end exclusive) in which the partition stays the same."""
     borders = np.flatnonzero(np.diff(partitions)) + 1
     edges = [0, *borders.tolist(), len(partitions)]
     return pairwise(edges) if len(partitions) else iter(())
