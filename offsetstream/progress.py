@@ -1,8 +1,9 @@
-"""What the job says while it works: a progress bar for a load, a line for a batch; or all as lines of JSON."""
+"""The log of the job on standard error: one line for each event, as text or as JSON, and a progress bar for a load."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,42 +15,50 @@ from rich.progress import Progress as Bar
 
 from offsetstream.tables.engines import StateWrites
 
+INFO, WARN, ERROR = "info", "warn", "error"
+# The time and the level at the start of a text line, as `text_line` writes them.
+LINE_START = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (?:INFO |WARN |ERROR) ")
+_WRITERS = {StateWrites.DRIVER: "the driver", StateWrites.SPARK: "Spark"}
+
 
 class Loaded(Protocol):
-    """Takes what was just loaded: partitions, offsets, who merged, records left out (None without filters)."""
+    """Reports a chunk of a load: its partitions and offsets, who merged each state table, and the filtered records.
+
+    `filtered` is None if the job has no filters.
+    """
 
     def __call__(
         self, partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], filtered: int | None = None
     ) -> None:
-        """Tell it."""
-
-
-_WRITERS = {StateWrites.DRIVER: "the driver", StateWrites.SPARK: "Spark"}
+        """Write a line, and advance the progress bar."""
 
 
 class Progress:
-    """Speaks to a person on standard error; on something that is no terminal it writes plain lines.
+    """Writes log lines to standard error. On a terminal, a load also has a progress bar.
 
-    `as_json`: each line is an object with `time` (UTC), `level` (info or error), `message`, and the figures in it.
+    A line is text: the time (UTC), the level (INFO, WARN or ERROR) and the message. With `as_json` it is an object
+    with `time`, `level` (info, warn or error), `message`, and the figures of the message.
     """
 
     def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self.as_json = as_json
 
-    def say(self, line: str, **figures: Any) -> None:
-        """Write one line; the figures are in the words of it already."""
-        self._write("info", line, figures)
+    def say(self, message: str, **figures: Any) -> None:
+        """Write a line of level INFO. The message contains the figures already; JSON has them as keys too."""
+        self._write(INFO, message, figures)
 
-    def error(self, line: str) -> None:
-        """Write one line of what went wrong."""
-        self._write("error", line, {})
+    def warn(self, message: str) -> None:
+        """Write a line of level WARN: the job continues, but something is missing, late or unusual."""
+        self._write(WARN, message, {})
 
-    def _write(self, level: str, line: str, figures: Mapping[str, Any]) -> None:
-        if self.as_json:
-            self._console.out(json_line(level, line, figures), highlight=False)
-        else:
-            self._console.print(line, markup=False)
+    def error(self, message: str) -> None:
+        """Write a line of level ERROR: the job ends."""
+        self._write(ERROR, message, {})
+
+    def _write(self, level: str, message: str, figures: Mapping[str, Any]) -> None:
+        line = json_line(level, message, figures) if self.as_json else text_line(level, message)
+        self._console.out(line, highlight=False)
 
     def batch(
         self,
@@ -59,15 +68,15 @@ class Progress:
         merged_by: Mapping[str, StateWrites],
         filtered: int | None = None,
     ) -> None:
-        """Write what a micro-batch did: its records by kind, how many were left out, and who merged into the state."""
+        """Write the line of a micro-batch: its records by kind, those filtered, and who merged the state tables."""
         counts = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in records.items())
-        said = f"Batch {batch_id}: {counts}{_filtered(filtered)}, {seconds:.1f} s{_state_by(merged_by)}"
+        message = f"Batch {batch_id}: {counts}{_filtered(filtered)}, {seconds:.1f} s{_state_by(merged_by)}"
         figures = {} if filtered is None else {"filtered": filtered}
-        self.say(said, batch_id=batch_id, records=dict(records), **figures, seconds=round(seconds, 3))
+        self.say(message, batch_id=batch_id, records=dict(records), **figures, seconds=round(seconds, 3))
 
     @contextmanager
     def load(self, partitions: int, offsets: int) -> Iterator[Loaded]:
-        """Show a bar of loaded partitions; the function it gives takes what was just loaded."""
+        """Show the progress of a load. Call the function that this yields after each loaded chunk."""
         self.say(f"Loading {partitions} offsets partitions: {offsets:,} offsets to read", offsets=offsets)
         done, total = 0, partitions
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -86,17 +95,25 @@ class Progress:
                 nonlocal done
                 done += partitions
                 bar.advance(task, partitions)
-                now = f"+{offsets:,} offsets{_filtered(filtered)}{_state_by(merged_by)}"
-                said = f"  {done} of {total} offsets partitions loaded ({now})"
-                self.say(said, loaded=done, partitions=total)
+                chunk = f"+{offsets:,} offsets{_filtered(filtered)}{_state_by(merged_by)}"
+                message = f"{done} of {total} offsets partitions loaded ({chunk})"
+                self.say(message, loaded=done, partitions=total)
 
             yield loaded
 
 
-def json_line(level: str, line: str, figures: Mapping[str, Any]) -> str:
-    """Return the object of JSON that a line is, of now."""
-    time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({"time": time, "level": level, "message": line.strip(), **figures}, ensure_ascii=False)
+def text_line(level: str, message: str) -> str:
+    """Return a log line of now as text: `2026-11-28T20:15:03.123Z INFO  Batch 4: …`."""
+    return f"{_now()} {level.upper():<5} {message.strip()}"
+
+
+def json_line(level: str, message: str, figures: Mapping[str, Any]) -> str:
+    """Return a log line of now as a JSON object."""
+    return json.dumps({"time": _now(), "level": level, "message": message.strip(), **figures}, ensure_ascii=False)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _filtered(records: int | None) -> str:
@@ -104,8 +121,8 @@ def _filtered(records: int | None) -> str:
 
 
 def _state_by(merged_by: Mapping[str, StateWrites]) -> str:
-    """Tell who wrote the state; by table where they were both."""
-    tables = {way: [table for table, by in merged_by.items() if by is way] for way in _WRITERS}
-    ways = [way for way, written in tables.items() if written]
-    told = (f"{_WRITERS[way]} ({', '.join(tables[way])})" if len(ways) > 1 else _WRITERS[way] for way in ways)
-    return f", state by {' and '.join(told)}" if ways else ""
+    """Return who merged the state; name the tables only if both the driver and Spark did."""
+    tables = {writer: [table for table, by in merged_by.items() if by is writer] for writer in _WRITERS}
+    used = [writer for writer, merged in tables.items() if merged]
+    names = (f"{_WRITERS[each]} ({', '.join(tables[each])})" if len(used) > 1 else _WRITERS[each] for each in used)
+    return f", state by {' and '.join(names)}" if used else ""

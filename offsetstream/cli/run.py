@@ -15,6 +15,7 @@ from offsetstream.cli.all_clusters import FLAG, clusters_of, require_of_file
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
 from offsetstream.cli.signals import end_when_asked, end_with_input
 from offsetstream.cli.supervisor import SUPERVISED, ClusterJob, Supervisor
+from offsetstream.cli.tell import printable
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import CONFIG_VARIABLE
@@ -35,7 +36,7 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     from offsetstream.progress import Progress  # noqa: PLC0415 - --help needs none of it
 
     progress = Progress(as_json=options["log_format"] == "json")
-    with _told_as_json(progress) if progress.as_json else nullcontext():
+    with _errors_logged(progress):
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
         stop = threading.Event()
         with end_when_asked(stop.set), end_with_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
@@ -46,12 +47,13 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
 
 
 @contextmanager
-def _told_as_json(progress: Progress) -> Iterator[None]:
-    """End an error in a line of JSON, where it would be one of text, and the same exit code."""
+def _errors_logged(progress: Progress) -> Iterator[None]:
+    """Write an error of ours as the last log line, and end with its exit code."""
     try:
         yield
     except OffsetstreamError as error:
-        progress.error(" ".join(str(error).splitlines()))
+        message = " ".join(str(error).splitlines())
+        progress.error(message if progress.as_json else printable(message))
         raise click.exceptions.Exit(error.exit_code) from error
 
 

@@ -118,19 +118,24 @@ class Supervisor:
 
 
 def _pass_on(job: ClusterJob, process: subprocess.Popen[str]) -> None:
-    """Write what a job says, each line after its name, also where nobody reads any more: the job must not wait."""
+    """Write each line of a job with its name. If nobody reads them any more, continue: the job must not wait."""
     for line in process.stdout or ():
         with suppress(OSError):
             _say(job, line.rstrip("\n"), "info")
 
 
 def _say(job: ClusterJob, line: str, level: str = "error") -> None:
-    """Write a line after the job's name, or as JSON with that among what it has: also what no object is, as of Java."""
-    if not job.as_json:
-        tell(f"{job.name}: {line}")
-        return
-    from offsetstream.progress import json_line  # noqa: PLC0415 - only for this
+    """Write a line with the name of the job's cluster: after time and level, or as a key of the JSON object.
 
+    Lines that are no log lines, such as Java's, become log lines of `level`.
+    """
+    from offsetstream.progress import LINE_START, json_line, text_line  # noqa: PLC0415 - --help needs none of it
+
+    if not job.as_json:
+        start = LINE_START.match(line)
+        named = f"{job.name}: {line[start.end() :] if start else line}"
+        tell(f"{start.group()}{named}" if start else text_line(level, named))
+        return
     with suppress(ValueError):
         told = json.loads(line)
         if isinstance(told, dict):

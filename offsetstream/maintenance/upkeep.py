@@ -53,7 +53,7 @@ class Upkeep:
                 self._failed.discard(schema.name)
             except (TablesError, PySparkException, Py4JJavaError, OSError) as error:
                 if schema.name not in self._failed:  # a conflict, or a store that is slow: the next time will do
-                    progress.say(f"The table {schema.name} is not tidied now, but later: {first_line(error)}")
+                    progress.warn(f"The table {schema.name} is not tidied now, but later: {first_line(error)}")
                 self._failed.add(schema.name)
 
     def _tend(self, schema: TableSchema, between_batches: AbstractContextManager[object]) -> None:

@@ -70,8 +70,8 @@ class Job:
         self._signals = Signals(stop or threading.Event(), threading.Event())
         self._cluster = Cluster(settings.bootstrap_server, settings.properties, self._signals.stop.is_set)
         self._leaders = Leadership(self._cluster, self._signals.stop.wait)
-        self._patience = Patience(settings.max_silence, self._signals.stop, progress.say)
-        self._metrics = Metrics(settings, progress.say)
+        self._patience = Patience(settings.max_silence, self._signals.stop, progress.warn)
+        self._metrics = Metrics(settings, progress)
 
     def stop(self) -> None:
         """Ask the job to end after its present batch; may be called from a signal handler."""
@@ -113,7 +113,7 @@ class Job:
         self._metrics.job.belongs_to(cluster_id)
         self._metrics.job.answered(does_answer=True)
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
-            self._progress.say(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
+            self._progress.warn(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         topic, store = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator), self._settings.store
         if store.needs_spark:  # for the lease too, which is given back before the session ends
             with self._started() as spark:
@@ -162,12 +162,12 @@ class Job:
                     silent_since = time.monotonic()
                 if timedelta(seconds=time.monotonic() - silent_since) > self._patience.limit:
                     raise
-                self._progress.say(f"{error}; going on when it answers")
+                self._progress.warn(f"{error}; going on when it answers")
                 self._patience.ask(partial(self._leaders.readable, topic.partitions))
             except LeadersChangedError as error:
-                self._progress.say(f"Beginning anew: {error}")
+                self._progress.warn(f"Beginning anew: {error}")
             except (PartitionsChangedError, NoOffsetsTopicError) as error:
-                self._progress.say(f"Beginning anew: {error}")
+                self._progress.warn(f"Beginning anew: {error}")
                 topic = replace(topic, partitions=self._wait_for_topic())
                 if self._signals.stop.is_set():  # none may have been found, which does not mean that all are gone
                     return None
@@ -190,5 +190,5 @@ class Job:
         try:
             return self._cluster.coordinator_kind()
         except UnauthorisedError as error:
-            self._progress.say(f"Taking the brokers' group coordinator for the new one: {error}")
+            self._progress.warn(f"Taking the brokers' group coordinator for the new one: {error}")
             return "new"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offsetstream.metrics.group_metrics import GroupMetrics, Shown
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.metrics.server import serving
+from offsetstream.progress import Progress
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.store import DEAR_SECONDS, Store
 
@@ -17,9 +18,9 @@ _SECONDS = 15.0  # between two looks at the tables
 class Metrics:
     """Kept in any case, served where there is a port. UsageError for an expression that is none."""
 
-    def __init__(self, settings: JobSettings, say: Callable[[str], None]) -> None:
+    def __init__(self, settings: JobSettings, progress: Progress) -> None:
         self.job = JobMetrics()
-        self._settings, self._say = settings, say
+        self._settings, self._progress = settings, progress
         self._shown = Shown(
             settings.group_metrics, settings.metrics_groups, settings.metrics_topics, settings.metrics_max_series
         )
@@ -33,7 +34,7 @@ class Metrics:
             yield
             return
         with serving(address, port, self.job.registry, self.job.standing) as url:
-            self._say(f"Metrics are at {url}/metrics")
+            self._progress.say(f"Metrics are at {url}/metrics")
             yield
 
     @contextmanager
@@ -42,7 +43,7 @@ class Metrics:
         if not self._settings.metrics_port:
             yield
             return
-        groups = GroupMetrics(self._shown, DEAR_SECONDS if tables.is_dear else _SECONDS, self._say)
+        groups = GroupMetrics(self._shown, DEAR_SECONDS if tables.is_dear else _SECONDS, self._progress.warn)
         self.job.registry.register(groups)
         groups.start(tables)
         try:

@@ -146,7 +146,7 @@ def test_a_zombie_writes_nothing(job: CatalogJob, table: str) -> None:
         versions = job.versions()
         zombie.signal(signal.SIGCONT)
         assert ended(zombie) == 1, zombie.said()
-        assert "Error: another job has taken over the lease" in zombie.said()
+        assert " ERROR another job has taken over the lease" in zombie.said()
         assert "Traceback" not in zombie.said()
         assert job.versions() == versions
     assert job.run() == []

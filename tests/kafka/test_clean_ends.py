@@ -102,21 +102,21 @@ def test_a_crash_of_java_is_told_with_its_report(ended: dict[str, Ended]) -> Non
     assert ended["java crashed"].code == 1
     (report,) = (ended["java crashed"].folder / "cwd").iterdir()
     last = ended["java crashed"].said.splitlines()[-1]
-    assert last.startswith("Error: Spark's Java process crashed: SIGSEGV (0xb) at pc="), ended["java crashed"].said
+    assert " ERROR Spark's Java process crashed: SIGSEGV (0xb) at pc=" in last, ended["java crashed"].said
     assert last.endswith(f"Nothing is lost. Start the job again. Java's report of the crash is {report.name}")
 
 
 def test_an_error_is_one_line(ended: dict[str, Ended]) -> None:
     assert ended[ERROR].code == 1
     last = ended[ERROR].said.splitlines()[-1]
-    assert last.startswith(f"Error: cannot write to {ended[ERROR].folder}/job/checkpoints")
+    assert f" ERROR cannot write to {ended[ERROR].folder}/job/checkpoints" in last
     assert "Traceback" not in ended[ERROR].said
 
 
 def test_without_its_java_it_says_so_in_one_line(ended: dict[str, Ended]) -> None:
     assert ended["java killed"].code == 1
     said = ended["java killed"].said
-    assert said.splitlines()[-1].startswith("Error: Spark's Java process was ended by signal 9"), said
+    assert " ERROR Spark's Java process was ended by signal 9" in said.splitlines()[-1], said
     assert "Traceback" not in said
     tables = PathStore(str(ended["java killed"].folder / "job" / "tables"))
     assert [row["owner"] for row in rows(tables, "job_lease")] == [None]  # so that the next one starts at once

@@ -86,7 +86,7 @@ def missing(runner: JobRunner, committer: Committer) -> list[datetime]:
 
 
 def batches(runner: JobRunner) -> int:
-    return runner.said.getvalue().count("\nBatch ")
+    return runner.said.getvalue().count(" INFO  Batch ")
 
 
 def test_what_compaction_took_before_a_batch_read_it_is_not_claimed(runner: JobRunner, kafka: EmbeddedKafka) -> None:

@@ -38,6 +38,6 @@ def assert_a_zombie_writes_nothing(matrix: CrashMatrix, table: str) -> None:
         versions = matrix.versions()
         zombie.signal(signal.SIGCONT)
         assert zombie.ended() == 1, zombie.said()
-        assert "Error: another job has taken over the lease" in zombie.said()
+        assert " ERROR another job has taken over the lease" in zombie.said()
         assert "Traceback" not in zombie.said()
         assert matrix.versions() == versions

@@ -196,7 +196,7 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
 
     def told(words: str) -> list[str]:
         lines = runner.said.getvalue().splitlines()
-        return [line for line in lines if line.startswith(f"Offsets partition {partition} {words}")]
+        return [line for line in lines if f" Offsets partition {partition} {words}" in line]
 
     with runner.running():
         runner.await_(lambda: runner.said.getvalue().count("Going on with checkpoint") >= 3)

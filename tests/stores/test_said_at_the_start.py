@@ -32,7 +32,7 @@ def last_line(server: str, tables: str, checkpoint: str, environment: Mapping[st
     places = ("--tables", tables, "--checkpoint", checkpoint)
     done = offsetstream("run", "--bootstrap-server", server, *places, "--once", environment=environment)
     assert done.returncode == 1, done.stderr
-    before, error = done.stderr.split("Error: ")
+    before, error = done.stderr.split(" ERROR ")
     assert "Traceback" not in before
     assert "Exception" not in before
     assert error.count("\n") == 1, error

@@ -54,8 +54,8 @@ def job(own_kafka: EmbeddedKafka, workload: Workload, tmp_path_factory: pytest.T
 def test_executors_without_the_package(cluster: SparkCluster, bare_python: Path, job: StoredJob) -> None:
     with RunningProcess([*cluster.submitted(python=bare_python), *job.options("--once")], job.said("lacks")) as refused:
         assert refused.ended() == 1
-        (error,) = (line for line in refused.said().splitlines() if line.startswith("Error: "))
-        assert error.startswith("Error: The executors' Python lacks offsetstream. Give them")
+        (error,) = (line for line in refused.said().splitlines() if " ERROR " in line)
+        assert "The executors' Python lacks offsetstream. Give them" in error
         assert "ModuleNotFoundError" not in refused.said()
         assert "Traceback" not in refused.said()
 

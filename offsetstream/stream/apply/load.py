@@ -151,7 +151,7 @@ class Loader:
             try:
                 shares = self._pass(raw, history, batch, sorted(ends), self._watch.settings.safe_retention)
             except _TooSlowError:
-                self._controls.progress.say(f"{_TOO_SLOW}: {len(ends)} offsets partitions are read once more")
+                self._controls.progress.warn(f"{_TOO_SLOW}: {len(ends)} offsets partitions are read once more")
                 shares = self._pass(raw, history, batch, sorted(ends), timedelta.max)
         self._finish(sorted(ends), shares, batch)
         return shares
@@ -185,7 +185,9 @@ class Loader:
             count = len(records) - records["error"].null_count
         self._controls.metrics.undecodable(count)
         if count:
-            self._controls.progress.say(f"{count:,} records cannot be decoded: {UNDECODABLE} has them, with the reason")
+            self._controls.progress.warn(
+                f"{count:,} records cannot be decoded: {UNDECODABLE} has them, with the reason"
+            )
 
     def _held(self, part: Part) -> Held:
         """Return a part of a pass where it is to be written."""

@@ -75,7 +75,7 @@ class Attempt:
         self._settings = settings
         self._topic = topic
         self._controls = controls
-        self._say = controls.progress.say
+        self._say, self._warn = controls.progress.say, controls.progress.warn
         self._writer, self._tables = writer, writer.tables
         self._book = self._opened_book()
         controls.metrics.watch(lambda: standing_of(self._book.rows.values(), settings.max_transaction_timeout))
@@ -83,7 +83,7 @@ class Attempt:
         channels = Leaders(writer.spark, topic.cluster, settings.properties)
         self._watch = self._watched(channels)
         self._placing = Placing(self._tables, self._book, self._coordinators, self._say)
-        hanging = HangingTransactions(settings.max_transaction_timeout, self._say)
+        hanging = HangingTransactions(settings.max_transaction_timeout, self._say, self._warn)
         self._observer = Observer(self._watch, self._book, hanging, controls.progress, controls.metrics)
         raw_log = RawLog(channels, lambda: self._book.coordinators.known_epochs)
         self._gaps = Gaps(self._book, self._watch.settings, raw_log.lost_offsets)
@@ -114,9 +114,9 @@ class Attempt:
             seconds = max(seconds, DEAR_SECONDS)
         looks_every = max(length_of(self._settings.trigger), timedelta(seconds=seconds or self._refresh_seconds))
         its_own = None if self._settings.once else looks_every
-        tails = LogTails(self._writer.spark, self._settings.bootstrap_server, self._settings.properties, self._say)
-        rounds = Rounds(self._tables, own, self._topic.coordinator, self._say, its_own, tails)
-        return Sampler(rounds, seconds, self._say, self._controls.metrics)
+        tails = LogTails(self._writer.spark, self._settings.bootstrap_server, self._settings.properties, self._warn)
+        rounds = Rounds(self._tables, own, self._topic.coordinator, self._warn, its_own, tails)
+        return Sampler(rounds, seconds, self._say, self._warn, self._controls.metrics)
 
     @property
     def _refresh_seconds(self) -> float:
@@ -131,9 +131,9 @@ class Attempt:
         book = PartitionBook(self._tables, self._topic.partitions, keeps_history=self._settings.history)
         book.claims.thinned_before(self._controls.lease.found.history_kept_from)
         if is_ledger_lost(self._tables):
-            self._say("The history has no ledger: all its rows are counted as they are now")
+            self._warn("The history has no ledger: all its rows are counted as they are now")
         if lost_tables := mend_lost_tables(book, self._tables):
-            self._say(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
+            self._warn(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
         if book.filter_by(self._settings.filters):
             self._say("The tables were made by other filters: all is loaded anew, and history is complete from now on")
         return book
@@ -142,7 +142,7 @@ class Attempt:
         cluster, topics = self._topic.cluster, TopicBook(self._tables)
         known_id, ends = topics.id_of(OFFSETS_TOPIC), EpochEnds(channels).of
         truncation = TruncationDetector(self._book, known_id, cluster.topic_id, ends)
-        return ClusterWatch(cluster, topics, TopicSettings(cluster, self._say), truncation)
+        return ClusterWatch(cluster, topics, TopicSettings(cluster, self._warn), truncation)
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -184,7 +184,7 @@ class Attempt:
                 with explain_failure(self._topic.cluster):
                     lost = live.run(query)
             except (LedAnewError, PlacedAnewError) as error:
-                self._say(f"Beginning another query: {error}")
+                self._warn(f"Beginning another query: {error}")
                 checkpoint = self._load([number for number in readable if not self._book.rows[number].is_owned])
                 continue
             if not lost:
@@ -200,7 +200,7 @@ class Attempt:
             try:
                 require_no_doubled_rows(self._tables, name)
             except DoubledRowsError as error:
-                self._say(f"{error}: they are loaded anew")
+                self._warn(f"{error}: they are loaded anew")
                 found |= error.partitions & set(self._book.partitions)
         return found
 
@@ -275,7 +275,7 @@ class Attempt:
         if self._book.has_news:  # the leader epochs above all: what a batch writes is of these or older ones
             self._book.write(BatchId(checkpoint.checkpoint_id, -1))
         if self._topic.leaders.leaderless:
-            self._say(f"Going on without {in_words(self._topic.leaders.leaderless)}, until they can be read again")
+            self._warn(f"Going on without {in_words(self._topic.leaders.leaderless)}, until they can be read again")
         frame = self._source.stream(self._writer.spark, start, most)
         name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
         writer = frame.writeStream.queryName(name)

@@ -83,7 +83,7 @@ class LiveStream:
             self._end(query)
         if error is not None and not self._controls.is_stopping():
             lost = self._check.explained(error)
-        self._check.say_why(lost, self._controls.progress.say)
+        self._check.say_why(lost, self._controls.progress.warn)
         return lost
 
     def _watch(self, query: StreamingQuery) -> list[int]:

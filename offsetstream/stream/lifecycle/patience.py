@@ -27,9 +27,9 @@ Answer = TypeVar("Answer")
 class Patience:
     """Asks again where no broker answers, for at most `limit`, or until `stop` is set; then the error is raised."""
 
-    def __init__(self, limit: timedelta, stop: threading.Event, say: Callable[[str], None]) -> None:
+    def __init__(self, limit: timedelta, stop: threading.Event, warn: Callable[[str], None]) -> None:
         self.limit = limit
-        self._say = say
+        self._warn = warn
         self._stop = stop
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
@@ -47,4 +47,4 @@ class Patience:
     def _tell(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         pause = state.next_action.sleep if state.next_action else 0.0
-        self._say(f"{error}; asking again in {pause:.0f} s")
+        self._warn(f"{error}; asking again in {pause:.0f} s")

@@ -11,9 +11,9 @@ from offsetstream.stream.partitions.partition_row import PartitionRow
 class HangingTransactions:
     """Tells once of each partition whose last stable offset stands for `at_most` or longer, and when it moves."""
 
-    def __init__(self, at_most: timedelta, say: Callable[[str], None]) -> None:
+    def __init__(self, at_most: timedelta, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self._at_most = at_most
-        self._say = say
+        self._say, self._warn = say, warn
         self._told: dict[int, tuple[int, datetime]] = {}  # the last stable offset and its time, by partition
 
     def look(self, rows: Iterable[PartitionRow]) -> None:
@@ -27,7 +27,7 @@ class HangingTransactions:
             if stands and number not in self._told and now - stands[1] >= self._at_most:
                 self._told[number] = stands
                 waiting = (row.high_watermark or 0) - stands[0]
-                self._say(
+                self._warn(
                     f"Offsets partition {number} is blocked at offset {stands[0]:,} by a transaction that has been "
                     f"open for {_minutes(now - stands[1])}: {waiting:,} records wait behind it; "
                     "'offsetstream partitions --blocked' names its producer, and the command that ends it"

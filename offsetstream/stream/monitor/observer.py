@@ -85,7 +85,7 @@ class Observer:
         except ClusterError as error:
             self._metrics.answered(does_answer=False)
             if not self._is_silent:
-                self._progress.say(f"The coordinators cannot be observed for now: {error}")
+                self._progress.warn(f"The coordinators cannot be observed for now: {error}")
             self._is_silent = True
             return None
         self._metrics.answered(does_answer=True)

@@ -21,9 +21,9 @@ class TopicSettings:
     `uncompacted_since`: since when each look has told of at least the present `uncompacted_for`.
     """
 
-    def __init__(self, cluster: Cluster, say: Callable[[str], None]) -> None:
+    def __init__(self, cluster: Cluster, warn: Callable[[str], None]) -> None:
         self._cluster = cluster
-        self._say = say
+        self._warn = warn
         self._is_refused = self._is_warned = False
         self._told: dict[str, str | None] = {}
         self.uncompacted_since = datetime.max.replace(tzinfo=UTC)
@@ -33,19 +33,19 @@ class TopicSettings:
         before, asked_at = self.uncompacted_for, datetime.now(UTC)
         try:
             self._told = self._cluster.topic_settings()
-            self._warn()
+            self._warn_of_retention()
             if self.uncompacted_for > before:
                 self.uncompacted_since = asked_at
         except UnreachableError:
             raise
         except ClusterError as error:
             if not self._is_refused:
-                self._say(f"taking 24 hours for delete.retention.ms: {error}")
+                self._warn(f"taking 24 hours for delete.retention.ms: {error}")
             self._is_refused = True
 
-    def _warn(self) -> None:
+    def _warn_of_retention(self) -> None:
         if self.forgets and not self._is_warned:
-            self._say(
+            self._warn(
                 f"cleanup.policy of {OFFSETS_TOPIC} is {self._told['cleanup.policy']}: retention "
                 f"(retention.ms={self._told.get('retention.ms')}, retention.bytes={self._told.get('retention.bytes')}) "
                 "takes committed offsets and groups that live. Coordinators lose these when they move or start again, "

@@ -28,12 +28,12 @@ class LogTails:
     """Asked by the sampler's thread; `say` is told once of what is refused, and what is not told is left out."""
 
     def __init__(
-        self, spark: SparkSession, bootstrap_server: str, properties: Mapping[str, str], say: Callable[[str], None]
+        self, spark: SparkSession, bootstrap_server: str, properties: Mapping[str, str], warn: Callable[[str], None]
     ) -> None:
         self._spark = spark
         self._bootstrap_server = bootstrap_server
         self._properties = properties
-        self._say = say
+        self._warn = warn
         self._told: set[str] = set()
 
     def first_readable(self, starts: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | None]:
@@ -80,7 +80,7 @@ class LogTails:
 
     def _tell(self, line: str) -> None:
         if line not in self._told:
-            self._say(line)
+            self._warn(line)
         self._told.add(line)
 
     @contextmanager

@@ -23,13 +23,13 @@ class ObservedCluster:
         tables: Store,
         cluster: LogEnds,
         coordinator: Coordinator,
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
         looks_every: timedelta | None,
     ) -> None:
         self._tables = tables
         self._cluster = cluster
         self._coordinator = coordinator
-        self._say = say
+        self._warn = warn
         self._sample_interval_ms = looks_every and looks_every // timedelta(milliseconds=1)
         self._written: dict[str, Any] | None = None
         self._is_refused = False
@@ -54,6 +54,6 @@ class ObservedCluster:
             return self._cluster.offsets_retention()
         except UnauthorisedError as error:
             if not self._is_refused:
-                self._say(f"For how long the brokers keep offsets is not known: {error}")
+                self._warn(f"For how long the brokers keep offsets is not known: {error}")
             self._is_refused = True
             return None, None

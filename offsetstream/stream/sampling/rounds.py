@@ -38,16 +38,16 @@ class Rounds:
         tables: Store,
         cluster: LogEnds,
         coordinator: Coordinator,
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
         looks_every: timedelta | None = None,
         tails: LogTails | None = None,
     ) -> None:
         self._tables = tables
         self._cluster = cluster
-        self._say = say
+        self._warn = warn
         self._tails = tails
         self._written = SampleTables(tables)
-        self._observed = ObservedCluster(tables, cluster, coordinator, say, looks_every)
+        self._observed = ObservedCluster(tables, cluster, coordinator, warn, looks_every)
         self.book = SampleBook()
         self._positions: Positions | None = None
         self._asked_starts_at = self._observed_at = -CLUSTER_SECONDS
@@ -109,7 +109,7 @@ class Rounds:
         if hidden:
             self._hidden |= hidden
             more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
-            self._say(
+            self._warn(
                 f"The ends of the topic {min(hidden)}{more} are not sampled: this user lacks DESCRIBE on it; "
                 "docs/reference/rights.md has the rights of each command"
             )

@@ -22,10 +22,17 @@ class Sampler:
     tried again in the next round: nothing of it ends the job.
     """
 
-    def __init__(self, rounds: Rounds, seconds: float, say: Callable[[str], None], metrics: JobMetrics) -> None:
+    def __init__(
+        self,
+        rounds: Rounds,
+        seconds: float,
+        say: Callable[[str], None],
+        warn: Callable[[str], None],
+        metrics: JobMetrics,
+    ) -> None:
         self._rounds = rounds
         self._seconds = seconds
-        self._say = say
+        self._say, self._warn = say, warn
         self._metrics = metrics
         self._batch = BatchId(0, -1)
         self._failing: set[str] = set()
@@ -89,7 +96,7 @@ class Sampler:
             if isinstance(error, UnreachableError):
                 self._metrics.answered(does_answer=False)
             if what not in self._failing:
-                self._say(f"Where the logs end is not {what} for now: {first_line(error)}")
+                self._warn(f"Where the logs end is not {what} for now: {first_line(error)}")
             self._failing.add(what)
             return False
         if what in self._failing:

@@ -1,4 +1,5 @@
 import json
+import re
 import runpy
 import socket
 from datetime import timedelta
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from offsetstream.cli.main import main
 from offsetstream.cli.run import run
 from offsetstream.embedded.ports import LOOPBACK
+from offsetstream.progress import LINE_START
 
 JOB = Path(__file__).parents[3] / "streaming_jobs" / "materialize_offsets.py"
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
@@ -91,8 +93,8 @@ def test_why_it_ends_is_one_line_of_either_format(
         told = json.loads(last)
         assert (told["level"], message in told["message"]) == ("error", True)
     else:
-        assert last.startswith("Error: ")
-        assert message in last
+        assert re.match(LINE_START.pattern + re.escape(message), last)
+        assert " ERROR " in last
 
 
 def test_a_port_that_is_taken_ends_it_before_it_begins(tmp_path: Path) -> None:

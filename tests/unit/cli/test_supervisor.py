@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from offsetstream.cli.signals import end_when_asked
 from offsetstream.cli.supervisor import ClusterJob, Supervisor
+from offsetstream.progress import LINE_START
 from testkit.processes import OFFSETSTREAM, RunningProcess, descendants, is_alive, offsetstream
 from testkit.waiting import SECONDS, await_
 
@@ -39,7 +41,10 @@ def job(name: str, program: str, *, goes_on: bool = True) -> ClusterJob:
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    return capsys.readouterr().err.splitlines()
+    """The lines, with their level but without their time."""
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if not LINE_START.match(line)] == []
+    return [line.partition(" ")[2] for line in lines]
 
 
 def test_one_that_fails_is_started_again_after_growing_pauses(
@@ -48,13 +53,13 @@ def test_one_that_fails_is_started_again_after_growing_pauses(
     failing = job("a", COUNTS.format(file=str(tmp_path / "runs"), code=7, runs=4))
     assert Supervisor([failing], first_pause=0.01).run() == []
     assert said(capsys) == [
-        "a: run 1",
-        "a: ended with exit code 7; it is started again in 0.01 s",
-        "a: run 2",
-        "a: ended with exit code 7; it is started again in 0.02 s",
-        "a: run 3",
-        "a: ended with exit code 7; it is started again in 0.04 s",
-        "a: run 4",
+        "INFO  a: run 1",
+        "ERROR a: ended with exit code 7; it is started again in 0.01 s",
+        "INFO  a: run 2",
+        "ERROR a: ended with exit code 7; it is started again in 0.02 s",
+        "INFO  a: run 3",
+        "ERROR a: ended with exit code 7; it is started again in 0.04 s",
+        "INFO  a: run 4",
     ]
 
 
@@ -64,14 +69,22 @@ def test_wrong_usage_and_a_job_that_runs_once_are_left_ended(
 ) -> None:
     jobs = [job("a", f"raise SystemExit({code})", goes_on=goes_on), job("b", "print('done')", goes_on=goes_on)]
     assert Supervisor(jobs).run() == [f"a (exit code {code})"]
-    assert sorted(said(capsys)) == [f"a: ended with exit code {code}", "b: done"]
+    assert sorted(said(capsys)) == [f"ERROR a: ended with exit code {code}", "INFO  b: done"]
 
 
-def test_lines_of_json_stay_such(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_keep_their_time_and_level(capsys: pytest.CaptureFixture[str]) -> None:
+    says = "print('2026-11-28T20:15:03.123Z WARN  by the job'); print('by Java')"
+    Supervisor([job("a", says, goes_on=False)]).run()
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "2026-11-28T20:15:03.123Z WARN  a: by the job"
+    assert re.fullmatch(LINE_START.pattern + "a: by Java", second)
+
+
+def test_lines_of_json_stay_json(capsys: pytest.CaptureFixture[str]) -> None:
     says = """print('{"level": "info", "message": "by the job"}'); print("by Java"); raise SystemExit(2)"""
     failing = ClusterJob("a", [sys.executable, "-c", says], goes_on=True, as_json=True)
     assert Supervisor([failing]).run() == ["a (exit code 2)"]
-    lines = [json.loads(line) for line in said(capsys)]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(line["cluster"], line["level"], line["message"]) for line in lines] == [
         ("a", "info", "by the job"),
         ("a", "info", "by Java"),
@@ -83,7 +96,7 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, capsys: pytest.Capt
     killed = f"import os, pathlib; file = pathlib.Path({str(tmp_path / 'killed')!r})\n"
     killed += "if not file.exists(): file.touch(); os.kill(os.getpid(), 9)"
     assert Supervisor([job("a", killed)], first_pause=0.01).run() == []
-    assert said(capsys) == ["a: ended with SIGKILL; it is started again in 0.01 s"]
+    assert said(capsys) == ["ERROR a: ended with SIGKILL; it is started again in 0.01 s"]
 
 
 def test_who_holds_the_output_of_a_killed_job_open_is_ended_first(
@@ -97,7 +110,7 @@ def test_who_holds_the_output_of_a_killed_job_open_is_ended_first(
     leaves += f"pathlib.Path({str(pid)!r}).write_text(str(left.pid)); os.kill(os.getpid(), 9)"
     assert Supervisor([job("a", leaves, goes_on=False)]).run() == ["a (SIGKILL)"]
     await_(lambda: not is_running(int(pid.read_text())))
-    assert said(capsys) == ["a: ended with SIGKILL"]
+    assert said(capsys) == ["ERROR a: ended with SIGKILL"]
 
 
 def is_running(pid: int) -> bool:

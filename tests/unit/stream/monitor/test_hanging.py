@@ -14,7 +14,7 @@ def row(number: int, stable: int, high: int, minutes: float | None) -> Partition
 
 def test_a_transaction_is_told_of_once_when_it_is_open_for_too_long_and_once_when_it_ends() -> None:
     said: list[str] = []
-    hanging = HangingTransactions(FIFTEEN, said.append)
+    hanging = HangingTransactions(FIFTEEN, said.append, said.append)
     hanging.look([row(0, 5, 5, None), row(1, 90, 1_100, 14.9), row(2, 7, 9, None)])
     assert said == []
     stands = row(1, 90, 1_100, 15.01)
@@ -32,7 +32,7 @@ def test_a_transaction_is_told_of_once_when_it_is_open_for_too_long_and_once_whe
 
 def test_the_next_transaction_of_a_partition_is_told_of_too() -> None:
     said: list[str] = []
-    hanging = HangingTransactions(FIFTEEN, said.append)
+    hanging = HangingTransactions(FIFTEEN, said.append, said.append)
     hanging.look([row(1, 90, 100, 60)])
     hanging.look([row(1, 95, 100, 0)])
     hanging.look([row(1, 95, 100, 16)])

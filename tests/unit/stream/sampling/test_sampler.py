@@ -36,7 +36,7 @@ class Rounds:
 
 @contextmanager
 def sampling(rounds: Any, said: list[str], seconds: float = 0.01) -> Iterator[Sampler]:
-    made = Sampler(rounds, seconds, said.append, JobMetrics())
+    made = Sampler(rounds, seconds, said.append, said.append, JobMetrics())
     made.start(1)
     try:
         yield made
