@@ -171,7 +171,7 @@ def test_a_load_comes_to_the_same(
     for either in (runner, loaded):
         assert_garbage_is_kept(either, 2)
     count = 2 * (GARBAGE + LARGE + NULL_KEYS)
-    assert f"{count:,} records cannot be decoded: undecodable_records has them" in loaded.said.getvalue()
+    assert f"Cannot decode {count:,} records: see the table undecodable_records" in loaded.said.getvalue()
     for table in ("committed_offsets", "groups", "group_members", "member_assignments", "group_cells"):
         assert loaded.rows(table) == runner.rows(table)
 
