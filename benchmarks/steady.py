@@ -42,7 +42,7 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
 
 def _freshness(tables: Tables) -> Result:
     with Job(tables.server, tables.folder, "--trigger", _TRIGGER) as job:
-        job.await_line("Going on with checkpoint")
+        job.await_line("Continuing from checkpoint")
         found = delays(
             tables.server,
             tables.folder / "tables" / "committed_offsets",

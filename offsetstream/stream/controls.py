@@ -1,4 +1,4 @@
-"""How a running job is asked, and how it answers."""
+"""What the parts of a running job share: its lease, its signals, its log and its metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.tables.lease import Lease
 
 @dataclass(frozen=True)
 class Signals:
-    """What other threads ask of the job: to stop, or to look at the requests for reloads in the lease."""
+    """Events that other threads set: the job is to stop, or the lease has requests to reload."""
 
     stop: threading.Event
     reload: threading.Event
@@ -20,9 +20,7 @@ class Signals:
 
 @dataclass(frozen=True)
 class Controls:
-    """The lease, in which other processes leave requests; the signals of this one's threads; and lines and metrics for
-    whoever watches the job.
-    """
+    """The lease with requests of other processes, the signals of this process's threads, the log and the metrics."""
 
     lease: Lease
     signals: Signals
@@ -30,5 +28,5 @@ class Controls:
     metrics: JobMetrics
 
     def is_stopping(self) -> bool:
-        """Tell whether the job is to stop."""
+        """Return whether the job is to stop."""
         return self.signals.stop.is_set()

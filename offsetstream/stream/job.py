@@ -1,4 +1,4 @@
-"""The main loop: wait for the topic, take the lease, work, and stop between two batches."""
+"""The streaming job: wait for the offsets topic, take the lease, replay, and stop between two batches."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ TOPIC_WAIT_SECONDS = 30.0
 
 
 def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
-    """Run the job in a session of yours, which it leaves as it was, or else in one that it starts and ends.
+    """Run the job in your Spark session, or in one that it starts and stops.
 
-    Returns once all is applied (`once`), or after `offsetstream stop`. The session needs Spark's Kafka source and
-    Delta: EnvironmentNotReadyError names what is missing. It takes no signals: an interrupt ends it as a crash would,
-    which the next run mends.
+    Return when everything is applied (`once`), or after `offsetstream stop`. Your session needs Spark's Kafka source
+    and Delta, and stays open; EnvironmentNotReadyError names what is missing. This function handles no signals: an
+    interrupt is like a crash, and the next run repairs the tables.
     """
     session = own_session(settings) if spark is None else prepared(spark)
     Job(settings, session, Progress(as_json=settings.log_format == "json")).run()
 
 
 class Job:
-    """One run of the streaming job, from start to a stop between two batches, for which `stop` asks when it is set."""
+    """One run of the streaming job. It stops between two batches, when the event `stop` is set."""
 
     def __init__(
         self,
@@ -74,18 +74,18 @@ class Job:
         self._metrics = Metrics(settings, progress)
 
     def stop(self) -> None:
-        """Ask the job to end after its present batch; may be called from a signal handler."""
+        """Stop the job after its current batch. A signal handler may call this."""
         self._signals.stop.set()
 
-    def _asked_to_stop(self, by: str) -> None:
+    def _stop_requested(self, by: str) -> None:
         if not self._signals.stop.is_set():
-            self._progress.say(f"{by} asks this job to stop")
+            self._progress.say(f"Stop requested by {by}")
         self.stop()
 
     def run(self) -> None:
-        """Run until stopped or, with `once`, until everything that is there now is applied.
+        """Run until stopped or, with `once`, until everything that is in the topic now is applied.
 
-        A cluster that does not answer is waited for, at the start and later; UnreachableError if it takes too long.
+        If the cluster does not answer, wait up to `max_silence`, and then raise UnreachableError.
         """
         try:
             with self._metrics.served():
@@ -97,8 +97,8 @@ class Job:
             self._progress.say("Stopped between two batches")
         else:
             leaderless = self._leaders.leaderless
-            but = f", but for {in_words(leaderless)}, which cannot be read now" if leaderless else ""
-            self._progress.say(f"Everything is applied{but}")
+            except_for = f", except {in_words(leaderless)}: no broker leads them now" if leaderless else ""
+            self._progress.say(f"Everything is applied{except_for}")
 
     def _run(self) -> None:
         partitions = self._wait_for_topic()
@@ -109,13 +109,13 @@ class Job:
             f"Cluster {cluster_id}: {len(partitions)} offsets partitions, {coordinator} group coordinator"
         )
         if filters := self._settings.filters:
-            self._progress.say(f"Left out: {filters}")
+            self._progress.say(f"Filtered: {filters}")
         self._metrics.job.belongs_to(cluster_id)
         self._metrics.job.answered(does_answer=True)
         if not self._patience.ask(lambda: sees_all_topics(self._cluster)):
             self._progress.warn(f"Without {TOPIC_NAMES}, {TOPIC_NAMES.without}")
         topic, store = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator), self._settings.store
-        if store.needs_spark:  # for the lease too, which is given back before the session ends
+        if store.needs_spark:  # the lease needs it too: it is released before the session ends
             with self._started() as spark:
                 self._run_on(store.read_by(spark), nullcontext(spark), topic, cluster_id)
         else:
@@ -124,15 +124,15 @@ class Job:
     def _run_on(
         self, tables: Store, session: AbstractContextManager[SparkSession], topic: OffsetsTopic, cluster_id: str
     ) -> None:
-        # A job that is refused must not make anew a table that the live one has lost: neither would notice.
+        # A job that gets no lease must not create a table that the running job has lost: neither would notice.
         create_tables(tables, cluster_id, topic.coordinator, [JOB_LEASE])
         lease = take_lease(tables, self._progress.say, self._signals.stop, force=self._settings.force)
         if lease is None:
             return
-        with Heartbeat(lease, self._asked_to_stop, self._signals.reload.set):
+        with Heartbeat(lease, self._stop_requested, self._signals.reload.set):
             create_tables(tables, cluster_id, topic.coordinator)
             if upgraded := upgrade_tables(tables):
-                self._progress.say(f"{len(upgraded)} tables are upgraded to schema version {SCHEMA_VERSION}")
+                self._progress.say(f"Upgraded {len(upgraded)} tables to schema version {SCHEMA_VERSION}")
             with session as spark:
                 tables.in_spark(spark).require_reachable()
                 writer = TableWriter(spark, tables, StateWrites(self._settings.state_writes))
@@ -147,31 +147,31 @@ class Job:
             yield spark
 
     def _work(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
-        """Attempt it until it is done: after an outage of the cluster anew, from the tables' positions."""
-        goes_on, silent_since = True, None
+        """Make attempts until the work is done. After an outage, the next attempt starts at the tables' positions."""
+        may_continue, silent_since = True, None
         while True:
             attempt = Attempt(self._settings, writer, topic, controls)
-            before, began = attempt.positions, time.monotonic()
+            positions, started = attempt.positions, time.monotonic()
             try:
-                return attempt.run(goes_on=goes_on)
+                return attempt.run(may_continue=may_continue)
             except UnreachableError as error:
                 self._metrics.job.answered(does_answer=False)
-                # A cluster that answers questions but gives no records must not be tried for ever.
-                went_well = timedelta(seconds=time.monotonic() - began) > self._patience.limit
-                if silent_since is None or went_well or attempt.positions != before:
+                # If the cluster answers requests but returns no records, do not retry for ever.
+                ran_long = timedelta(seconds=time.monotonic() - started) > self._patience.limit
+                if silent_since is None or ran_long or attempt.positions != positions:
                     silent_since = time.monotonic()
                 if timedelta(seconds=time.monotonic() - silent_since) > self._patience.limit:
                     raise
-                self._progress.warn(f"{error}; going on when it answers")
+                self._progress.warn(f"{error}; continuing when it answers")
                 self._patience.ask(partial(self._leaders.readable, topic.partitions))
             except LeadersChangedError as error:
-                self._progress.warn(f"Beginning anew: {error}")
+                self._progress.warn(f"Restarting: {error}")
             except (PartitionsChangedError, NoOffsetsTopicError) as error:
-                self._progress.warn(f"Beginning anew: {error}")
+                self._progress.warn(f"Restarting: {error}")
                 topic = replace(topic, partitions=self._wait_for_topic())
-                if self._signals.stop.is_set():  # none may have been found, which does not mean that all are gone
+                if self._signals.stop.is_set():  # an empty list then does not mean that all partitions are gone
                     return None
-            goes_on = False
+            may_continue = False
 
     def _wait_for_topic(self) -> list[int]:
         while not self._signals.stop.is_set():
@@ -180,7 +180,7 @@ class Job:
             except NoOffsetsTopicError as error:
                 if self._settings.once:
                     raise
-                self._progress.say(f"{error}: no group has committed yet; looking again in {TOPIC_WAIT_SECONDS:.0f} s")
+                self._progress.say(f"{error}: no group has committed yet; checking again in {TOPIC_WAIT_SECONDS:.0f} s")
                 self._signals.stop.wait(TOPIC_WAIT_SECONDS)
         return []
 
@@ -190,5 +190,7 @@ class Job:
         try:
             return self._cluster.coordinator_kind()
         except UnauthorisedError as error:
-            self._progress.warn(f"Taking the brokers' group coordinator for the new one: {error}")
+            self._progress.warn(
+                f"Cannot find out which group coordinator the brokers run, assuming the new one: {error}"
+            )
             return "new"

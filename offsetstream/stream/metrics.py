@@ -1,4 +1,4 @@
-"""The metrics of one run of the job, as its settings have them: of itself, of groups, and who may ask for them."""
+"""The metrics of one run of the job: its own, those of groups, and the HTTP server for them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from offsetstream.progress import Progress
 from offsetstream.stream.settings import JobSettings
 from offsetstream.tables.store import DEAR_SECONDS, Store
 
-_SECONDS = 15.0  # between two looks at the tables
+_SECONDS = 15.0  # between two queries of the tables
 
 
 class Metrics:
-    """Kept in any case, served where there is a port. UsageError for an expression that is none."""
+    """Keep the metrics, and serve them if the settings have a port. UsageError if a regular expression is invalid."""
 
     def __init__(self, settings: JobSettings, progress: Progress) -> None:
         self.job = JobMetrics()
@@ -28,18 +28,18 @@ class Metrics:
 
     @contextmanager
     def served(self) -> Iterator[None]:
-        """Serve them while the context lasts; UsageError where nobody can listen there."""
+        """Serve the metrics while the context lasts. Raise UsageError if the address or port cannot be used."""
         port, address = self._settings.metrics_port, self._settings.metrics_address
         if not port:
             yield
             return
         with serving(address, port, self.job.registry, self.job.standing) as url:
-            self._progress.say(f"Metrics are at {url}/metrics")
+            self._progress.say(f"Serving metrics at {url}/metrics")
             yield
 
     @contextmanager
     def of_groups(self, tables: Store) -> Iterator[None]:
-        """Read those of coordinators and groups from the tables, now and then, while the context lasts."""
+        """Read the metrics of coordinators and groups from the tables, every some seconds, while the context lasts."""
         if not self._settings.metrics_port:
             yield
             return

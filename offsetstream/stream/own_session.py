@@ -1,4 +1,4 @@
-"""The job's own Spark: as few imports as there can be, since it begins before those of the job."""
+"""The job's own Spark session. Few imports: it starts before the job's modules are imported."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from offsetstream.stream.settings import JobSettings
 
 
 def own_session(settings: JobSettings) -> AbstractContextManager[SparkSession]:
-    """Start Spark for the job alone, beside what comes before it is wanted; it ends with the context.
+    """Start Spark in the background, and return its session as a context; Spark ends with the context.
 
-    Raises EnvironmentNotReadyError where the process has a session: that is somebody's, who would lose it.
+    Raise EnvironmentNotReadyError if this process has a session already: ending it would hurt its owner.
     """
     if SparkContext._active_spark_context is not None:
-        raise EnvironmentNotReadyError("Spark runs in this process already: give its session, by run(settings, spark)")
+        raise EnvironmentNotReadyError("Spark runs in this process already: pass its session, run(settings, spark)")
     plugins = java_plugins(settings.properties)
     return LocalSpark(settings.master, settings.conf, plugins, settings.log_format).running()

@@ -81,12 +81,12 @@ def has_all(runner: JobRunner, kafka: EmbeddedKafka) -> bool:
 def test_a_cluster_that_is_away_is_waited_for_at_the_start_and_later(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     kafka.stop_broker(1)
     with runner.running():
-        runner.await_(lambda: said(runner, "asking again in"))
+        runner.await_(lambda: said(runner, "retrying in"))
         kafka.start_broker(1)
         runner.await_(lambda: is_loaded(runner) and commits(runner) == all_at(0))
 
         kafka.stop_broker(1)  # Spark's query only waits
-        runner.await_(lambda: said(runner, "cannot be observed for now"))
+        runner.await_(lambda: said(runner, "Cannot reach the group coordinators"))
         kafka.start_broker(1)
         commit(kafka, 1)
         runner.await_(lambda: commits(runner) == all_at(1))
@@ -95,7 +95,7 @@ def test_a_cluster_that_is_away_is_waited_for_at_the_start_and_later(runner: Job
         runner.await_(lambda: has_all(runner, kafka))  # a batch that reads would wait for longer than this test
         kafka.stop_broker(1)
         request_reload(runner.tables, [7])  # a load cannot wait: the job begins anew when it can
-        runner.await_(lambda: said(runner, "going on when it answers"))
+        runner.await_(lambda: said(runner, "continuing when it answers"))
         kafka.start_broker(1)
         commit(kafka, 2)
         runner.await_(lambda: commits(runner) == all_at(2))
@@ -176,7 +176,7 @@ def test_partitions_that_are_added(runner: JobRunner, kafka: EmbeddedKafka) -> N
     with runner.running():
         runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
         admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(SECONDS)
-        runner.await_(lambda: said(runner, "Beginning anew: the topic has 52 partitions, not 50"))
+        runner.await_(lambda: said(runner, "Restarting: the topic has 52 partitions, not 50"))
         key, value = encode_record(
             {"type": 1, "data": {"group": "stray", "topic": "orders", "partition": 0}},
             {"version": 3, "data": {"offset": 5, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}},
@@ -225,7 +225,7 @@ def test_another_cluster_at_the_same_address_ends_the_job(runner: JobRunner, kaf
     before = commits(runner)
     with pytest.raises(OtherClusterError, match="is now another cluster"), runner.running() as job:
         runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
-        runner.await_(lambda: said(runner, "Going on with checkpoint"))
+        runner.await_(lambda: said(runner, "Continuing from checkpoint"))
         kafka.close()
         with EmbeddedKafka(port=port) as other:
             create_topics(admin_client(other.bootstrap_server))

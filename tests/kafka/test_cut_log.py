@@ -173,7 +173,7 @@ def test_a_query_ends_where_the_main_loop_sees_a_partition_led_anew(
         said = len(runner.said.getvalue())
         kafka.stop_broker(1)
         kafka.start_broker(1)
-        runner.await_(lambda: "Beginning another query" in runner.said.getvalue()[said:])
+        runner.await_(lambda: "Starting another query" in runner.said.getvalue()[said:])
         commit(kafka, 120)
         runner.await_(lambda: commits(runner).items() >= at(GROUPS[0], 120).items())
     assert of_partitions(runner, "log_id") == ids

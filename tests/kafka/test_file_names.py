@@ -46,7 +46,7 @@ def test_a_job_with_a_nasty_folder_in_the_locale_c(server: str, tmp_path: Path) 
     commit_plainly(server, {"billing": [TopicPartition("orders", 0, 2)]})
     with JobProcess(server, folder, "--once", environment=LOCALE) as job:
         assert job.ended() == 0, job.said()
-        assert "Going on with checkpoint" in job.said()
+        assert "Continuing from checkpoint" in job.said()
     assert committed_offsets(folder) == [2]
     assert ",2," in printed("groups", "describe", "--group", "billing", "--output", "csv", *tables, environment=LOCALE)
     printed("verify", "--bootstrap-server", server, *tables, environment=LOCALE)

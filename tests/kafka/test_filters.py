@@ -112,7 +112,7 @@ def assert_is_whole(runner: JobRunner) -> None:
 
 
 def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
-    assert "Left out: groups that do not match 'team-.*|console-.*'" in runner.said.getvalue()
+    assert "Filtered: groups that do not match 'team-.*|console-.*'" in runner.said.getvalue()
     assert " filtered" in runner.said.getvalue()
     assert_is_filtered(runner)
     before = filtered_records(own_kafka.bootstrap_server)
@@ -158,7 +158,7 @@ def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: Embedde
 def test_other_filters_load_all_anew(runner: JobRunner) -> None:
     history = runner.count("offset_commits")
     runner.run_once()
-    assert "The tables were made by other filters: all is loaded anew" in runner.said.getvalue()
+    assert "The filters have changed: all partitions are loaded again" in runner.said.getvalue()
     assert runner.values("offsets_partitions", "log_id") == {1}
     assert runner.count("offset_commits") > 2 * history
     complete = runner.rows("offsets_partitions", "history_complete_from")

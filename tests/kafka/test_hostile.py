@@ -149,7 +149,7 @@ def test_garbage_is_kept_and_hides_nothing(spark: SparkSession, kafka: EmbeddedK
     write_garbage(kafka, 0)
     produce(kafka.bootstrap_server, big_group(), 2_000_000)
     runner.run_once()
-    assert "Going on with checkpoint" in runner.said.getvalue()
+    assert "Continuing from checkpoint" in runner.said.getvalue()
     assert runner.rows("committed_offsets") == before
     assert_garbage_is_kept(runner, 1)
     described = printed(
@@ -199,7 +199,7 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
         return [line for line in lines if f" Offsets partition {partition} {words}" in line]
 
     with runner.running():
-        runner.await_(lambda: runner.said.getvalue().count("Going on with checkpoint") >= 3)
+        runner.await_(lambda: runner.said.getvalue().count("Continuing from checkpoint") >= 3)
         clients.transaction(hanging, {("orders", 0): 5}, None)
         runner.await_(lambda: row()["last_stable_offset_since_ms"] is not None)
         admin.alter_offsets(behind, {("orders", 0): 6})

@@ -93,7 +93,7 @@ def test_a_second_workload_and_a_restart_from_the_checkpoint(
     assert_tables_equal_the_cluster(runner, admin)
     assert {row[0] for row in runner.rows("groups", "group_id")} >= workload.groups
     assert not {row[0] for row in runner.rows("groups", "group_id")} & workload.deleted
-    assert "Going on with checkpoint" in runner.said.getvalue()
+    assert "Continuing from checkpoint" in runner.said.getvalue()
     _assert_history_has_each_record_once(runner)
 
 

@@ -154,7 +154,7 @@ def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, runner: J
         assert running.ended() == 0, running.said()
         assert "Stopped between two batches" in running.said()
     runner.run_once()
-    assert "Going on with checkpoint" in runner.said.getvalue()
+    assert "Continuing from checkpoint" in runner.said.getvalue()
     assert runner.rows("offset_commits", "offsets_partition", "record_offset") == commits_in_topic(server)
     last = {("many-" + str(n % 200), n % 7): n for n in range(6000)}
     found = runner.rows("committed_offsets", "group_id", "partition", "committed_offset")
@@ -172,7 +172,7 @@ def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: 
         assert "offsetstream stop" in second.stderr
         printed("stop", "--tables", str(tmp_path / "tables"))
         assert first.ended() == 0, first.said()
-        assert "asks this job to stop" in first.said()
+        assert "Stop requested by" in first.said()
     again = offsetstream("stop", "--tables", str(tmp_path / "tables"))
     assert (again.returncode, "no job writes to" in again.stderr) == (1, True)
 

@@ -81,7 +81,7 @@ def test_the_others_go_on(runner: JobRunner, kafka: EmbeddedKafka, lost: list[in
         runner.await_(lambda: are_at(runner, others(lost), 1))
         runner.await_(lambda: available(runner) == others(lost))
         assert are_at(runner, lost, 0)
-        assert "Beginning anew: no broker leads offsets partitions" in runner.said.getvalue()
+        assert "Restarting: no broker leads offsets partitions" in runner.said.getvalue()
 
         before, led = load_ids(runner), min(others(lost))
         request_reload(runner.tables, [led, lost[0]])
@@ -113,8 +113,8 @@ def test_a_job_that_starts_goes_on_with_the_others(runner: JobRunner, kafka: Emb
     commit(kafka, others(lost), 3)
     for _ in range(2):
         runner.run_once()
-    assert "Everything is applied, but for offsets partitions" in runner.said.getvalue()
-    assert "Going on with checkpoint" in runner.said.getvalue()
+    assert "Everything is applied, except offsets partitions" in runner.said.getvalue()
+    assert "Continuing from checkpoint" in runner.said.getvalue()
     assert are_at(runner, others(lost), 3)
     assert are_at(runner, lost, 2)
 

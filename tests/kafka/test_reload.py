@@ -228,9 +228,9 @@ def test_maintenance_beside_the_job_disturbs_nothing(
     append_rows(Path(runner.tables.root), "offset_commits", [cell | day | {"is_tombstone": False} for day in days])
     long_ago = {"history_complete_from": "arrow_cast(0, 'Timestamp(Microsecond, Some(\"UTC\"))')"}
     DeltaTable(runner.tables.table("offsets_partitions")).update(updates=long_ago)
-    started = runner.said.getvalue().count("Going on with checkpoint") + 1
+    started = runner.said.getvalue().count("Continuing from checkpoint") + 1
     with runner.running():
-        runner.await_(lambda: runner.said.getvalue().count("Going on with checkpoint") == started)
+        runner.await_(lambda: runner.said.getvalue().count("Continuing from checkpoint") == started)
         ended = threading.Event()
         thread = threading.Thread(target=commit_until, args=(own_kafka, ended))
         thread.start()

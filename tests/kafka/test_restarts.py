@@ -98,6 +98,6 @@ def test_deleted_tables_are_made_again(job: CheckedJob, names: str) -> None:
     assert job.run() == []
     said = job.runner.said.getvalue()[before:]
     complete_from = [row[0] for row in job.runner.rows("offsets_partitions", "history_complete_from")]
-    is_told = f"Someone deleted {names}: all partitions are loaded anew" in said
+    is_told = f"Someone deleted {names}: all partitions are loaded again" in said
     assert (is_told, min(complete_from) > since) == DELETED[names], said
-    assert ("The history has no ledger: all its rows are counted" in said) == (names == "history_ledger")
+    assert ("The table history_ledger is missing: it is rebuilt" in said) == (names == "history_ledger")

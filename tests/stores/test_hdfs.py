@@ -34,6 +34,6 @@ def test_the_whole_job(
         job.printed("stop")
         assert running.ended() == 0
     workload.more()
-    assert "Going on with checkpoint" in job.once()
+    assert "Continuing from checkpoint" in job.once()
     assert {row["note"] for row in job.rows("maintain")} == {None}
     job.verify()

@@ -50,13 +50,13 @@ def test_a_load_batches_and_a_stop(job: StoredJob, workload: Workload) -> None:
 
 def test_a_restart_goes_on(job: StoredJob, workload: Workload) -> None:
     workload.more()
-    assert "Going on with checkpoint" in job.once()
+    assert "Continuing from checkpoint" in job.once()
     job.verify()
 
 
 def test_a_reload(job: StoredJob) -> None:
     with job.running() as running:
-        running.await_(lambda: "Going on with checkpoint" in running.said())
+        running.await_(lambda: "Continuing from checkpoint" in running.said())
         job.printed("reload")
         job.printed("stop")
         assert running.ended() == 0
@@ -71,7 +71,7 @@ def test_maintenance(job: StoredJob) -> None:
 
 def test_an_idle_job_asks_little(job: StoredJob, s3: S3Server) -> None:
     with job.running("--sample-interval", "0") as running:
-        running.await_(lambda: "Going on with checkpoint" in running.said())
+        running.await_(lambda: "Continuing from checkpoint" in running.said())
         time.sleep(15)
         before = len(s3.requests)
         time.sleep(IDLE_SECONDS)
@@ -106,6 +106,6 @@ def test_a_plain_path_is_the_local_disk(
     job = StoredJob(own_kafka.bootstrap_server, str(tmp_path / "here"), tmp_path, options)
     job.once()
     workload.more()
-    assert "Going on with checkpoint" in job.once()
+    assert "Continuing from checkpoint" in job.once()
     job.verify()
     assert not [each for each in s3.requests if str(tmp_path).strip("/") in each.key and each.api == "PutObject"]

@@ -185,7 +185,9 @@ class Loader:
             count = len(records) - records["error"].null_count
         self._controls.metrics.undecodable(count)
         if count:
-            self._controls.progress.warn(f"Cannot decode {count:,} records: see the table {UNDECODABLE} for the reasons")
+            self._controls.progress.warn(
+                f"Cannot decode {count:,} records: see the table {UNDECODABLE} for the reasons"
+            )
 
     def _held(self, part: Part) -> Held:
         """Return a part of a pass where it is to be written."""

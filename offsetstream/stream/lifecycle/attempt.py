@@ -1,4 +1,4 @@
-"""One attempt of the job at its work: from the tables' positions, by loads and one query after the other."""
+"""One attempt of the job: start at the tables' positions, load what must be loaded, then run query after query."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ from offsetstream.tables.write import TableWriter
 
 @dataclass(frozen=True)
 class OffsetsTopic:
-    """The topic that the job reads: of which cluster, who leads its partitions, how many these are, and what kind of
-    group coordinator writes it.
-    """
+    """The topic that the job reads: its cluster, leaders and partitions, and the kind of group coordinator."""
 
     cluster: Cluster
     leaders: Leadership
@@ -69,7 +67,7 @@ class OffsetsTopic:
 
 
 class Attempt:
-    """What one attempt knows, read from the tables when it begins; the next one begins with nothing of it."""
+    """One attempt. It reads what it knows from the tables when it starts, and passes nothing to the next attempt."""
 
     def __init__(self, settings: JobSettings, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
         self._settings = settings
@@ -107,35 +105,35 @@ class Attempt:
         self._sampler = self._new_sampler()
 
     def _new_sampler(self) -> Sampler:
-        # A connection of its own, so that nobody waits for its requests.
-        own = LogEnds(self._settings.bootstrap_server, self._settings.properties, self._controls.is_stopping)
+        # A connection of its own, so that no batch waits for its requests.
+        log_ends = LogEnds(self._settings.bootstrap_server, self._settings.properties, self._controls.is_stopping)
         seconds = self._settings.sample_interval
         if seconds and self._tables.is_dear:
             seconds = max(seconds, DEAR_SECONDS)
-        looks_every = max(length_of(self._settings.trigger), timedelta(seconds=seconds or self._refresh_seconds))
-        its_own = None if self._settings.once else looks_every
+        interval = max(length_of(self._settings.trigger), timedelta(seconds=seconds or self._refresh_seconds))
+        looks_every = None if self._settings.once else interval
         tails = LogTails(self._writer.spark, self._settings.bootstrap_server, self._settings.properties, self._warn)
-        rounds = Rounds(self._tables, own, self._topic.coordinator, self._warn, its_own, tails)
+        rounds = Rounds(self._tables, log_ends, self._topic.coordinator, self._warn, looks_every, tails)
         return Sampler(rounds, seconds, self._say, self._warn, self._controls.metrics)
 
     @property
     def _refresh_seconds(self) -> float:
-        """How often an idle topic is noted as looked at: the samples tell it, and on an object store it is dear."""
+        """Seconds between two records that an idle topic was checked: longer if samples show it or writes are slow."""
         return IDLE_REFRESH_SECONDS if self._settings.sample_interval or self._tables.is_dear else REFRESH_SECONDS
 
     def _coordinators(self, group_ids: Collection[str]) -> dict[str, int]:
-        cluster = CoordinatorLookup(self._settings.bootstrap_server, self._settings.properties)
-        return cluster.coordinator_ids(group_ids)
+        lookup = CoordinatorLookup(self._settings.bootstrap_server, self._settings.properties)
+        return lookup.coordinator_ids(group_ids)
 
     def _opened_book(self) -> PartitionBook:
         book = PartitionBook(self._tables, self._topic.partitions, keeps_history=self._settings.history)
         book.claims.thinned_before(self._controls.lease.found.history_kept_from)
         if is_ledger_lost(self._tables):
-            self._warn("The history has no ledger: all its rows are counted as they are now")
+            self._warn("The table history_ledger is missing: it is rebuilt from the present rows of the history")
         if lost_tables := mend_lost_tables(book, self._tables):
-            self._warn(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded anew")
+            self._warn(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded again")
         if book.filter_by(self._settings.filters):
-            self._say("The tables were made by other filters: all is loaded anew, and history is complete from now on")
+            self._say("The filters have changed: all partitions are loaded again, and history is complete from now on")
         return book
 
     def _watched(self, channels: Leaders) -> ClusterWatch:
@@ -146,14 +144,14 @@ class Attempt:
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """How far each partition is applied now."""
+        """The next offset to apply of each partition."""
         return self._book.next_offsets
 
-    def run(self, *, goes_on: bool) -> None:
+    def run(self, *, may_continue: bool) -> None:
         """Work until the job is to stop or, with `once`, until everything is applied.
 
-        `goes_on`: whether the last checkpoint may be continued, as after a clean end. Raises ClusterError, and
-        PartitionsChangedError if the topic has others than the attempt was made for.
+        `may_continue`: whether the query may continue from the last checkpoint, as after a clean stop. Raise
+        ClusterError, and PartitionsChangedError if the topic has other partitions than at the start of the attempt.
         """
         self._watch.settings.look()
         keep_few_consumers(self._writer.spark, self._watch.settings.largest_batch)
@@ -165,18 +163,20 @@ class Attempt:
         self._watch.unload_forgotten(self._book)
         to_load = partitions_to_load(self._book.rows, ends, self._watch.settings.safe_retention)
         if self._book.claims.missing:
-            self._say("Earlier runs kept no history: all is loaded anew, and history is complete from now on")
+            self._say(
+                "Earlier runs kept no history: all partitions are loaded again, and history is complete from now on"
+            )
             to_load = sorted({*to_load, *self._book.claims.missing})
         to_load = sorted({*to_load, *self._doubled()})
         try:
-            checkpoint = self._start(to_load, readable, goes_on=goes_on)
+            checkpoint = self._start(to_load, readable, may_continue=may_continue)
             self._stream(checkpoint, readable)
             self._sampler.end(with_a_round=self._settings.once and not self._controls.is_stopping())
         finally:
             self._sampler.end()
 
     def _stream(self, checkpoint: Checkpoint, readable: list[int]) -> None:
-        """Go on by one query after the other, each with a checkpoint of its own."""
+        """Run one query after the other, each with its own checkpoint."""
         while not self._controls.is_stopping():
             query = self._query(checkpoint, readable)
             live = self._live(checkpoint)
@@ -184,23 +184,25 @@ class Attempt:
                 with explain_failure(self._topic.cluster):
                     lost = live.run(query)
             except (LedAnewError, PlacedAnewError) as error:
-                self._warn(f"Beginning another query: {error}")
+                self._warn(f"Starting another query: {error}")
                 checkpoint = self._load([number for number in readable if not self._book.rows[number].is_owned])
                 continue
             if not lost:
-                if self._settings.once and not self._controls.is_stopping():  # too short, maybe, for the main loop
+                if (
+                    self._settings.once and not self._controls.is_stopping()
+                ):  # the main loop may have had no time for this
                     self._upkeep.tend(nullcontext(), self._controls.progress)
                 return
             checkpoint = self._load(lost)
 
     def _doubled(self) -> set[int]:
-        """Return the partitions of which a state table has rows twice; the job's own books were mended when read."""
+        """Return the partitions with duplicate rows in a state table. `offsets_partitions` was repaired when read."""
         found: set[int] = set()
         for name in STATE_TABLES:
             try:
                 require_no_doubled_rows(self._tables, name)
             except DoubledRowsError as error:
-                self._warn(f"{error}: they are loaded anew")
+                self._warn(f"{error}: they are loaded again")
                 found |= error.partitions & set(self._book.partitions)
         return found
 
@@ -237,21 +239,21 @@ class Attempt:
             self._decoded_history.open(history.recorded, batch)
         return history
 
-    def _start(self, to_load: list[int], readable: list[int], *, goes_on: bool) -> Checkpoint:
+    def _start(self, to_load: list[int], readable: list[int], *, may_continue: bool) -> Checkpoint:
         root = self._settings.checkpoint
         self._placing.begin()
         self._placing.find()
-        last = last_checkpoint(self._writer.spark, root, self._controls.lease, self._tables) if goes_on else None
+        last = last_checkpoint(self._writer.spark, root, self._controls.lease, self._tables) if may_continue else None
         if last is None or to_load or self._book.gone or self._placing.is_untold or not last.reads(readable):
             return self._load(to_load)
-        self._say(f"Going on with checkpoint {last.location}")
+        self._say(f"Continuing from checkpoint {last.location}")
         self._placing.place(BatchId(last.checkpoint_id, -1))
         self._sampler.start(last.checkpoint_id)
         self._loader.load_requested(last.checkpoint_id)
         return last
 
     def _load(self, partitions: list[int]) -> Checkpoint:
-        """Load the partitions, and begin a new checkpoint behind them."""
+        """Load the partitions, and return a new checkpoint that starts after them."""
         root = self._settings.checkpoint
         with self._sampler.paused():
             checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, self._tables)
@@ -265,19 +267,19 @@ class Attempt:
         return checkpoint
 
     def _query(self, checkpoint: Checkpoint, readable: list[int]) -> DataStreamWriter:
-        """Return the query over the partitions that can be read and are loaded."""
+        """Return the query over the partitions that have a leader and are loaded."""
         rows, most = self._book.rows, self._settings.max_offsets_per_trigger
         start = {number: rows[number].applied for number in readable if rows[number].is_owned}
         if not start:
             raise UnreachableError("none of the offsets partitions that have a leader could be loaded")
         checkpoint.note_partitions(start)
         self._topic.leaders.read(start)
-        if self._book.has_news:  # the leader epochs above all: what a batch writes is of these or older ones
+        if self._book.has_news:  # above all the leader epochs: a batch writes records of these or older ones
             self._book.write(BatchId(checkpoint.checkpoint_id, -1))
         if self._topic.leaders.leaderless:
-            self._warn(f"Going on without {in_words(self._topic.leaders.leaderless)}, until they can be read again")
+            self._warn(f"Continuing without {in_words(self._topic.leaders.leaderless)}, until they have a leader again")
         frame = self._source.stream(self._writer.spark, start, most)
-        name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older one may still be ending
+        name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older query may still be ending
         writer = frame.writeStream.queryName(name)
         if self._settings.once:
             return writer.trigger(availableNow=True)

@@ -1,4 +1,4 @@
-"""The thread that keeps the lease alive beside the batches, and hears requests to stop and to reload."""
+"""The thread that renews the job's lease, and reads requests to stop and to reload from it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from offsetstream.tables.lease import Lease
 
 BEAT_SECONDS = 10.0
 POLL_SECONDS = 1.0
-# How delta-rs, Spark and the stores say that the job that took over has written to a table (rule 8).
+# The errors of delta-rs, Spark and the stores if the job that took over has written to a table (rule 8).
 _SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException", "was written to meanwhile")
 
 
 class Heartbeat:
-    """Holds a lease while its context lasts, and gives it back at the end.
+    """Hold a lease while the context lasts, and release it at the end.
 
-    `asked_to_stop` is called with the name of whoever asks, or with what took the lease away; in the latter case
-    the context ends with that error. `asked_to_reload` is called as long as the lease has a request for a reload.
+    `on_stop` gets the name of who requested a stop, or the reason for which the lease was lost. A lost lease also ends
+    the context with its error. `on_reload` is called at each check while the lease has a request to reload.
     """
 
-    def __init__(self, lease: Lease, asked_to_stop: Callable[[str], None], asked_to_reload: Callable[[], None]) -> None:
+    def __init__(self, lease: Lease, on_stop: Callable[[str], None], on_reload: Callable[[], None]) -> None:
         self._lease = lease
-        self._asked_to_stop = asked_to_stop
-        self._asked_to_reload = asked_to_reload
+        self._on_stop = on_stop
+        self._on_reload = on_reload
         self._ended = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -46,19 +46,19 @@ class Heartbeat:
     def _run(self) -> None:
         try:
             self._beat()
-        except Exception as error:  # of whatever kind: without a lease the job must not go on
+        except Exception as error:  # any error: without a lease the job must not continue
             self._error = error
-            self._asked_to_stop("the next job" if isinstance(error, LeaseError) else f"the lost lease ({error})")
+            self._on_stop("the next job" if isinstance(error, LeaseError) else f"the lost lease ({error})")
 
     def _beat(self) -> None:
-        look_seconds, beaten = max(POLL_SECONDS, self._lease.look_seconds), time.monotonic()
-        while not self._ended.wait(look_seconds):
-            # Of a store that is looked at rarely each other look is a heartbeat: two in the lifetime of a lease.
-            is_due = time.monotonic() - beaten > max(BEAT_SECONDS, 1.5 * self._lease.look_seconds)
+        check_seconds, beaten_at = max(POLL_SECONDS, self._lease.look_seconds), time.monotonic()
+        while not self._ended.wait(check_seconds):
+            # On a slow store every other check is a heartbeat: two in the lifetime of a lease.
+            is_due = time.monotonic() - beaten_at > max(BEAT_SECONDS, 1.5 * self._lease.look_seconds)
             if is_due:
-                beaten = time.monotonic()
+                beaten_at = time.monotonic()
             row = self._lease.heartbeat() if is_due else self._lease.read()
             if row.stop_requested_by is not None:
-                self._asked_to_stop(row.stop_requested_by)
+                self._on_stop(row.stop_requested_by)
             if row.reload_requested is not None:
-                self._asked_to_reload()
+                self._on_reload()

@@ -1,9 +1,11 @@
-"""The offsets partitions that no broker leads: the others are read without them, until they have a leader again.
+"""Which offsets partitions have a leader. The query reads only these.
 
-Spark's query asks for the ends of all its partitions at once, and waits in vain for the one that nobody leads; so do
-its tasks for the records. So the query is made over those that have a leader, and made anew when that changes: at once
-when one has lost its leader for longer than an election takes; when it has one again, not before it was left out for a
-minute, and for twice as long each time that it is lost again within ten minutes, since each change is a new checkpoint.
+Spark's query requests the end offsets of all its partitions at once, and hangs if one has no leader. So the query
+covers the partitions with a leader, and is replaced when these change:
+
+- A partition lost its leader for longer than an election takes: at once.
+- A partition has a leader again: after one minute without it. The time doubles each time that the partition loses its
+  leader again within ten minutes, because each change needs a new checkpoint.
 """
 
 from __future__ import annotations
@@ -17,17 +19,20 @@ from offsetstream.errors import ClusterError, UnreachableError
 
 ASK_SECONDS = 2.0
 ELECTION_SECONDS = 3.0
-LOOKS = 10  # a second apart, while elections go on
+LOOKS = 10  # a second apart, while elections run
 WITHOUT_LEADER_SECONDS, LONGEST_WITHOUT_LEADER_SECONDS = 60.0, 600.0
 
 
 class LeadersChangedError(Exception):
-    """Raised when other partitions can be read than the query has: the job begins anew with these."""
+    """The query must cover other partitions: some lost their leader or have one again. The job starts another query."""
 
 
 @dataclass
-class _Seen:
-    """What is known of a partition: whether it is led, and since when; from when on, and after how long, it is read."""
+class _Partition:
+    """A partition: whether it has a leader and since when, when the query may read it, and how long it stays excluded.
+
+    Times are seconds of the clock.
+    """
 
     is_led: bool
     since: float
@@ -36,10 +41,9 @@ class _Seen:
 
 
 class Leadership:
-    """Which partitions can be read.
+    """Knows which partitions have a leader, over all attempts of the job.
 
-    `wait` waits for so many seconds, and tells whether the job is to stop. `clock`, in seconds, goes on while the
-    job begins anew.
+    `wait` waits for some seconds and returns whether the job is to stop. `clock` returns seconds.
     """
 
     def __init__(
@@ -48,93 +52,91 @@ class Leadership:
         self._cluster = cluster
         self._wait = wait
         self._clock = clock
-        self._seen: dict[int, _Seen] = {}
+        self._known: dict[int, _Partition] = {}
         self._read: frozenset[int] = frozenset()
         self._asked_at = -ASK_SECONDS
 
     def readable(self, partitions: Collection[int]) -> list[int]:
-        """Return those of the partitions that have a leader, and had it for long enough if it was lost before.
+        """Return the partitions that have a leader; if they lost it before, only after the time of exclusion.
 
-        Waits for elections that go on, as of a cluster that has just started, but not for long. UnreachableError if
-        none has one, as if the cluster did not answer.
+        Wait up to ten seconds for running elections, as in a cluster that has just started. Raise UnreachableError if
+        no partition has a leader.
         """
         self._look()
         for _ in range(LOOKS):
-            if not self._elects(partitions) or self._wait(1.0):
+            if not self._is_electing(partitions) or self._wait(1.0):
                 break
             self._look()
-        led = [number for number in partitions if number in self._seen and self._seen[number].is_led]
+        led = [number for number in partitions if number in self._known and self._known[number].is_led]
         if not led:
             raise UnreachableError(f"{self._cluster.bootstrap_server} has no leader of any offsets partition")
         now = self._clock()
-        return sorted(number for number in led if self._seen[number].may_be_read_at <= now) or sorted(led)
+        return sorted(number for number in led if self._known[number].may_be_read_at <= now) or sorted(led)
 
     def read(self, partitions: Iterable[int]) -> None:
-        """Note that the query reads these partitions, and leaves the others out for a while."""
+        """Record that the query reads these partitions, and excludes the others for a while."""
         before, self._read = self._read, frozenset(partitions)
         for number in self.leaderless:
-            seen = self._seen[number]
-            if number in before or seen.leaderless_for == 0:
-                _leave_out(seen, self._clock())
+            if number in before or self._known[number].leaderless_for == 0:
+                _exclude(self._known[number], self._clock())
 
     @property
     def reading(self) -> frozenset[int]:
-        """The partitions that the query reads."""
+        """Partitions that the query reads."""
         return self._read
 
     @property
     def leaderless(self) -> list[int]:
-        """The partitions that the query does not read."""
-        return sorted(self._seen.keys() - self._read)
+        """Partitions that the query does not read."""
+        return sorted(self._known.keys() - self._read)
 
     def check_lost(self) -> None:
-        """Raise LeadersChangedError if a partition that the query reads has no leader, while others have one."""
+        """Raise LeadersChangedError if a partition of the query has no leader, and another partition has one."""
         self._look_again()
         now = self._clock()
-        lost = [number for number in self._read & self._seen.keys() if not self._seen[number].is_led]
-        is_lost = any(now - self._seen[number].since >= ELECTION_SECONDS for number in lost)
-        if is_lost and any(seen.is_led for seen in self._seen.values()):
+        lost = [number for number in self._read & self._known.keys() if not self._known[number].is_led]
+        is_lost = any(now - self._known[number].since >= ELECTION_SECONDS for number in lost)
+        if is_lost and any(each.is_led for each in self._known.values()):
             raise LeadersChangedError(f"no broker leads {in_words(lost)}")
 
     def check(self) -> None:
-        """Raise LeadersChangedError also if a partition that was left out has a leader again."""
+        """Raise LeadersChangedError if `check_lost` does, or if an excluded partition has a leader again."""
         self.check_lost()
         now = self._clock()
-        led = [number for number in self.leaderless if self._seen[number].is_led]
-        back = [number for number in led if self._seen[number].may_be_read_at <= now]
-        if any(now - self._seen[number].since >= ELECTION_SECONDS for number in back):
+        led = [number for number in self.leaderless if self._known[number].is_led]
+        back = [number for number in led if self._known[number].may_be_read_at <= now]
+        if any(now - self._known[number].since >= ELECTION_SECONDS for number in back):
             raise LeadersChangedError(f"{in_words(back)} can be read again")
 
-    def _elects(self, partitions: Collection[int]) -> bool:
-        seen, now = [self._seen[number] for number in partitions if number in self._seen], self._clock()
-        return any(not each.is_led and now - each.since < ELECTION_SECONDS for each in seen)
+    def _is_electing(self, partitions: Collection[int]) -> bool:
+        known, now = [self._known[number] for number in partitions if number in self._known], self._clock()
+        return any(not each.is_led and now - each.since < ELECTION_SECONDS for each in known)
 
     def _look_again(self) -> None:
         if self._clock() - self._asked_at >= ASK_SECONDS:
             try:
                 self._look()
             except ClusterError:
-                return  # which is told where it matters
+                return  # the observer reports it
 
     def _look(self) -> None:
         self._asked_at = self._clock()
         leaders, now = self._cluster.leaders(), self._clock()
         for number, leader in leaders.items():
-            seen = self._seen.setdefault(number, _Seen(leader is not None, now, now))
-            if seen.is_led != (leader is not None):
-                seen.is_led, seen.since = leader is not None, now
-        for number in self._seen.keys() - leaders.keys():
-            del self._seen[number]
+            partition = self._known.setdefault(number, _Partition(leader is not None, now, now))
+            if partition.is_led != (leader is not None):
+                partition.is_led, partition.since = leader is not None, now
+        for number in self._known.keys() - leaders.keys():
+            del self._known[number]
 
 
-def _leave_out(seen: _Seen, now: float) -> None:
-    is_soon = seen.leaderless_for > 0 and now - seen.may_be_read_at < LONGEST_WITHOUT_LEADER_SECONDS
-    longer = min(2 * seen.leaderless_for, LONGEST_WITHOUT_LEADER_SECONDS)
-    seen.leaderless_for = longer if is_soon else WITHOUT_LEADER_SECONDS
-    seen.may_be_read_at = now + seen.leaderless_for
+def _exclude(partition: _Partition, now: float) -> None:
+    is_soon = partition.leaderless_for > 0 and now - partition.may_be_read_at < LONGEST_WITHOUT_LEADER_SECONDS
+    partition.leaderless_for = min(2 * partition.leaderless_for, LONGEST_WITHOUT_LEADER_SECONDS) if is_soon else WITHOUT_LEADER_SECONDS
+    partition.may_be_read_at = now + partition.leaderless_for
 
 
 def in_words(partitions: Collection[int]) -> str:
-    """Return the partitions as a message names them."""
+    """Return the partitions as text for a message: `offsets partitions 1, 2`."""
     numbers = sorted(partitions)
     return f"offsets partition{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"

@@ -1,4 +1,4 @@
-"""The streaming query, and what is done between two of its batches: look at the cluster, load partitions, stop."""
+"""The streaming query, and the work between its batches: check the cluster, load partitions, compact, stop."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from offsetstream.tables.transaction import BatchId
 
 SAMPLE_SECONDS = 10.0
 IDLE_REFRESH_SECONDS = 600.0
-REFRESH_SECONDS = 60.0  # where no samples tell that an idle topic was looked at
+REFRESH_SECONDS = 60.0  # if no samples show that an idle topic was checked
 UPKEEP_SECONDS = 60.0
 PLACEMENT_SECONDS = 60.0
-BATCH_SECONDS = 10.0  # for which a batch that may wait for a lost leader is let go on
+BATCH_SECONDS = 10.0  # for a batch to end that may wait for a lost leader
 
 
 class LiveStream:
-    """One streaming query under one checkpoint; batches and what the main loop does exclude each other."""
+    """One streaming query with one checkpoint. A lock separates its batches from the tasks of the main loop."""
 
     def __init__(
         self,
@@ -63,16 +63,15 @@ class LiveStream:
         self._refresh_seconds = refresh_seconds
         self._check = QueryCheck(book, observer, leaders.reading, self._stop_if_ending)
         self._turns = Turns(leaders.check_lost)
-        self._tended, self._is_untidy = time.monotonic(), False
+        self._tended_at, self._has_new_files = time.monotonic(), False
         self._ending = threading.Event()
 
     def run(self, writer: DataStreamWriter) -> list[int]:
-        """Stream until the job is to stop or, with `availableNow`, everything is applied.
+        """Stream until the job is to stop or, with `availableNow`, until everything is applied.
 
-        Returns the partitions of which the query cannot go on, since their log lost records or is another one, and
-        says so: they are to be loaded, and a new checkpoint goes on. Other failures of the query are raised, and
-        LeadersChangedError if the query is to be over other partitions, LedAnewError or PlacedAnewError if it is to be
-        another one.
+        Return the partitions whose log lost records or is another one, and log the reasons: the caller loads them, and
+        continues with a new checkpoint. Raise LeadersChangedError if the query must cover other partitions,
+        LedAnewError or PlacedAnewError if another query must continue, and any other failure of the query.
         """
         self._upkeep.measure()
         query = self._batches.checkpoint.start(writer.foreachBatch(self._apply))
@@ -83,7 +82,7 @@ class LiveStream:
             self._end(query)
         if error is not None and not self._controls.is_stopping():
             lost = self._check.explained(error)
-        self._check.say_why(lost, self._controls.progress.warn)
+        self._check.log_reasons(lost, self._controls.progress.warn)
         return lost
 
     def _watch(self, query: StreamingQuery) -> list[int]:
@@ -92,7 +91,7 @@ class LiveStream:
             (SAMPLE_SECONDS, self._sample),
             (self._refresh_seconds, self._refresh),
             (UPKEEP_SECONDS, self._tend),
-            (PLACEMENT_SECONDS, self._find_rule),
+            (PLACEMENT_SECONDS, self._find_placement_rule),
         ]
         done = [time.monotonic() for _ in tasks]
         signals = self._controls.signals
@@ -116,7 +115,7 @@ class LiveStream:
             raise
         finally:
             self._turns.give_back()
-        self._is_untidy = True
+        self._has_new_files = True
         self._controls.progress.batch(
             report.batch_id, report.records, report.seconds, report.merged_by, report.filtered
         )
@@ -131,8 +130,8 @@ class LiveStream:
         with suppress(LeadersChangedError), self._turns:
             _stop(query)
             return
-        # The batch may wait for records that nobody gives. What it has written the next checkpoint finds, as after a
-        # crash; and none begins before it has ended.
+        # The batch may wait for records that no broker returns. As after a crash, the next checkpoint finds what the
+        # batch has written; it does not start before the batch has ended.
         if not self._turns.take(BATCH_SECONDS):
             _stop(query)
             self._turns.take()
@@ -144,7 +143,7 @@ class LiveStream:
         return []
 
     def _sample(self) -> list[int]:
-        """Observe the coordinators, and load the partitions that have been behind for too long."""
+        """Observe the coordinators, and load the partitions that were not read for too long."""
         with self._turns:
             self._book.claims.thinned_before(self._controls.lease.seen.history_kept_from)
             ends = self._observer.look() or {}
@@ -154,49 +153,49 @@ class LiveStream:
             if behind:
                 self._loader.load(behind, self._batches.checkpoint.checkpoint_id)
             elif self._book.has_news:
-                self._book.write(self._outside)
+                self._book.write(self._no_batch)
             return self._check.lost_by_now(lost)
 
     def _refresh(self) -> list[int]:
-        """Note that an idle topic is still caught up, so that a later start need not load it."""
+        """Record that an idle topic is still caught up, so that the next start does not load it."""
         with self._turns:
             ends = self._observer.look()
             lost = self._check.lost(ends or {})
-            if ends is not None and not lost:  # else a topic that was recreated would be known before its log is
-                self._observer.look_at_topics(self._outside)
-                self._book.write(self._outside)
+            if ends is not None and not lost:  # or the id of a recreated topic would be written before its log is known
+                self._observer.look_at_topics(self._no_batch)
+                self._book.write(self._no_batch)
             return self._check.lost_by_now(lost)
 
     def _tend(self) -> list[int]:
-        """Tidy after batches, and rarely in idle times, when only the lease is written to: to open tables may cost."""
-        if not self._is_untidy and time.monotonic() - self._tended < IDLE_REFRESH_SECONDS:
+        """Compact and clean the tables after batches, and rarely while the topic is idle: opening tables may be slow."""
+        if not self._has_new_files and time.monotonic() - self._tended_at < IDLE_REFRESH_SECONDS:
             return []
-        self._tended, self._is_untidy = time.monotonic(), False
+        self._tended_at, self._has_new_files = time.monotonic(), False
         self._upkeep.tend(self._turns, self._controls.progress)
         return []
 
-    def _find_rule(self) -> list[int]:
-        """Find out by which rule the brokers place groups, where that is not known for good."""
+    def _find_placement_rule(self) -> list[int]:
+        """Find out by which rule the brokers place groups, unless that is final."""
         if self._placing.is_open:
             with self._turns:
                 self._placing.find()
                 if self._placing.is_untold:
-                    raise PlacedAnewError("the brokers place groups otherwise than before")
-                self._placing.place(self._outside)
+                    raise PlacedAnewError("the brokers place groups by another rule than before")
+                self._placing.place(self._no_batch)
         return []
 
     def _reload(self) -> list[int]:
-        """Do the loads that `offsetstream reload` asks for."""
+        """Load the partitions that `offsetstream reload` requested."""
         self._controls.signals.reload.clear()
         with self._turns:
             lost = self._check.lost(self._observer.look() or {})
-            if not lost:  # else the request waits until they are loaded
+            if not lost:  # otherwise the request waits until they are loaded
                 self._loader.load_requested(self._batches.checkpoint.checkpoint_id)
             return self._check.lost_by_now(lost)
 
     @property
-    def _outside(self) -> BatchId:
-        """What signs writes that belong to no batch."""
+    def _no_batch(self) -> BatchId:
+        """The id for writes outside of batches."""
         return BatchId(self._batches.checkpoint.checkpoint_id, -1)
 
 
@@ -204,6 +203,6 @@ def _stop(query: StreamingQuery) -> None:
     try:
         query.stop()
     except (PySparkException, Py4JJavaError) as error:
-        # A silent cluster keeps Spark from ending its query (stopTimeout), which can begin no batch any more.
+        # If the cluster is silent, Spark cannot end its query in time (stopTimeout). The query starts no other batch.
         if "java.util.concurrent.TimeoutException" not in str(error):
             raise

@@ -1,4 +1,4 @@
-"""Whether a query may go on: what it reads is from the logs that the tables are from, and nothing of these is gone."""
+"""Whether a query may continue: it must read the logs that the tables are from, and these must have lost nothing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from offsetstream.stream.lifecycle.turns import POLL_SECONDS
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.partitions.partition_book import PartitionBook
 
-MOVING_SECONDS = 30.0  # that leaders may take to be known, or to answer
+MOVING_SECONDS = 30.0  # for new leaders to be known and to answer
 
 
 class QueryCheck:
-    """Compares the logs of the partitions that a query is `reading` with those that it began with.
+    """Compare the logs of the partitions that a query is `reading` with the logs at its start.
 
-    `stop_if_ending` raises where the query is to end. `failure`: what a batch met in the tables.
+    `stop_if_ending` raises if the query is to end. `failure` is the error of the tables that a batch met.
     """
 
     def __init__(
@@ -34,17 +34,18 @@ class QueryCheck:
         self._stop_if_ending = stop_if_ending
         self._log_ids = {number: book.log_ids[number] for number in reading}
         self._epochs = book.coordinators.known_epochs
-        self._late: list[int] = []  # those that a batch brought on from too long ago
-        self._refused: list[int] = []  # those for which a batch was refused
+        self._late: list[int] = []  # partitions of a batch that were not read for too long
+        self._refused: list[int] = []  # partitions for which a batch was refused
         self.failure: TablesError | None = None
 
     def before_writing(self, batch_ends: Mapping[int, int]) -> None:
-        """Refuse a batch if the log may be another one than the tables are from, or lack tombstones that it had.
+        """Refuse a batch if a log may not be the one that the tables are from, or may have lost tombstones.
 
-        Then it is to be loaded. Looked at after the batch was read, since a log is cut before its new leader gives
-        records. UnreachableError if the cluster does not answer, since the batch may be of a log that nobody has
-        compared yet. LedAnewError if a new leader's log has all that was applied: behind that, it may have other
-        records than were read.
+        The check comes after the batch was read: a log is cut before its new leader returns records. Raises:
+
+        - StopRequestedError: partitions must be loaded; `lost` returns them.
+        - UnreachableError: the cluster does not answer, so the batch may be from a log that was not compared.
+        - LedAnewError: a new leader has everything that is applied, but may have other records after that.
         """
         deadline = time.monotonic() + MOVING_SECONDS
         while True:
@@ -65,19 +66,19 @@ class QueryCheck:
         self._require_same_leaders()
 
     def lost(self, ends: Mapping[int, PartitionEnds]) -> list[int]:
-        """Return the partitions of which the query may not go on, in the order in which it reads them."""
+        """Return the partitions with which the query must not continue, in the order of the query."""
         lost = {*self._observer.watch.truncation.lost(self._log_ids, ends), *self._late, *self._doubled}
         return [number for number in self._log_ids if number in lost]
 
     def lost_by_now(self, lost: list[int]) -> list[int]:
-        """Return these or, after a load, those that it found; LedAnewError if there are none, and others are led."""
+        """Return `lost`, or what a load found lost. Raise LedAnewError if nothing is lost but leaders changed."""
         found = lost or self.lost({})
         if not found:
             self._require_same_leaders()
         return found
 
     def explained(self, error: Exception) -> list[int]:
-        """Return the partitions for which the query ended with the error, and raise what else it ended for."""
+        """Return the partitions for which the query ended with `error`. If it ended for another reason, raise that."""
         ends = self._observer.look()
         if lost := sorted({*self._refused, *self.lost(ends or {})}):
             return lost
@@ -85,29 +86,29 @@ class QueryCheck:
         if self.failure is not None:
             raise self.failure
         if ends is None and any(refusal.__name__ in str(error) for refusal in REFUSALS):
-            raise UnreachableError("the cluster ceased to answer when a batch was refused") from error
+            raise UnreachableError("the cluster stopped answering when a batch was refused") from error
         raise error
 
-    def say_why(self, lost: Collection[int], say: Callable[[str], None]) -> None:
-        """Tell why the query cannot go on with these partitions."""
+    def log_reasons(self, lost: Collection[int], warn: Callable[[str], None]) -> None:
+        """Log why the query cannot continue with these partitions."""
         late = len(set(lost) & set(self._late))
         if lost and self._doubled:
-            say(f"{self.failure}: they are loaded anew")
+            warn(f"{self.failure}: they are loaded again")
         if others := len(set(lost) - {*self._late, *self._doubled}):
-            say(f"The log of {others} offsets partitions lost records that were not read, or is new")
+            warn(f"The logs of {others} offsets partitions lost unread records or are new: they are loaded again")
         if late:
-            say(
-                f"{late} offsets partitions were not read for longer than tombstones are sure to stay "
-                "(delete.retention.ms): they are loaded anew"
+            warn(
+                f"{late} offsets partitions were not read for longer than delete.retention.ms, so tombstones may be "
+                "gone: they are loaded again"
             )
 
     def _require_same_leaders(self) -> None:
         epochs = self._book.coordinators.known_epochs
-        if led_anew := sum(epochs[number] != self._epochs[number] for number in self._log_ids):
-            raise LedAnewError(f"{led_anew} offsets partitions are led anew")
+        if changed := sum(epochs[number] != self._epochs[number] for number in self._log_ids):
+            raise LedAnewError(f"{changed} offsets partitions have a new leader")
 
     def _behind_for_too_long(self, batch_ends: Mapping[int, int]) -> list[int]:
-        """Return the partitions that a batch brings on, but from so long ago that tombstones may be gone."""
+        """Return partitions with records in the batch that were unread for so long that tombstones may be gone."""
         applied, at_most = self._book.next_offsets, self._observer.watch.settings.safe_retention
         behind = (number for number, end in batch_ends.items() if applied.get(number, end) < end)
         return [number for number in behind if self._book.behind_for(number) > at_most]

@@ -1,4 +1,4 @@
-"""Why a micro-batch that was read is not written, and its query ends."""
+"""Why a micro-batch is not written although it was read. Its query ends."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from offsetstream.stream.monitor.observer import PartitionsChangedError
 
 
 class StopRequestedError(Exception):
-    """Raised inside a micro-batch that must not begin; Spark leaves it undone, and the next run does it."""
+    """The micro-batch must not start. Spark does not commit it, and the next query reads it again."""
 
 
 class LedAnewError(Exception):
-    """Raised when partitions have got another leader since the query began: a new one is to go on.
+    """Partitions have another leader than when the query started. Another query must continue.
 
-    The consumers that Spark keeps may still have records of the old leader that are in no log any more: fetched with
-    those of an earlier batch, they would be in a later one that no look refuses. Each query has a group, and so
-    consumers, of its own. No setting does as much: Spark drops what was idle for a while, and executors of
-    spark-submit take no settings any more when the job starts.
+    Spark caches consumers, and these may still hold fetched records of the old leader that no log has any more. Such
+    records would be in a later batch, which no check refuses. A new query has a new group id, and so new consumers. No
+    setting does the same: Spark drops only idle consumers, and executors of spark-submit accept no settings after the
+    start.
     """
 
 
 class PlacedAnewError(Exception):
-    """Raised when the brokers turn out to place groups by another rule: a new query is to tell so of what it reads."""
+    """The brokers place groups by another rule than the tables have. Another query must decode by that rule."""
 
 
 REFUSALS = (StopRequestedError, LedAnewError, PartitionsChangedError)

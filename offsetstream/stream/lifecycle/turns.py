@@ -1,4 +1,4 @@
-"""Whose turn it is to write: a micro-batch's, or the main loop's between two of them."""
+"""A lock between micro-batches and the main loop: only one of them writes at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ POLL_SECONDS = 1.0
 
 
 class Turns:
-    """A lock, as a context; who waits for it looks at something else now and then, and may give up by raising."""
+    """A lock and its context. `while_waiting` is called every second of a wait for it, and may raise to give up."""
 
     def __init__(self, while_waiting: Callable[[], None]) -> None:
         self._lock = threading.Lock()
@@ -24,9 +24,9 @@ class Turns:
         self.give_back()
 
     def take(self, seconds: float = -1) -> bool:
-        """Wait for the turn for so long, or until it comes; returns whether it has."""
+        """Take the lock, waiting up to `seconds` (-1: without limit). Return whether it was taken."""
         return self._lock.acquire(timeout=seconds)
 
     def give_back(self) -> None:
-        """End the turn."""
+        """Release the lock."""
         self._lock.release()

@@ -85,11 +85,11 @@ class Observer:
         except ClusterError as error:
             self._metrics.answered(does_answer=False)
             if not self._is_silent:
-                self._progress.warn(f"The coordinators cannot be observed for now: {error}")
+                self._progress.warn(f"Cannot reach the group coordinators: {error}")
             self._is_silent = True
             return None
         self._metrics.answered(does_answer=True)
         if self._is_silent:
-            self._progress.say("The coordinators can be observed again")
+            self._progress.say("The group coordinators answer again")
         self._is_silent = False
         return answer

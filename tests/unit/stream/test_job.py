@@ -28,9 +28,9 @@ def test_a_stop_while_the_topic_changes_takes_no_partition_for_gone(
             (topic,) = (each for each in arguments if isinstance(each, OffsetsTopic))
             attempted.append(topic.partitions)
 
-        def run(self, *, goes_on: bool) -> None:
+        def run(self, *, may_continue: bool) -> None:
             job.stop()
-            raise PartitionsChangedError(f"the topic has another count; {goes_on=}")
+            raise PartitionsChangedError(f"the topic has another count; {may_continue=}")
 
     monkeypatch.setattr(module, "Attempt", Attempt)
     topic = OffsetsTopic(job._cluster, job._leaders, [0, 1, 2], "new")

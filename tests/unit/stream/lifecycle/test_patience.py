@@ -33,7 +33,7 @@ def test_it_asks_until_there_is_an_answer_and_says_so() -> None:
     said: list[str] = []
     asked = Patience(timedelta(seconds=60), threading.Event(), said.append)
     assert asked.ask(question(SILENCE, SILENCE, 7)) == 7
-    assert said == 2 * ["no broker answers at a:1; asking again in 0 s"]
+    assert said == 2 * ["no broker answers at a:1; retrying in 0 s"]
 
 
 def test_it_gives_up_after_the_set_time() -> None:

@@ -33,5 +33,5 @@ def test_a_cluster_that_does_not_answer_is_told_of_once(tables: PathStore, monke
         assert observer.look() is None
     observer.look_at_topics(BatchId(1, -1))
     (line,) = said.getvalue().splitlines()
-    assert " WARN  The coordinators cannot be observed for now: no broker answers at 127.0.0.1:1" in line
+    assert " WARN  Cannot reach the group coordinators: no broker answers at 127.0.0.1:1" in line
     assert book.rows == before
