@@ -1,1 +1,1 @@
-"""The job: read the topic, load partitions, apply micro-batches, and the loop around them."""
+"""The streaming job: read the offsets topic, load partitions, apply micro-batches, and the loop around them."""

@@ -1,1 +1,1 @@
-"""What is read is written: a batch, a load, and the history of both."""
+"""Write what was read: batches, loads, and the history of both."""

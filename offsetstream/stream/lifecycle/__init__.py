@@ -1,1 +1,1 @@
-"""One run of the job: its attempts, its queries, its lease, and what ends them."""
+"""One run of the job: its attempts, its queries, its lease, and how they end."""

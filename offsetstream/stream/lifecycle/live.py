@@ -167,7 +167,7 @@ class LiveStream:
             return self._check.lost_by_now(lost)
 
     def _tend(self) -> list[int]:
-        """Compact and clean the tables after batches, and rarely while the topic is idle: opening tables may be slow."""
+        """Compact and clean the tables after batches, and rarely on an idle topic: opening a table may be slow."""
         if not self._has_new_files and time.monotonic() - self._tended_at < IDLE_REFRESH_SECONDS:
             return []
         self._tended_at, self._has_new_files = time.monotonic(), False
@@ -203,6 +203,6 @@ def _stop(query: StreamingQuery) -> None:
     try:
         query.stop()
     except (PySparkException, Py4JJavaError) as error:
-        # If the cluster is silent, Spark cannot end its query in time (stopTimeout). The query starts no other batch.
+        # If the cluster is silent, Spark cannot end the query in time (stopTimeout). It starts no other batch.
         if "java.util.concurrent.TimeoutException" not in str(error):
             raise

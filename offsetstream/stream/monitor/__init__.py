@@ -1,1 +1,1 @@
-"""What the job asks of the cluster while it runs: ends, leaders, topics, and whether a log is still the same."""
+"""What the job queries from the cluster while it runs: end offsets, leaders, topics, and whether a log was replaced."""

@@ -1,7 +1,7 @@
-"""Requests that no client makes for us, to single brokers: as bytes, through Kafka's own Java classes for connections.
+"""Requests to single brokers that no Kafka client offers: written as bytes, and sent by Kafka's Java network classes.
 
-These log in by every mechanism, with the same properties, as Spark's source does. Requests and answers are in Kafka's
-wire format of fixed versions, which brokers since 2.3 know; the formats are Kafka's (protocol guide, KIP-320, KIP-392).
+Those classes support every login mechanism, with the same properties as Spark's source. Requests and responses use
+fixed versions of Kafka's wire format that brokers know since 2.3 (Kafka's protocol guide, KIP-320, KIP-392).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from offsetstream.spark.source import tell_java
 _CLIENT = b"offsetstream"
 _API_VERSIONS = (18, 0)  # key and version
 _POLL_MS, _IDLE_MS = 200, 540_000
-_BUFFERS = (-1, -1)  # of the system's own size
+_BUFFERS = (-1, -1)  # the system's default sizes
 
 
 class BrokerTooOldError(ClusterError):
-    """The broker does not know the version of a request, which Kafka 2.3 brought."""
+    """The broker does not support the version of a request: it is older than Kafka 2.3."""
 
 
 class Leaders:
-    """The brokers that lead the offsets partitions, each asked over a connection of its own, for as long as needed."""
+    """Connections to the brokers that lead the offsets partitions."""
 
     def __init__(self, spark: SparkSession, cluster: Cluster, properties: Mapping[str, str]) -> None:
         self._spark = spark
@@ -42,9 +42,10 @@ class Leaders:
         self._properties = properties
 
     def channels(self, partitions: Collection[int]) -> Iterator[tuple[BrokerChannel, list[int]]]:
-        """Give a connection to each broker that leads any of the partitions, with these; it is closed with the step.
+        """Yield a connection to each leader of the partitions, with the partitions that it leads.
 
-        Raises what `Cluster` does; partitions without a leader are left out.
+        A connection is closed when the next one is requested. Partitions without a leader are skipped. Raise what
+        `Cluster` raises.
         """
         led: dict[tuple[str, int], list[int]] = {}
         for number, address in self.cluster.leader_addresses().items():
@@ -58,13 +59,13 @@ class Leaders:
 
 @contextmanager
 def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, str]) -> Iterator[BrokerChannel]:
-    """Connect to a broker by the client properties, and log in; `jvm` is one that has Kafka's clients.
+    """Connect to a broker with the client properties, and log in. `jvm` must have Kafka's clients.
 
-    Raises UnreachableError where that takes 30 seconds, UnauthorisedError where the login is refused.
+    Raise UnreachableError after 30 seconds, UnauthorisedError if the broker refuses the login.
     """
-    kafka, where = kafka_classes(jvm), f"{address[0]}:{address[1]}"
+    kafka, broker = kafka_classes(jvm), f"{address[0]}:{address[1]}"
     settings = jvm.java.util.HashMap()
-    for name, value in {**spark_properties(properties), "bootstrap.servers": where}.items():
+    for name, value in {**spark_properties(properties), "bootstrap.servers": broker}.items():
         settings[name] = value
     clock, log, metrics = kafka.common.utils.Time.SYSTEM, kafka.common.utils.LogContext(), None
     try:
@@ -75,65 +76,65 @@ def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, 
     except Py4JJavaError as error:
         if metrics is not None:
             metrics.close()
-        raise UnauthorisedError(f"cannot log in at {where}: {first_line(error.java_exception)}") from error
-    channel = BrokerChannel(jvm, kafka.common.network, selector, where)
+        raise UnauthorisedError(f"cannot log in at {broker}: {first_line(error.java_exception)}") from error
+    channel = BrokerChannel(jvm, kafka.common.network, selector, broker)
     try:
         channel.connect(address)
         yield channel
     finally:
-        selector.close()  # and what it was made of
+        selector.close()  # it closes the channel builder too
         metrics.close()
 
 
 class BrokerChannel:
-    """A connection to a broker, asked one question after the other."""
+    """A connection to one broker, for one request after the other."""
 
-    def __init__(self, jvm: Any, network: Any, selector: Any, where: str) -> None:
+    def __init__(self, jvm: Any, network: Any, selector: Any, broker: str) -> None:
         self._jvm = jvm
         self._network = network  # Kafka's package of this name
         self._selector = selector
-        self._where = where
-        self._asked = 0
-        self._known: dict[int, tuple[int, int]] | None = None
+        self._broker = broker
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] | None = None
 
     def connect(self, address: tuple[str, int]) -> None:
         """Connect, and log in."""
         try:
-            self._selector.connect(self._where, self._jvm.java.net.InetSocketAddress(*address), *_BUFFERS)
+            self._selector.connect(self._broker, self._jvm.java.net.InetSocketAddress(*address), *_BUFFERS)
         except Py4JJavaError as error:
             raise self._unreachable(first_line(error.java_exception)) from error
         deadline, is_connected = self._deadline(), False
-        while not (is_connected and self._selector.isChannelReady(self._where)):
+        while not (is_connected and self._selector.isChannelReady(self._broker)):
             self._poll(deadline)
-            is_connected = is_connected or self._selector.connected().contains(self._where)
+            is_connected = is_connected or self._selector.connected().contains(self._broker)
 
     def ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Send a request, and return the body of the answer.
+        """Send a request, and return the body of the response.
 
-        Raises BrokerTooOldError, UnreachableError if none comes within 30 seconds.
+        Raise BrokerTooOldError, and UnreachableError if no response comes within 30 seconds.
         """
-        if self._known is None:
-            self._known = dict(_versions(self._ask(*_API_VERSIONS, b"")))
-        lowest, highest = self._known.get(api_key, (0, -1))
+        if self._versions is None:
+            self._versions = dict(_supported_versions(self._send(*_API_VERSIONS, b"")))
+        lowest, highest = self._versions.get(api_key, (0, -1))
         if not lowest <= version <= highest:
-            raise BrokerTooOldError(f"{self._where} has no version {version} of the request {api_key}")
-        return self._ask(api_key, version, body)
+            raise BrokerTooOldError(f"{self._broker} has no version {version} of the request {api_key}")
+        return self._send(api_key, version, body)
 
-    def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        self._asked += 1
-        head = struct.pack(">hhih", api_key, version, self._asked, len(_CLIENT)) + _CLIENT
+    def _send(self, api_key: int, version: int, body: bytes) -> bytes:
+        self._correlation_id += 1
+        head = struct.pack(">hhih", api_key, version, self._correlation_id, len(_CLIENT)) + _CLIENT
         buffer = self._network.ByteBufferSend.sizePrefixed(self._jvm.java.nio.ByteBuffer.wrap(head + body))
         try:
-            self._selector.send(self._network.NetworkSend(self._where, buffer))
+            self._selector.send(self._network.NetworkSend(self._broker, buffer))
         except Py4JJavaError as error:  # the connection ended meanwhile
             raise self._unreachable(first_line(error.java_exception)) from error
         deadline = self._deadline()
-        self._poll(deadline)  # until then the last answer is still there
+        self._poll(deadline)  # the previous response is kept until this poll
         while not (received := self._jvm.java.util.ArrayList(self._selector.completedReceives())):
             self._poll(deadline)
         answer: bytes = received[0].payload().array()
-        if int.from_bytes(answer[:4], "big") != self._asked:
-            raise self._unreachable("it answered another question")
+        if int.from_bytes(answer[:4], "big") != self._correlation_id:
+            raise self._unreachable("its response belongs to another request")
         return answer[4:]
 
     def _poll(self, deadline: float) -> None:
@@ -143,22 +144,22 @@ class BrokerChannel:
             self._selector.poll(_POLL_MS)
         except Py4JJavaError as error:
             raise self._unreachable(first_line(error.java_exception)) from error
-        state = self._selector.disconnected().get(self._where)
+        state = self._selector.disconnected().get(self._broker)
         if state is not None:
             refusal = state.exception()
             if refusal is not None:
-                raise UnauthorisedError(f"{self._where} refuses this login: {refusal.getMessage()}")
+                raise UnauthorisedError(f"{self._broker} refuses this login: {refusal.getMessage()}")
             raise self._unreachable("it closed the connection")
 
     def _deadline(self) -> float:
         return time.monotonic() + connection.TIMEOUT
 
     def _unreachable(self, reason: str) -> UnreachableError:
-        return UnreachableError(f"{self._where} does not answer: {reason}")
+        return UnreachableError(f"{self._broker} does not answer: {reason}")
 
 
-def _versions(answer: bytes) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield what the broker knows: the key of a request, its lowest and its highest version."""
+def _supported_versions(answer: bytes) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield the API key, the lowest and the highest version of each request that the broker supports."""
     error, at = read_int16(answer, 0)
     if error == 0:
         for key, lowest, highest in struct.iter_unpack(">hhh", answer[at + 4 :]):
@@ -166,5 +167,5 @@ def _versions(answer: bytes) -> Iterator[tuple[int, tuple[int, int]]]:
 
 
 def text(value: str) -> bytes:
-    """Return the wire's string."""
+    """Return the string in wire format."""
     return struct.pack(">h", len(value)) + value.encode()

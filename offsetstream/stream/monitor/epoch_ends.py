@@ -1,4 +1,4 @@
-"""Where leader epochs end in the log, as followers and consumers ask it to find out that a log was cut (KIP-320)."""
+"""End offsets of leader epochs (KIP-320): followers and consumers use them to detect that a log was truncated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOVES = {*LEADER_MOVES, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.REPLICA_NO
 
 
 class EpochEnd(NamedTuple):
-    """The greatest epoch of a log up to the one that was asked for, and where it ends (exclusive)."""
+    """The greatest epoch of a log up to the requested one, and its end offset (exclusive)."""
 
     epoch: int
     offset: int
@@ -30,16 +30,16 @@ UNKNOWN = EpochEnd(-1, -1)
 
 
 class EpochEnds:
-    """Asks the partitions' leaders."""
+    """Requests end offsets of leader epochs from the leaders."""
 
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
 
     def of(self, asked: Mapping[int, tuple[int, int]]) -> dict[int, EpochEnd]:
-        """Return where epochs end; asked as {offsets partition: (its present leader epoch, the epoch)}.
+        """Return the end of an epoch for each {offsets partition: (current leader epoch, requested epoch)}.
 
-        `UNKNOWN` where the log has no epochs, or its leader is older than Kafka 2.3, which lets followers alone ask.
-        Partitions with no leader, or another leader epoch than the present one, are left out. Raises ClusterError.
+        The end is `UNKNOWN` if the log has no epochs, or if the leader is older than Kafka 2.3 and answers followers
+        only. Partitions without a leader, or with another current epoch, are skipped. Raise ClusterError.
         """
         found: dict[int, EpochEnd] = {}
         for channel, numbers in self._leaders.channels(asked) if asked else ():

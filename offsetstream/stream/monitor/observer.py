@@ -1,4 +1,4 @@
-"""How the cluster's answers come into the book, with each batch and, while the topic is idle, every few seconds."""
+"""Observes the offsets partitions on the cluster: before each batch and, while the topic is idle, every few seconds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Answer = TypeVar("Answer")
 
 
 class PartitionsChangedError(Exception):
-    """Raised when the topic has other partitions than the job began with: it begins anew with these."""
+    """The topic has other partitions than at the start of the attempt. The job starts another attempt."""
 
 
 class Observer:
-    """Asks the cluster how the offsets partitions stand; a cluster that does not answer is asked again later.
+    """Query the state of the offsets partitions, and update the book. If the cluster is silent, the next look retries.
 
-    `moving`: of the last look, the partitions whose leader changed while it was asked.
+    `moving`: the partitions whose leader changed during the last look.
     """
 
     def __init__(
@@ -44,15 +44,14 @@ class Observer:
         self.moving: set[int] = set()
 
     def look(self) -> dict[int, PartitionEnds] | None:
-        """Take in what the cluster says of the partitions, and return it; None if it does not answer.
+        """Query the partitions, update the book, and return their offsets; None if the cluster does not answer.
 
-        Logs that turn out to be others than those that were read are begun anew in the book. Raises
-        PartitionsChangedError.
+        If a log is not the one that was read, the book starts a new log. Raise PartitionsChangedError.
         """
         return self._answer(self._look)
 
     def look_at_topics(self, batch: BatchId) -> None:
-        """Take in the topics that the cluster has now."""
+        """Update the table of topics from the cluster."""
         self._answer(lambda: self.watch.look_at_topics(batch))
 
     def _look(self) -> dict[int, PartitionEnds]:
@@ -63,7 +62,7 @@ class Observer:
         self._book.coordinators.lose(set(self._book.partitions) - set(led))
         if not led:
             raise UnreachableError("no offsets partition has a leader")
-        # A leader that changed meanwhile is not known to be the one of the epoch: the next look will tell.
+        # If the leader changed meanwhile, it may not belong to the epoch: leave it to the next look.
         ends = {
             number: end
             for number, end in self.watch.cluster.answered_ends(led).items()
@@ -79,7 +78,7 @@ class Observer:
         return ends
 
     def _answer(self, question: Callable[[], Answer]) -> Answer | None:
-        """Ask; a cluster that begins or ceases to answer is told of once."""
+        """Return the answer, None if there is none. Log once when the cluster stops and when it starts answering."""
         try:
             answer = question()
         except ClusterError as error:

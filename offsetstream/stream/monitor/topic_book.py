@@ -1,6 +1,6 @@
-"""The book of topics: which name an id stands for, also once its topic is deleted (reference 5.10 item 1).
+"""The names of topic ids, also of deleted topics (reference 5.10 item 1).
 
-Newer group types name topics by id only; the cluster knows the names, but not those of deleted topics.
+The newer group types name topics by id only. The cluster knows the names, but not those of deleted topics.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ WRITTEN_EVERY = timedelta(minutes=10)
 
 
 class TopicBook:
-    """The rows of `topics`, by topic id; the driver holds them, since only one job writes them."""
+    """The rows of the table `topics`, by topic id. The driver keeps them in memory: only one job writes them."""
 
     def __init__(self, tables: Store) -> None:
         self._tables = tables
         found = sorted(read_rows(tables.open(TOPICS)), key=lambda row: row["last_seen_at"])
         self.rows: dict[str, dict[str, Any]] = {
             row["topic_id"]: row for row in found
-        }  # of doubled ones the last counts
+        }  # of duplicates the last one counts
         self.names = {topic_id: row["topic"] for topic_id, row in self.rows.items()}
         self._written_at = datetime.min.replace(tzinfo=UTC)
 
@@ -43,13 +43,13 @@ class TopicBook:
         return max(seen, key=lambda row: row["last_seen_at"])["topic_id"] if seen else None
 
     def look(self, cluster: Cluster, batch: BatchId) -> None:
-        """Ask for the topics that the cluster has now, and write what is new of them."""
+        """Query the topics of the cluster, and write what is new."""
         found = cluster.topics()
         present = {row["topic"] for row in self.rows.values() if row["deleted_at"] is None}
         self.observe(found, batch, cluster.hidden_topics(present - {topic.name for topic in found}))
 
     def observe(self, found: Iterable[TopicSeen], batch: BatchId, hidden: Collection[str] = ()) -> None:
-        """Take in the topics that are there, and write what is new; those that may not be seen are not deleted."""
+        """Update the rows from the existing topics, and write what is new. Hidden topics do not count as deleted."""
         now = datetime.now(UTC)
         seen = {topic.topic_id: topic for topic in found}
         learned = {topic_id: topic.name for topic_id, topic in seen.items() if topic_id not in self.rows}
@@ -63,14 +63,14 @@ class TopicBook:
             if row["deleted_at"] is None and row["topic"] not in hidden:
                 changed, row["deleted_at"] = True, now
         self.names |= learned
-        # First: after a crash between the two the topic is learned again, and what is unnamed gets its name then.
+        # This comes first: after a crash between the two writes, the next job learns the topic again.
         self._name_assignments(learned, BatchId(batch.checkpoint_id, -1))
         if changed or now - self._written_at > WRITTEN_EVERY:
             overwrite_rows(self._tables, TOPICS, self.rows.values(), batch)
             self._written_at = now
 
-    def _name_assignments(self, learned: Mapping[str, str], outside: BatchId) -> None:
-        """Give the name to assignments that were written before it was known, and so have the id for it."""
+    def _name_assignments(self, learned: Mapping[str, str], batch: BatchId) -> None:
+        """Name the topics of assignments that were written when only the topic id was known."""
         if not learned:
             return
         unnamed = read_rows(self._tables.open(ASSIGNMENTS), where="topic = topic_id")
@@ -79,10 +79,10 @@ class TopicBook:
         rows = [row | {DELETED: True} for row in unnamed] + named  # the name is part of the key
         schema = load_schema(ASSIGNMENTS).arrow.append(pa.field(DELETED, pa.bool_()))
         try:
-            merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), outside)
-        except DoubledRowsError as error:  # which a load gives their names
+            merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), batch)
+        except DoubledRowsError as error:  # the load of those partitions names them
             rows = [row for row in rows if row["offsets_partition"] not in error.partitions]
-            merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), outside)
+            merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), batch)
 
 
 def _new_row(topic: TopicSeen, now: datetime) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""Whether a log is another one than the tables are from: all who must know ask here.
+"""Detects logs that are not those from which the tables were written: truncated, or of a recreated topic.
 
-One that ends before what was applied is another (`PartitionRow.is_other_log`). Where a log was written anew
-behind the same offsets, and has grown past what was applied, its ends tell nothing. But a recreated topic has another
-id; and after an unclean election, which cuts a log, the leader epoch is higher: so after each rise the leader is asked
-where the epoch of the last applied offset ends in its log (KIP-320; rule 5). A log in which it ends before that
-offset, or is unknown, is another one. So is one that ends, in the epochs of before the rise, before what a batch or a
-load that was interrupted had written already.
+- A log that ends before the applied offset is another one (`PartitionRow.is_other_log`).
+- A log may have been truncated and then grown past the applied offset, so that its end shows nothing. A recreated topic
+  has another topic id. An unclean election, which truncates a log, raises the leader epoch. So after each rise the job
+  requests the end of the last applied epoch from the leader (KIP-320; rule 5). If the epoch ends before the applied
+  offset, or is unknown, the log is another one.
+- An interrupted batch or load may have written more than is applied. If the epochs before the rise end before that, the
+  log is another one too.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from offsetstream.stream.partitions.applied_epochs import EpochStart
 from offsetstream.stream.partitions.partition_book import PartitionBook
 
 TopicId = Callable[[], str]
-_ANY_EPOCH = -1  # asks a leader whatever its epoch is
+_ANY_EPOCH = -1  # the leader answers whatever its epoch is
 EndsOfEpochs = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, EpochEnd]]
 
 
 class _Need(NamedTuple):
-    """That the leader epochs of a log up to `highest` reach `end`, and the last of these is `lowest` at least."""
+    """What a log must have: its epochs up to `highest` reach `end`, and the last of them is at least `lowest`."""
 
     lowest: int | None
     highest: int
     end: int
 
     def is_met_by(self, found: EpochEnd) -> bool:
-        """Tell whether the log does, whose epochs up to the highest end there."""
+        """Return whether the end of the epochs up to `highest` meets the need."""
         return found != UNKNOWN and found.offset >= self.end and found.epoch >= (self.lowest or 0)
 
 
 class TruncationDetector:
-    """Finds the logs that were written anew.
+    """Find the logs that were replaced.
 
-    `known_id` is the id of the topic that the tables are from, where they know it; `topic_id` asks for the present
-    one, `epoch_ends` where epochs end (`EpochEnds.of`). `unsettled` are the partitions, of the last look,
-    whose leader epoch rose, and whose leader did not tell whether their log is the same.
+    `known_id` is the topic id of the tables, if they know it. `topic_id` queries the current one, and `epoch_ends` the
+    ends of epochs (`EpochEnds.of`). `unsettled`: the partitions of the last check whose leader epoch rose, but whose
+    leader did not answer.
     """
 
     def __init__(self, book: PartitionBook, known_id: str | None, topic_id: TopicId, epoch_ends: EndsOfEpochs) -> None:
@@ -51,9 +52,9 @@ class TruncationDetector:
         self.unsettled: set[int] = set()
 
     def lost(self, log_ids: Mapping[int, int], ends: Mapping[int, PartitionEnds]) -> list[int]:
-        """Return the partitions of which a reader cannot go on: it began with the logs of these ids.
+        """Return the partitions with which a query that started with the logs `log_ids` must not continue.
 
-        They have another one in the book, or the log does not reach to where it is applied, where `ends` tells of it.
+        Either the book has another log id, or the log in `ends` does not reach the applied offset.
         """
         rows = self._book.rows
         return [
@@ -63,20 +64,20 @@ class TruncationDetector:
         ]
 
     def begin_all(self, ends: Mapping[int, PartitionEnds]) -> set[int]:
-        """Do as `begin`, also for logs that end before what was applied of them: these are to be loaded."""
+        """Like `begin`, and start a new log also for partitions whose log ends before the applied offset."""
         cut = {number for number, end in ends.items() if self._book.rows[number].is_other_log(end)}
         for number in cut:
             self._book.begin_log(number)
         return {*cut, *self.begin()}
 
     def begin(self) -> list[int]:
-        """Begin a new log in the book for each partition that has one, and return these.
+        """Start a new log in the book for each partition whose log was replaced, and return these partitions.
 
-        Raises ClusterError where the cluster does not answer; then the next call asks again.
+        Raise ClusterError if the cluster does not answer; the next call tries again.
         """
         before, self._known_id = self._known_id, self._topic_id()
         if before not in {None, self._known_id}:
-            # A first load that did not end has rows of the old log, too.
+            # A first load that was interrupted has written rows of the old log too.
             is_same = {number: False for number, row in self._book.rows.items() if row.load_state is not None}
         else:
             is_same = self._compare(self._led(self._book.coordinators.raised))
@@ -92,7 +93,7 @@ class TruncationDetector:
         return [number for number in partitions if self._book.rows[number].coordinator_available]
 
     def _compare(self, raised: Collection[int]) -> dict[int, bool]:
-        """Tell of each partition whether its log still has what the tables have; who does not answer is left out."""
+        """Return whether each partition's log still has what the tables have. Skip leaders that do not answer."""
         is_same = dict.fromkeys(raised, True)
         for needed in (self._applied, self._written):
             needs = {number: need for number, need in needed(raised).items() if is_same.get(number)}
@@ -105,20 +106,20 @@ class TruncationDetector:
         return is_same
 
     def _applied(self, raised: Collection[int]) -> dict[int, _Need]:
-        """Return what the logs must have of that which is applied."""
+        """Return what the logs must have because it is applied."""
         needs = {}
         for number in raised:
             epoch, end = self._book.epochs.of(number), self._book.rows[number].next_offset
-            # Tables of before version 4 do not know it: then it is at most the epoch of before the rise.
+            # Tables from before schema version 4 have no epoch: then it is at most the epoch before the rise.
             highest = self._epoch_before(number) if epoch is None else epoch
             if end is not None and highest is not None:
                 needs[number] = _Need(epoch, highest, end)
         return needs
 
     def _written(self, raised: Collection[int]) -> dict[int, _Need]:
-        """Return what they must have of that which was written and never noted as applied.
+        """Return what the logs must have because it was written, although it is not applied yet.
 
-        It was read before the leader epoch rose: a query, and a load, note the epochs before they write.
+        It was read before the leader epoch rose: queries and loads record the epochs before they write.
         """
         ends = self._book.written.ends() if raised else {}
         needs = {}
@@ -136,7 +137,7 @@ class TruncationDetector:
         return self._book.coordinators.raised[number].coordinator_epoch
 
     def _learn(self) -> None:
-        """Learn where the present leader epochs began, by where the one before ends."""
+        """Find the start of the current leader epochs: it is the end of the epoch before."""
         asked: dict[int, tuple[int, int]] = {}
         for number in self._led(self._book.rows.keys() - self._book.coordinators.raised.keys()):
             epoch, known = self._book.rows[number].coordinator_epoch, self._book.epochs.starts.get(number)

@@ -1,4 +1,4 @@
-"""Whom the job asks of the cluster, again and again, each of which remembers what it was told."""
+"""The parts that watch the cluster while the job runs, as one value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetstream.tables.transaction import BatchId
 
 @dataclass(frozen=True)
 class ClusterWatch:
-    """The cluster; its topics by id, the settings of the offsets topic, and which logs were written anew."""
+    """The cluster, its topics, the settings of the offsets topic, and the detector of replaced logs."""
 
     cluster: Cluster
     topics: TopicBook
@@ -22,11 +22,11 @@ class ClusterWatch:
     truncation: TruncationDetector
 
     def unload_forgotten(self, book: PartitionBook) -> None:
-        """Have those partitions loaded anew whose coordinators have just done so, and lack records by retention."""
+        """Have partitions loaded again if their coordinator just loaded them and retention deleted records."""
         restarted = book.coordinators.take_restarted()
         if self.settings.forgets and restarted:
             book.unload_cut(restarted)
 
     def look_at_topics(self, batch: BatchId) -> None:
-        """Take in the topics that the cluster has now; raises ClusterError."""
+        """Update the table of topics from the cluster. Raise ClusterError."""
         self.topics.look(self.cluster, batch)

@@ -1,1 +1,1 @@
-"""The store of positions: how far each offsets partition is applied, and what is to be loaded."""
+"""The positions of the job: how far each offsets partition is applied, and which must be loaded."""

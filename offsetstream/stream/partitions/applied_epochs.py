@@ -1,4 +1,4 @@
-"""Of which leader epoch the last applied offset of each partition is: what a later leader is asked for (KIP-320)."""
+"""The leader epoch of the last applied offset of each partition, to compare with a later leader's log (KIP-320)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsetstream.stream.partitions.partition_rows import PartitionRows
 
 
 class EpochStart(NamedTuple):
-    """Where a leader epoch began in the log, and the greatest one before it; None where the leader does not tell."""
+    """The first offset of a leader epoch, and the greatest epoch before it; None if the leader does not know them."""
 
     epoch: int
     start: int | None
@@ -16,9 +16,9 @@ class EpochStart(NamedTuple):
 
 
 class AppliedEpochs:
-    """The epochs of the rows of `offsets_partitions`; `starts` are those of the present leader epochs, if known.
+    """The column `applied_leader_epoch` of `offsets_partitions`. `starts`: where the current leader epochs start.
 
-    Which epoch a leader has now does not tell: nothing may have been written in it, and then it leaves no trace.
+    The current epoch of a leader is not enough: if nothing was written in an epoch, the log does not show it.
     """
 
     def __init__(self, rows: PartitionRows) -> None:
@@ -26,18 +26,18 @@ class AppliedEpochs:
         self.starts: dict[int, EpochStart] = {}
 
     def of(self, partition: int) -> int | None:
-        """Return the leader epoch of the last applied offset, None where that is not known."""
+        """Return the leader epoch of the last applied offset, or None if it is unknown."""
         row, known = self._rows[partition], self.starts.get(partition)
         if known is None or row.next_offset is None:
             return row.applied_leader_epoch
         return known.epoch if known.start is not None and row.next_offset > known.start else known.before
 
     def note(self) -> None:
-        """Note the epochs in the rows, before these are written."""
+        """Set the epochs in the rows, before the rows are written."""
         for number in self._rows:
             self._rows.set(number, applied_leader_epoch=self.of(number))
 
     def forget(self, partition: int) -> None:
-        """Note that the partition has another log, of which nothing is applied."""
+        """Reset a partition that has a new log, of which nothing is applied."""
         self._rows.set(partition, applied_leader_epoch=None)
         self.starts.pop(partition, None)

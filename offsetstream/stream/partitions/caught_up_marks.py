@@ -1,8 +1,8 @@
-"""How long ago a record that was not read yet may have been written, whatever a single clock says of that.
+"""How old an unread record can be at most, even if one clock is wrong.
 
-A look at a log finds its end. Once everything below that end is applied, what is not was written after the look: that
-is what a mark is. Clocks stop and are set (a paused machine, a restored one), so the brokers' is asked too: the
-timestamps of records are its.
+A mark is an end offset of a log and the time at which the job saw it. Once everything below that offset is applied, each
+unread record was written after that time. Clocks stop or are set (a paused or restored machine), so the brokers' clock
+counts too: it is the source of the records' timestamps.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from datetime import UTC, datetime, timedelta
 
 from offsetstream.stream.state.size import Share
 
-# By how much clocks may differ, and no more: of the job's machine, of an earlier one's, and of the brokers'.
+# The greatest expected difference between clocks: of the job's machine, of an earlier one, and of the brokers.
 SKEW = timedelta(hours=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A look at a log: at `at`, by the job's clock, there was nothing at `end` and above.
+    """A log ended at offset `end` (exclusive) at the time `at` of the job's clock.
 
-    `newest` is how far the brokers' clock was by then, if a record had told.
+    `newest`: the brokers' clock at that time, None if no record had shown it.
     """
 
     at: datetime
@@ -30,9 +30,9 @@ class Mark:
     end: int
 
     def age(self, now: datetime, newest: datetime | None) -> timedelta:
-        """Return how long ago it was at most, by whichever clock says more.
+        """Return the greater age of the two clocks. `newest`: the brokers' clock now.
 
-        `newest` is how far the brokers' clock is now. If the job's has been set back, nobody knows: for ever, then.
+        If the job's clock was set back, the age is unknown, so return the maximum.
         """
         if self.at - now > SKEW:
             return timedelta.max
@@ -42,9 +42,9 @@ class Mark:
 
 
 class Clocks:
-    """How far the brokers' clock is, as the records that were read last tell.
+    """The brokers' clock, as the records of the last batch or load show it.
 
-    `newest` is the time of the newest of them. One that cannot be of that time makes it wrong until others are read.
+    `newest` is their greatest timestamp. A record with a wrong timestamp falsifies it until the next batch or load.
     """
 
     def __init__(self) -> None:
@@ -52,41 +52,41 @@ class Clocks:
         self._newest_of: dict[int, datetime] = {}
 
     def read(self, shares: Mapping[int, Share]) -> None:
-        """Take in what was just read of each partition."""
+        """Take the timestamps of the records that were just read."""
         times = {number: share.newest_ms for number, share in shares.items() if share.newest_ms is not None}
         self._newest_of = {number: _EPOCH + timedelta(milliseconds=time) for number, time in times.items()}
         self.newest = max(self._newest_of.values(), default=self.newest)
 
     def has_read(self, partition: int) -> bool:
-        """Tell whether there were records of the partition."""
+        """Return whether the last batch or load had records of the partition."""
         return partition in self._newest_of
 
     def since(self, partition: int, instant: datetime) -> datetime:
-        """Return an instant of the job's clock by whichever is ahead: this, or the brokers' that wrote the partition.
+        """Return `instant` of the job's clock, or the partition's newest timestamp if that is later.
 
-        Other partitions' records are believed only as far as clocks may differ.
+        Timestamps of other partitions count only up to the expected difference of clocks.
         """
-        of_others = min(self.newest or instant, instant + SKEW)
-        return max(instant, of_others, self._newest_of.get(partition, instant))
+        others = min(self.newest or instant, instant + SKEW)
+        return max(instant, others, self._newest_of.get(partition, instant))
 
 
 class Marks:
-    """The marks of each partition: the last one that was reached, and those that lie ahead."""
+    """The marks of each partition: the last one that the job has reached, and those ahead."""
 
     def __init__(self) -> None:
         self._reached: dict[int, Mark] = {}
         self._ahead: dict[int, list[Mark]] = {}
 
     def add(self, partition: int, mark: Mark) -> None:
-        """Take in a look; of those that lie ahead the first and the last are enough to go from one to the next."""
+        """Add a mark. Of the marks ahead, keep the first and the last: that is enough."""
         self._ahead[partition] = [*self._ahead.get(partition, [])[:1], mark]
 
     def reached(self, partition: int) -> Mark | None:
-        """Return the last mark that was reached, None if there is none."""
+        """Return the last mark reached, or None."""
         return self._reached.get(partition)
 
     def reach(self, partition: int, next_offset: int) -> Mark | None:
-        """Note that everything below the offset is applied; returns the last mark reached, None if there is none."""
+        """Record that everything below `next_offset` is applied. Return the last mark reached, or None."""
         ahead = self._ahead.get(partition, [])
         for mark in ahead:
             if mark.end <= next_offset:
@@ -95,6 +95,6 @@ class Marks:
         return self.reached(partition)
 
     def forget(self, partition: int) -> None:
-        """Forget what was seen of a log that is another one now."""
+        """Drop the marks of a partition that has a new log."""
         self._reached.pop(partition, None)
         self._ahead.pop(partition, None)

@@ -1,4 +1,4 @@
-"""Numbered checkpoints: when the last one goes on, and when a new one starts (rule 8)."""
+"""Numbered checkpoints: when the job continues from the last one, and when it starts a new one (rule 8)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.transaction import BatchId, app_id, load_app_id
 
 LAST_WRITTEN = OFFSETS_PARTITIONS  # its transaction is the last of a batch
-WHOSE = "tables"  # a file beside Spark's own: the id of that table
-PARTITIONS = "partitions"  # another one: those that the query reads
+WHOSE = "tables"  # a file next to Spark's: the id of the table LAST_WRITTEN
+PARTITIONS = "partitions"  # a file next to Spark's: the partitions of the query
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder of Spark's, `<root>/<checkpoint_id>`."""
+    """A checkpoint folder of Spark, `<root>/<checkpoint_id>`."""
 
     spark: SparkSession
     root: str
@@ -44,29 +44,29 @@ class Checkpoint:
 
     @property
     def location(self) -> str:
-        """The folder that Spark writes to."""
+        """The folder."""
         return f"{self.root}/{self.checkpoint_id}"
 
     @property
     def uri(self) -> str:
-        """The same as Spark and Hadoop take it."""
+        """The folder as a URI for Spark and Hadoop."""
         return in_hadoop(self.location)
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
-        """Start the query, which goes on where the checkpoint says."""
+        """Start the query. It continues where the checkpoint stands."""
         with written_directly(self.spark, self.uri):
             return writer.option("checkpointLocation", self.uri).start()
 
     def end_offsets(self, batch_id: int) -> dict[int, int]:
-        """Return where the batch ends in each partition (exclusive): Spark notes it before the batch runs."""
+        """Return the end offset of the batch in each partition (exclusive). Spark writes it before the batch runs."""
         text = self._read("offsets", str(batch_id))
         offsets = json.loads(text.splitlines()[2])[OFFSETS_TOPIC]  # after the version and the metadata
         return {int(partition): offset for partition, offset in offsets.items()}
 
     def fits(self, tables: Store) -> bool:
-        """Tell whether the tables were written by this checkpoint up to where it stands.
+        """Return whether this checkpoint wrote the tables, up to its last batch.
 
-        A checkpoint that is older than the tables would number its batches anew, and Delta would skip them silently.
+        If a checkpoint is older than the tables, it uses numbers of batches again, and Delta skips these silently.
         """
         table = tables.open(LAST_WRITTEN)
         version = table.transaction_version(app_id(LAST_WRITTEN))
@@ -79,33 +79,33 @@ class Checkpoint:
             return False
         if not applied:
             return True
-        # RESTORE takes rows back, and leaves the transactions.
+        # Delta's RESTORE reverts rows, but not the transaction ids.
         positions = {row["offsets_partition"]: row["next_offset"] or 0 for row in read_rows(table)}
         return all(positions.get(number, 0) >= end for number, end in self.end_offsets(applied - 1).items())
 
     def sign(self, tables: Store) -> None:
-        """Note in the checkpoint to which tables it belongs: others count their checkpoints and batches alike.
+        """Write the id of the tables to the checkpoint: other tables use the same numbers of checkpoints and batches.
 
-        It is the first write to the folder: TablesError if that cannot be written to.
+        This is the first write to the folder. Raise TablesError if it fails.
         """
         self._write(WHOSE, tables.open(LAST_WRITTEN).table_id)
 
     def note_partitions(self, partitions: Collection[int]) -> None:
-        """Note which partitions the query reads: Spark takes others in the same checkpoint for lost data."""
+        """Write which partitions the query reads. With others in the same checkpoint, Spark reports lost data."""
         self._write(PARTITIONS, json.dumps(sorted(partitions)))
 
     def reads(self, partitions: Collection[int]) -> bool:
-        """Tell whether the query of this checkpoint reads just these partitions."""
+        """Return whether the query of this checkpoint reads exactly these partitions."""
         return self.exists(PARTITIONS) and json.loads(self._read(PARTITIONS)) == sorted(partitions)
 
     def shut_out_older(self, tables: Store) -> None:
-        """Commit an empty write to every table, after which no job with an older checkpoint can write to it."""
+        """Commit an empty write to every table. After it, no job with an older checkpoint can write."""
         version = BatchId(self.checkpoint_id, -1).version
         in_parallel([partial(_shut_out, tables, name, version) for name in all_schemas()])
 
     def _write(self, name: str, text: str) -> None:
         path = self._path(name)
-        with self._told("write to"):
+        with self._explained("write to"):
             stream = path.getFileSystem(self._hadoop_conf()).create(path)
             stream.write(text.encode())
             stream.close()
@@ -127,16 +127,16 @@ class Checkpoint:
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
 
     def exists(self, *names: str) -> bool:
-        """Tell whether the checkpoint, or a file of it, is there; EnvironmentNotReadyError as of `hadoop.exists`."""
+        """Return whether the checkpoint, or a file of it, exists. Raise what `hadoop.exists` raises."""
         return exists(self.spark.sparkContext, "/".join([self.uri, *names]))
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _explained(self, action: str) -> Iterator[None]:
         try:
             yield
         except Py4JJavaError as error:
             reason = first_line(error.java_exception)
-            raise TablesError(f"cannot {what} {self.root}: {reason}: name another folder by --checkpoint") from error
+            raise TablesError(f"cannot {action} {self.root}: {reason}: name another folder by --checkpoint") from error
 
     def _path(self, *names: str) -> Any:
         return self._jvm().org.apache.hadoop.fs.Path("/".join([self.uri, *names]))
@@ -150,12 +150,12 @@ class Checkpoint:
 
 @again_on_conflict
 def _shut_out(tables: Store, name: str, version: int) -> None:
-    of_job = (Transaction(app, version) for app in (app_id(name), load_app_id(name)))
-    tables.open(name).commit_nothing(*of_job)
+    transactions = (Transaction(app, version) for app in (app_id(name), load_app_id(name)))
+    tables.open(name).commit_nothing(*transactions)
 
 
 def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Store) -> Checkpoint | None:
-    """Return the checkpoint to go on with: that of the last job, if it ended cleanly and fits the tables."""
+    """Return the checkpoint of the last job, or None if that did not stop cleanly or the checkpoint does not fit."""
     checkpoint = Checkpoint(spark, root, lease.found.checkpoint_id)
     ended_cleanly = lease.found.owner is None and lease.found.checkpoint_location == checkpoint.location
     return checkpoint if ended_cleanly and checkpoint.fits(tables) else None

@@ -1,4 +1,4 @@
-"""Who coordinates the offsets partitions, and whose leader epoch rose (rule 6)."""
+"""The coordinators of the offsets partitions, and rises of leader epochs (rule 6)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from offsetstream.tables.store import Store
 
 
 class Leader(NamedTuple):
-    """The broker that leads, and so coordinates, a partition, and its leader epoch."""
+    """The broker that leads and so coordinates a partition, and its leader epoch."""
 
     coordinator_id: int | None
     coordinator_epoch: int | None
 
 
 class Coordinators:
-    """Takes in who coordinates each partition, and tells of changes by events.
+    """Track the coordinator of each partition, and write its changes as events.
 
-    `raised`: partitions whose leader epoch rose, so that their log may have been cut (rule 5), with the leader from
-    before. That is what is written until the log was looked at, so that the question is not lost if the job is killed
-    meanwhile, or the cluster falls silent.
+    `raised`: the leader before the rise, for each partition whose leader epoch rose, so that its log may have been
+    truncated (rule 5). Until the log is checked, the rows are written with that leader: so the check is not lost if the
+    job is killed or the cluster stops answering.
     """
 
     def __init__(self, tables: Store, rows: PartitionRows, events: PartitionEvents) -> None:
@@ -39,7 +39,7 @@ class Coordinators:
         self._restarted: set[int] = set()
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
-        """Take in what the cluster says of the partitions."""
+        """Take the current leaders of the partitions."""
         now = datetime.now(UTC)
         found = {number: self._observe(self._rows[number], seen) for number, seen in ends.items()}
         before = {number: leader for number, leader in found.items() if leader is not None}
@@ -54,53 +54,53 @@ class Coordinators:
             self.raised.setdefault(number, leader)
 
     def _observe(self, row: PartitionRow, seen: PartitionEnds) -> Leader | None:
-        """Take in who coordinates the partition; returns who did, if that is another broker or an older epoch."""
+        """Update the leader of a partition. Return the leader before, if it was another broker or an older epoch."""
         before = Leader(row.coordinator_id, row.coordinator_epoch)
         epoch = row.coordinator_epoch if seen.coordinator_epoch is None else seen.coordinator_epoch
         if row.coordinator_epoch is not None and epoch is not None and epoch < row.coordinator_epoch:
-            return None  # the answer of a broker that does not know of the change yet
+            return None  # this broker does not know of the change yet
         if seen.coordinator_id is None:
             self.lose([row.offsets_partition])
             return None
-        now_is = Leader(seen.coordinator_id, epoch)
-        self._rows.learn(row.offsets_partition, **now_is._asdict(), coordinator_available=True)
+        present = Leader(seen.coordinator_id, epoch)
+        self._rows.learn(row.offsets_partition, **present._asdict(), coordinator_available=True)
         is_same = before.coordinator_id == seen.coordinator_id and before.coordinator_epoch in {None, epoch}
         return None if before.coordinator_id is None or is_same else before
 
     def _unload(self, partitions: Collection[int], before: Mapping[int, Leader], now: datetime) -> None:
-        """Tell that coordinators have unloaded the partitions, with what the tables hold of them now."""
+        """Add events that coordinators unloaded the partitions, with the numbers of groups and offsets in the tables."""
         if not partitions:
             return
         groups, offsets = (rows_per_partition(self._tables, table) for table in (GROUPS, COMMITTED_OFFSETS))
         for number in partitions:
             row, counts = self._rows[number], dict[str, int]()
-            if row.is_owned:  # else not all of them are in the tables
+            if row.is_owned:  # otherwise the tables do not have all of them
                 counts = {"groups": groups.get(number, 0), "offsets": offsets.get(number, 0)}
                 row = self._rows.learn(number, **{f"{name}_count": count for name, count in counts.items()})
             self._events.add(row, "unloaded", source="broker", event_at=now, **_previous(before[number]), **counts)
 
     def take_restarted(self) -> set[int]:
-        """Return the partitions that a coordinator has loaded since this was asked last."""
+        """Return the partitions that a coordinator has loaded since the last call."""
         restarted, self._restarted = self._restarted, set()
         return restarted
 
     def lose(self, partitions: Iterable[int]) -> None:
-        """Note that no broker leads the partitions at present."""
+        """Record that no broker leads the partitions now."""
         for number in partitions:
             self._rows.learn(number, coordinator_available=False)
 
     def settle(self, partitions: Iterable[int]) -> None:
-        """Note that the logs of the partitions are known to be those of their present leader epochs."""
+        """Record that the logs of the partitions were checked for their current leader epochs."""
         for number in partitions:
             self._rows.has_news |= self.raised.pop(number, None) is not None
 
     @property
     def known_epochs(self) -> dict[int, int | None]:
-        """The leader epochs of the partitions whose logs are known to be those of the tables; they are written so."""
+        """The last leader epoch of each partition for which the log was checked. The rows are written with these."""
         return {row.offsets_partition: row.coordinator_epoch for row in self.known_rows()}
 
     def known_rows(self) -> list[PartitionRow]:
-        """Return the rows with the leaders whose logs are known to be those of the tables."""
+        """Return the rows, each with the last leader for which the log was checked."""
         leaders = {number: leader._asdict() for number, leader in self.raised.items()}
         return [replace(row, **leaders.get(number, {})) for number, row in self._rows.items()]
 

@@ -1,4 +1,4 @@
-"""Which partitions must be loaded before a job can go on with them (rule 5)."""
+"""Which partitions must be loaded before the job can continue with them (rule 5)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from offsetstream.stream.partitions.partition_row import PartitionRow
 def partitions_to_load(
     rows: Mapping[int, PartitionRow], ends: Mapping[int, PartitionEnds], safe_retention: timedelta
 ) -> list[int]:
-    """Return the partitions whose rows cannot be continued: never loaded, records gone, or too long behind.
+    """Return the partitions that were never loaded, have lost unread records, or were not caught up for too long.
 
-    `safe_retention`: for how long a tombstone that was not read is sure to be there.
+    `safe_retention`: how long an unread tombstone is guaranteed to stay.
     """
     return [number for number, row in rows.items() if number in ends and _must_load(row, ends[number], safe_retention)]
 

@@ -1,4 +1,4 @@
-"""Which log each offsets partition has now."""
+"""The current log id of each offsets partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsetstream.stream.partitions.partition_row import PartitionRow
 
 
 class LogIds(Mapping[int, int]):
-    """The present log of each offsets partition, also after one was begun anew."""
+    """A live mapping from offsets partition to log id: a new log in the book shows at once."""
 
     def __init__(self, rows: Mapping[int, PartitionRow]) -> None:
         self._rows = rows

@@ -1,6 +1,6 @@
-"""Tables that someone deleted while the others stayed: what they held is loaded anew, and the job says so.
+"""Finds single tables that somebody deleted, and has their contents loaded again.
 
-A table that is made again has no transaction of a job, while every other one has at least that of the last checkpoint.
+A table that was created again has no transaction of a job. Every other table has at least that of the last checkpoint.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ _DECODED = {*DECODED_TABLES, DECODED_LOGS}
 
 
 def last_checkpoint_id(tables: Store) -> int:
-    """Return the greatest checkpoint id under which any table was written, 0 if none was: the lease may be lost too."""
+    """Return the greatest checkpoint id in any table, 0 if there is none. The lease has it too, but may be lost."""
     return max((version >> 32 for version in _versions(tables).values() if version is not None), default=0)
 
 
 def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
-    """Note in the book that all partitions must be loaded, if a table that loads fill was deleted; returns the deleted.
+    """Return the deleted tables. If a load fills any of them, mark all partitions in the book to be loaded.
 
-    It is written at once, before the next checkpoint gives the new tables their transaction. Without a history table
-    `history_complete_from` begins anew; without the book itself, logs and loads are counted on from the other tables.
+    The book is written at once: the next checkpoint gives the new tables a transaction. If a history table is missing,
+    `history_complete_from` starts again. If `offsets_partitions` itself is missing, the other tables show the last log
+    and load ids.
     """
     versions = _versions(tables)
     lost = {name for name, version in versions.items() if version is None} & (_LOADED | _DECODED)
     forget(tables, lost & set(RECORD_TABLES))
     if not lost - _DECODED and not _has_decoded(book):
-        return set()  # they were made by the upgrade just now
+        return set()  # an upgrade has just created them
     if not lost or lost >= _LOADED:
         return set()
     if lost & _DECODED:
@@ -52,7 +53,7 @@ def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     if OFFSETS_PARTITIONS in lost:
         _recall(book, tables)
     if not book.unload_all():
-        return set()  # a first job was killed while it set its fence
+        return set()  # a first job was killed while it shut out older checkpoints
     if lost & set(RECORD_TABLES):
         book.claims.withdraw()
     book.write(BatchId(last_checkpoint_id(tables), -1))
@@ -60,7 +61,7 @@ def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
 
 
 def is_ledger_lost(tables: Store) -> bool:
-    """Tell whether the other tables were written to before, and the ledger of the history was not."""
+    """Return whether the other tables were written before, but the ledger of the history was not."""
     versions = _versions(tables)
     return versions.pop(LEDGER) is None and any(version is not None for version in versions.values())
 
@@ -70,7 +71,7 @@ def _has_decoded(book: PartitionBook) -> bool:
 
 
 def _empty_decoded(book: PartitionBook, tables: Store) -> None:
-    """Have the decoded history begin anew: it is derived from the records, all tables of it at once."""
+    """Clear all tables of the decoded history, so that they are derived again from the records."""
     for name in _DECODED:
         clear_rows(tables, name)
     book.note_decoded(dict.fromkeys(book.rows))
@@ -81,7 +82,7 @@ def _versions(tables: Store) -> dict[str, int | None]:
 
 
 def _recall(book: PartitionBook, tables: Store) -> None:
-    """Fill the rows of an empty book with the present log and load of each partition, as the other tables have them."""
+    """Fill the rows of an empty book with the last log id and load id of each partition in the other tables."""
     for row in _greatest(tables, PARTITION_EVENTS, "max(load_id) AS load_id"):
         if row["offsets_partition"] in book.rows:
             book.recall(row["offsets_partition"], row["log_id"], load_id=row["load_id"] or 0)

@@ -1,1 +1,1 @@
-"""Where the logs end that groups read, sampled in a thread of the job (docs/development/design.md, "End offsets")."""
+"""Samples of the end offsets of the topics that groups read, taken in a thread of the job (docs/development/design.md, "End offsets")."""

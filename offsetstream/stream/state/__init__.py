@@ -1,1 +1,1 @@
-"""The state tables' two engines: Spark, and the driver for what it can hold."""
+"""The two engines that write the state tables: Spark, and the driver for small batches."""

@@ -27,7 +27,7 @@ def test_a_transaction_is_told_of_once_when_it_is_open_for_too_long_and_once_whe
         "1,010 records wait behind it; "
     )
     hanging.look([row(1, 2_000, 2_000, None)])
-    assert said[1:] == ["Offsets partition 1 goes on after 15.0 minutes"]
+    assert said[1:] == ["Offsets partition 1 is no longer blocked, after 15.0 minutes"]
 
 
 def test_the_next_transaction_of_a_partition_is_told_of_too() -> None:
@@ -38,6 +38,6 @@ def test_the_next_transaction_of_a_partition_is_told_of_too() -> None:
     hanging.look([row(1, 95, 100, 16)])
     assert [line.split(" by ")[0] for line in said] == [
         "Offsets partition 1 is blocked at offset 90",
-        "Offsets partition 1 goes on after 60.0 minutes",
+        "Offsets partition 1 is no longer blocked, after 60.0 minutes",
         "Offsets partition 1 is blocked at offset 95",
     ]

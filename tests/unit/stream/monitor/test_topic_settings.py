@@ -39,7 +39,9 @@ def test_a_setting_that_is_not_told_is_taken_for_kafkas_default() -> None:
     settings = TopicSettings(Told(UnauthorisedError("it lacks DESCRIBE_CONFIGS")), said.append)
     for _ in range(2):
         settings.look()
-    assert said == ["taking 24 hours for delete.retention.ms: it lacks DESCRIBE_CONFIGS"]
+    assert said == [
+        "Cannot read the settings of __consumer_offsets, assuming delete.retention.ms=24 h: it lacks DESCRIBE_CONFIGS"
+    ]
     assert settings.safe_retention == 0.9 * timedelta(hours=24)
     assert settings.largest_batch == 1_048_588
     assert settings.uncompacted_for == timedelta(0)
