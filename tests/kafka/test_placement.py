@@ -135,7 +135,7 @@ def test_a_topic_that_grew(
         assert homes(runner) == after
         assert_readers_find(runner, 3)
         verify(runner, kafka)
-    assert runner.said.getvalue().count("until brokers are restarted") == 1
+    assert runner.said.getvalue().count("until they are restarted") == 1
 
 
 def is_applied(runner: JobRunner, partition_of: Mapping[str, int], offset: int) -> bool:

@@ -49,7 +49,8 @@ class TopicSettings:
                 f"cleanup.policy of {OFFSETS_TOPIC} is {self._settings['cleanup.policy']}: retention "
                 f"(retention.ms={self._settings.get('retention.ms')}, "
                 f"retention.bytes={self._settings.get('retention.bytes')}) deletes committed offsets of groups that "
-                "still exist. A coordinator loses them when it moves or restarts, and so do the tables. Set cleanup.policy=compact, Kafka's default for this topic"
+                "still exist. A coordinator loses them when it moves or restarts, and so do the tables. "
+                "Set cleanup.policy=compact, Kafka's default for this topic"
             )
         self._is_warned = self.forgets
 

@@ -1,8 +1,8 @@
 """How old an unread record can be at most, even if one clock is wrong.
 
-A mark is an end offset of a log and the time at which the job saw it. Once everything below that offset is applied, each
-unread record was written after that time. Clocks stop or are set (a paused or restored machine), so the brokers' clock
-counts too: it is the source of the records' timestamps.
+A mark is an end offset of a log and the time at which the job saw it. Once everything below that offset is applied,
+each unread record was written after that time. Clocks stop or are set (a paused or restored machine), so the brokers'
+clock counts too: it is the source of the records' timestamps.
 """
 
 from __future__ import annotations

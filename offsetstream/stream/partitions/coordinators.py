@@ -68,7 +68,7 @@ class Coordinators:
         return None if before.coordinator_id is None or is_same else before
 
     def _unload(self, partitions: Collection[int], before: Mapping[int, Leader], now: datetime) -> None:
-        """Add events that coordinators unloaded the partitions, with the numbers of groups and offsets in the tables."""
+        """Add events that coordinators unloaded the partitions, with the counts of groups and offsets in the tables."""
         if not partitions:
             return
         groups, offsets = (rows_per_partition(self._tables, table) for table in (GROUPS, COMMITTED_OFFSETS))

@@ -1,6 +1,6 @@
-"""The book of the offsets partitions: how far each is replayed, its loads, its coordinator, and the events of these.
+"""The book of the offsets partitions: the position of each, its loads, its coordinator, and the events of these.
 
-The driver holds the rows in memory, since only one job writes them, and writes them last in each batch.
+The driver keeps the rows in memory, since only one job writes them. It writes them last in each batch.
 """
 
 from __future__ import annotations
@@ -28,12 +28,18 @@ from offsetstream.tables.transaction import BatchId
 
 
 class PartitionBook:
-    """What the job knows of the offsets partitions, and has yet to write of it.
+    """The state of the offsets partitions, and the events that are not written yet.
 
-    `rows`: how each partition stands now. `coordinators`: who coordinates them. `claims`: from when on their
-    history is complete; `keeps_history`: whether the job writes it. `log_ids`: their present logs. `epochs`: the
-    leader epochs of what is applied. `written`: how far the tables have more than that. `clocks`: what the records
-    that were read last tell of the brokers' clock. `placement_rule`: how groups are placed, as far as that is known.
+    `keeps_history`: whether the job writes the history. Attributes:
+
+    - `rows`: the current row of each partition.
+    - `coordinators`: who coordinates them.
+    - `claims`: since when their history is complete.
+    - `log_ids`: their current logs.
+    - `epochs`: the leader epochs of the last applied offsets.
+    - `written`: where the tables have records beyond the applied offset.
+    - `clocks`: the brokers' clock, as the records of the last batch or load show it.
+    - `placement_rule`: how the brokers place groups, None if that is unknown.
     """
 
     def __init__(self, tables: Store, partitions: Iterable[int], *, keeps_history: bool = True) -> None:
@@ -52,31 +58,31 @@ class PartitionBook:
 
     @property
     def partitions(self) -> list[int]:
-        """The numbers of the offsets partitions, in order."""
+        """The numbers of the offsets partitions, sorted."""
         return sorted(self._rows)
 
     @property
     def gone(self) -> list[int]:
-        """The partitions that the tables have and the topic has no longer, until they are unloaded."""
+        """The partitions that the tables have but the topic no longer has, until they are unloaded."""
         return list(self._rows.gone)
 
     @property
     def placed_by(self) -> int | None:
-        """The number of partitions by which Kafka's hash places groups; None where their records do (RECORDS)."""
+        """The number of partitions in Kafka's hash of group ids; None if the latest records decide (RECORDS)."""
         return None if self.placement_rule == RECORDS else len(self._rows)
 
     @property
     def has_news(self) -> bool:
-        """Whether the rows are others than those written last, but for the time of being caught up."""
+        """Whether the rows differ from those written last, apart from `caught_up_at`."""
         return self._rows.has_news
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """How far each partition is applied; partitions that never were are not there."""
+        """The next offset to apply of each partition. Partitions without one are missing."""
         return {number: row.next_offset for number, row in self._rows.items() if row.next_offset is not None}
 
     def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
-        """Take in what the cluster says of the partitions: their ends, and who coordinates them (rule 6)."""
+        """Take the current offsets and leaders of the partitions (rule 6)."""
         self.coordinators.observe(ends)
         for number, seen in ends.items():
             self._rows.learn(
@@ -93,9 +99,10 @@ class PartitionBook:
     def advance(
         self, ends: Mapping[int, int], incomplete: Collection[int] = (), filtered: Mapping[int, int] | None = None
     ) -> None:
-        """Note that every record below the given offsets is applied, but for so many that are `filtered`.
+        """Record that everything below the offsets `ends` is applied.
 
-        `incomplete`: where some were gone unread.
+        `incomplete`: partitions in which records were gone before the job read them. `left_out`: the number of filtered
+        records by partition.
         """
         for number, count in (filtered or {}).items():
             self._rows.set(number, filtered_count=(self._rows[number].filtered_count or 0) + count)
@@ -105,7 +112,7 @@ class PartitionBook:
             self._note_if_caught_up(number)
 
     def note_decoded(self, ends: Mapping[int, int | None]) -> None:
-        """Note how far the group records of partitions are in the decoded history; None: it begins anew."""
+        """Record up to which offset the group records are in the decoded history; None: it starts again."""
         for number, end in ends.items():
             self._rows.set(number, next_decoded_offset=end)
 
@@ -117,20 +124,20 @@ class PartitionBook:
             self._ends.reach(partition, row.applied)
 
     def behind_for(self, partition: int) -> timedelta:
-        """Return for how long the partition may not have been caught up, by whichever clock says more."""
-        mark = self._stable_ends.reached(partition) or self._rows[partition].caught_up  # of an earlier job
+        """Return how long ago the partition was caught up, by the clock that shows more; maximum if it never was."""
+        mark = self._stable_ends.reached(partition) or self._rows[partition].caught_up  # by an earlier job
         return timedelta.max if mark is None else mark.age(datetime.now(UTC), self.clocks.newest)
 
     def unread_since(self, partition: int) -> tuple[datetime, timedelta] | None:
-        """Return since when, and for how long, there may be records that are not applied; None if nobody knows.
+        """Return since when, and for how long, records may not be applied; None if that is unknown.
 
-        Unlike `behind_for` this includes those that an open transaction blocks.
+        Unlike `behind_for`, this includes records that an open transaction blocks.
         """
         mark = self._ends.reached(partition)
         return None if mark is None else (mark.at, mark.age(datetime.now(UTC), self.clocks.newest))
 
     def begin_log(self, partition: int) -> None:
-        """Note that the partition's log was truncated or recreated, or is read anew: offsets mean other records now."""
+        """Start a new log: it was truncated or recreated, or is read again. Its offsets mean other records now."""
         self._rows.set(
             partition,
             log_id=self._rows[partition].log_id + 1,
@@ -146,20 +153,20 @@ class PartitionBook:
         self.coordinators.raised.pop(partition, None)
 
     def filter_by(self, filters: Filters) -> bool:
-        """Leave out these records from now on; returns whether the tables were made by other filters.
+        """Apply these filters from now on. Return whether the tables were written with other filters.
 
-        Then the logs begin anew: their state, and their history from their start, is loaded by these.
+        If so, all logs start again: their state is loaded with the new filters, and so is their history.
         """
-        others = [number for number, row in self._rows.items() if row.filters != filters.text]
-        known = [number for number in others if self._rows[number].load_state is not None]
+        changed = [number for number, row in self._rows.items() if row.filters != filters.text]
+        known = [number for number in changed if self._rows[number].load_state is not None]
         for number in known:
             self.begin_log(number)
-        for number in others:
+        for number in changed:
             self._rows.set(number, filters=filters.text, filtered_count=None)
         return bool(known)
 
     def start_load(self, ends: Mapping[int, int]) -> None:
-        """Note that loads up to the given offsets (exclusive) have started."""
+        """Record that loads up to the offsets `ends` (exclusive) have started."""
         self.written.forget()
         for number, end in ends.items():
             now = datetime.now(UTC)
@@ -174,7 +181,7 @@ class PartitionBook:
             self._events.add(row, "load started", event_at=now)
 
     def finish_load(self, partition: int, records: int, groups: int, offsets: int, filtered: int = 0) -> None:
-        """Note that the partition is loaded: everything below the load's end is applied, or left out."""
+        """Record that the partition is loaded: everything below the end of the load is applied or filtered."""
         now, row = datetime.now(UTC), self._rows[partition]
         end, started_at = row.load_end_offset or 0, row.load_started_at or now
         is_behind = row.next_offset is None or row.next_offset < end
@@ -184,25 +191,25 @@ class PartitionBook:
         self._rows.set(partition, load_state=OWNED, loaded_at=now, next_offset=max(row.applied, end), **counts)
         self._note_if_caught_up(partition)
         took = int((now - started_at).total_seconds() * 1000)
-        told = {"records": records, "groups": groups, "offsets": offsets, "milliseconds": took}
-        self._events.add(self._rows[partition], "loaded", event_at=now, **told)
+        results = {"records": records, "groups": groups, "offsets": offsets, "milliseconds": took}
+        self._events.add(self._rows[partition], "loaded", event_at=now, **results)
 
     def fail_loads(self, reason: str) -> None:
-        """Note that the loads that have started and not finished failed."""
+        """Record that all loads which have started but not finished failed."""
         for number, row in self._rows.items():
             if row.load_state == LOADING:
                 failed = self._rows.set(number, load_state=FAILED)
                 self._events.add(failed, "load failed", event_at=datetime.now(UTC), detail=reason)
 
     def unload_all(self) -> bool:
-        """Note that all partitions that were ever loaded are to be loaded anew; returns whether there are any."""
+        """Mark all partitions that were ever loaded to be loaded again. Return whether there are any."""
         known = [number for number, row in self._rows.items() if row.load_state is not None]
         for number in known:
             self._rows.set(number, load_state=UNLOADED)
         return bool(known)
 
     def unload_cut(self, partitions: Collection[int]) -> None:
-        """Note which of the partitions are to be loaded anew: the tables have records of them that their logs lost."""
+        """Mark those of the partitions to be loaded again whose logs have lost records that are in the tables."""
         for table in CELL_TABLES:
             for number, first in first_offsets(self._tables, table).items():
                 row = self._rows.get(number)
@@ -210,7 +217,7 @@ class PartitionBook:
                     self._rows.learn(number, load_state=UNLOADED)
 
     def unload_gone(self) -> None:
-        """Note that the tables hold nothing any more of partitions that are gone."""
+        """Record that the tables have no more rows of partitions that are gone."""
         for row in self._rows.gone.values():
             self._events.add(
                 row, "removed", event_at=datetime.now(UTC), detail="the topic has no such partition any more"
@@ -218,9 +225,9 @@ class PartitionBook:
         self._rows.gone.clear()
 
     def recall(self, partition: int, log_id: int, *, load_id: int = 0, next_offset: int = 0) -> None:
-        """Take in what another table tells of a partition, of which the book itself was lost.
+        """Take what another table shows of a partition, because the table of the book was lost.
 
-        Of several such answers the last log counts, and in it the greatest offset; loads are counted through all logs.
+        Of several calls, the greatest log id counts, and the greatest offset in that log; the greatest load id of all.
         """
         row = self._rows[partition]
         if log_id > row.log_id:
@@ -230,7 +237,7 @@ class PartitionBook:
         self._rows.set(partition, load_id=max(row.loads, load_id) or None, load_state=UNLOADED)
 
     def note_placement(self) -> None:
-        """Note that all rows that the tables have, and will get, are placed by the rule and the partitions of now."""
+        """Record that all rows of the tables are placed by the current rule and number of partitions."""
         for number in self._rows:
             self._rows.set(number, partition_count=len(self._rows), placement_rule=self.placement_rule)
 

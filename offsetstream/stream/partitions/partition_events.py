@@ -1,4 +1,4 @@
-"""What happens to offsets partitions, as it is told in `partition_events`."""
+"""Events of offsets partitions, for the table `partition_events`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from offsetstream.tables.small_tables import insert_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
-_OF_EVERY_EVENT = ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")
+_COMMON_COLUMNS = ("offsets_partition", "log_id", "load_id", "coordinator_id", "coordinator_epoch")
 
 
 class PartitionEvents:
-    """The events that wait to be written."""
+    """Events that are not written yet."""
 
     def __init__(self, tables: Store) -> None:
         self._tables = tables
         self._waiting: list[dict[str, Any]] = []
 
     def add(self, row: PartitionRow, event: str, **columns: Any) -> None:
-        """Note what has just happened to the partition; `row` is as it is by now."""
-        copied = {name: getattr(row, name) for name in _OF_EVERY_EVENT}
+        """Add an event. `row`: the partition after it."""
+        copied = {name: getattr(row, name) for name in _COMMON_COLUMNS}
         self._waiting.append({"event": event, "source": "job", **copied, **columns})
 
     def write(self, batch: BatchId) -> None:
-        """Write what waits, if anything does."""
+        """Write the events, if there are any."""
         if self._waiting:
             insert_rows(self._tables, PARTITION_EVENTS, self._waiting, batch)
             self._waiting.clear()

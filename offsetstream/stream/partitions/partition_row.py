@@ -1,4 +1,4 @@
-"""A row of `offsets_partitions`, and what it tells beside the log as the cluster has it."""
+"""A row of `offsets_partitions`, and its comparison with the log on the cluster."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from offsetstream.tables.small_tables import as_utc
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """What the job knows of an offsets partition; `docs/reference/tables.md` has what each column means.
+    """The state of an offsets partition. `docs/reference/tables.md` explains each column.
 
-    `load_state` is None, as nearly all the others are, until the first load begins.
+    `load_state` and nearly all other columns are None until the first load starts.
     """
 
     offsets_partition: int
@@ -49,7 +49,7 @@ class PartitionRow:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> PartitionRow:
-        """Return a row of the table; columns that it lacks are null, those that a user added are left out."""
+        """Convert a stored row. Missing columns become None; columns that a user added are ignored."""
         known: dict[str, Any] = {
             field.name: as_utc(value) if isinstance(value, datetime) else value
             for field in fields(cls)
@@ -59,12 +59,12 @@ class PartitionRow:
 
     @property
     def is_owned(self) -> bool:
-        """Whether all that the log has up to `next_offset` is in the tables."""
+        """Whether the tables have everything of the log up to `next_offset`."""
         return self.load_state == OWNED
 
     @property
     def applied(self) -> int:
-        """Below which offset every record is applied; 0 where none is."""
+        """The offset below which every record is applied; 0 if none is."""
         return self.next_offset or 0
 
     @property
@@ -74,14 +74,14 @@ class PartitionRow:
 
     @property
     def loads(self) -> int:
-        """How many loads began."""
+        """The number of started loads."""
         return self.load_id or 0
 
     def is_other_log(self, ends: PartitionEnds) -> bool:
-        """Tell whether the log ends before what was applied of it: it was truncated, or the topic recreated."""
+        """Return whether the log ends before the applied offset: it was truncated, or the topic was recreated."""
         return self.next_offset is not None and self.next_offset > ends.high_watermark
 
     def has_lost_records(self, ends: PartitionEnds) -> bool:
-        """Tell whether a stream cannot go on where the partition is applied to: the log does not reach there."""
+        """Return whether a stream cannot continue: the log starts after the applied offset or ends before it."""
         is_before = self.next_offset is not None and self.next_offset < ends.log_start_offset
         return is_before or self.is_other_log(ends)

@@ -1,4 +1,4 @@
-"""The rows of `offsets_partitions` as the driver holds them, since only one job writes them."""
+"""The rows of `offsets_partitions` in the driver's memory: only one job writes them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from offsetstream.tables.store import Store
 
 
 class PartitionRows(Mapping[int, PartitionRow]):
-    """The rows by partition, which give way to others by `set` and `learn` alone.
+    """The rows by partition. Only `set` and `learn` replace them.
 
-    `gone`: the rows of partitions that the topic has no longer. `has_news`: whether something was learned since the
-    rows were written last.
+    `gone`: the rows of partitions that the topic no longer has. `has_news`: whether `learn` has changed a row since the
+    last write.
     """
 
     def __init__(self, tables: Store, partitions: Iterable[int]) -> None:
         stored = map(PartitionRow.of, read_rows(tables.open(OFFSETS_PARTITIONS)))
-        found = {row.offsets_partition: row for row in sorted(stored, key=_how_far)}  # of doubled ones the last counts
+        found = {row.offsets_partition: row for row in sorted(stored, key=_position)}  # of duplicates the last counts
         self._rows = {number: found.pop(number, PartitionRow(number)) for number in partitions}
         self.gone = found
         self.has_news = True
@@ -37,26 +37,26 @@ class PartitionRows(Mapping[int, PartitionRow]):
         return len(self._rows)
 
     def set(self, partition: int, **columns: Any) -> PartitionRow:
-        """Give the row these columns, and return it as it is then; who calls it has them written."""
+        """Set columns of a row, and return the new row. The caller writes the rows anyway."""
         self._rows[partition] = replace(self._rows[partition], **columns)
         return self._rows[partition]
 
     def learn(self, partition: int, **columns: Any) -> PartitionRow:
-        """Give the row these columns, which are news if they differ; returns it as it is then."""
+        """Set columns of a row, and return the new row. A change must be written: it sets `has_news`."""
         before = self._rows[partition]
         self.has_news |= self.set(partition, **columns) != before
         return self._rows[partition]
 
     def _begin_logs_that_are_back(self, tables: Store) -> None:
-        """Give a new log to partitions that were gone, and are there again."""
+        """Start a new log for partitions that were gone and exist again."""
         new = {number for number, row in self._rows.items() if row.load_state is None}
         if not new or (len(new) == len(self._rows) and not self.gone):
-            return  # all are known; or it is a first load, or a book that was lost
+            return  # all are known; or it is the first load; or the table was lost
         last = "SELECT offsets_partition, max(log_id) AS log_id FROM rows GROUP BY offsets_partition"
-        for seen in tables.open(PARTITION_EVENTS).query(last).read_all().to_pylist():
-            if seen["offsets_partition"] in new:
-                self.set(seen["offsets_partition"], log_id=seen["log_id"] + 1)
+        for event in tables.open(PARTITION_EVENTS).query(last).read_all().to_pylist():
+            if event["offsets_partition"] in new:
+                self.set(event["offsets_partition"], log_id=event["log_id"] + 1)
 
 
-def _how_far(row: PartitionRow) -> tuple[int, int, int]:
+def _position(row: PartitionRow) -> tuple[int, int, int]:
     return row.log_id, row.loads, row.applied

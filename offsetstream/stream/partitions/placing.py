@@ -1,7 +1,7 @@
-"""How the brokers place groups, and what the state tables tell of it (`in_coordinator_partition`).
+"""By which rule the brokers place groups in offsets partitions, for the column `in_coordinator_partition`.
 
-Each row of `offsets_partitions` has the rule, and the number of partitions, by which that was told in the partition's
-rows. They are written after these, so that a change that was interrupted is made again.
+Each row of `offsets_partitions` has the rule and the number of partitions by which the partition's rows were placed. It
+is written after these rows, so that the next job repeats an interrupted change.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from offsetstream.tables.placement import JAVA, RECORDS, Latest, PlacementRule, 
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
-_LOOKED_AT = 32  # groups, those that were written last
-_FEW = 8  # groups; of fewer each may lie where Kafka's hash names it by chance
-_ASKED_FOR, _ANSWERS = 5, 2  # groups
+_SAMPLE = 32  # groups, those that were written last
+_MIN_GROUPS = 8  # with fewer, all may be in the partition of Kafka's hash by chance
+_MAX_REQUESTED, _MIN_ANSWERS = 5, 2  # groups
 _QUIET = timedelta(minutes=1)
 
-# Which broker coordinates each of the groups.
+# Returns the broker that coordinates each of the groups.
 Ask = Callable[[Collection[str]], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the groups that were written last tell: how many, how many of them outside the partition of Kafka's hash,
-    and whether one has moved there from another; for how many brokers say that the hash holds, or that it does not.
+    """Counts of the groups that were written last, from which the rule follows.
+
+    `outside`: groups that are not in the partition of Kafka's hash. `has_moved_in`: whether a group has moved to it.
+    `answered_hash`, `answered_other`: groups for which the brokers confirm, or deny, the partition of the hash.
     """
 
     groups: int
@@ -42,14 +44,14 @@ class Evidence:
 
     @property
     def rule(self) -> PlacementRule | None:
-        """The rule that holds, None where these do not tell."""
-        if self.answered_other >= _ANSWERS:
+        """The rule, or None if the counts do not show it."""
+        if self.answered_other >= _MIN_ANSWERS:
             return RECORDS
-        if self.answered_hash >= _ANSWERS:
+        if self.answered_hash >= _MIN_ANSWERS:
             return JAVA
         if self.has_moved_in and not self.outside:
             return JAVA
-        if self.groups < _FEW:
+        if self.groups < _MIN_GROUPS:
             return None
         if 4 * self.outside >= self.groups:
             return RECORDS
@@ -57,36 +59,38 @@ class Evidence:
 
 
 def evidence_of(found: Sequence[Latest], partitions: int, leaders: Mapping[int, int | None], ask: Ask) -> Evidence:
-    """Return what the groups tell, the latest first; `leaders` are the partitions', which tell brokers' answers apart.
+    """Count the groups in `found` (the latest first). `leaders`: the brokers that lead the partitions.
 
-    A group with records in two partitions, the latest ones in that of the hash, has moved there: brokers have been
-    restarted since the topic got more partitions. What was written before then tells nothing any more.
+    If a group has records in two partitions, and the latest are in the partition of the hash, it has moved there: the
+    brokers were restarted after the topic got more partitions. Groups that were written before do not count then.
     """
     homes = {each.group_id: partition_for(each.group_id, partitions) for each in found}
     inside = {each.group_id for each in found if each.offsets_partition == homes[each.group_id]}
-    votes = {each.group_id: each for each in reversed(found)}  # of two partitions at one time either may be the latest
+    votes = {
+        each.group_id: each for each in reversed(found)
+    }  # if two partitions have the same time, either may be the latest
     moved_at = [each.newest for each in found if each.group_id in inside and each.copies > 1]
     since = max(moved_at) - _QUIET if moved_at else None
     outside = [
         each for each in votes.values() if each.group_id not in inside and (since is None or each.newest >= since)
     ]
-    told = {
+    by_rule = {
         each.group_id: (leaders.get(homes[each.group_id]), leaders.get(each.offsets_partition))
         for each in outside[::-1]
     }
-    apart = [group_id for group_id, (by_hash, by_records) in told.items() if by_hash != by_records]
-    answers = ask(apart[:_ASKED_FOR]) if apart else {}
+    distinct = [group_id for group_id, (by_hash, by_records) in by_rule.items() if by_hash != by_records]
+    answers = ask(distinct[:_MAX_REQUESTED]) if distinct else {}
     return Evidence(
         len(inside) + len(outside),
         len(outside),
         bool(moved_at),
-        sum(answers[group_id] == told[group_id][0] for group_id in answers),
-        sum(answers[group_id] == told[group_id][1] for group_id in answers),
+        sum(answers[group_id] == by_rule[group_id][0] for group_id in answers),
+        sum(answers[group_id] == by_rule[group_id][1] for group_id in answers),
     )
 
 
 class Placing:
-    """Finds out by which rule the brokers place groups, and tells so in the rows; `ask` asks them for coordinators."""
+    """Find the rule by which the brokers place groups, and place the rows by it. `ask` queries coordinators."""
 
     def __init__(self, tables: Store, book: PartitionBook, ask: Ask, say: Callable[[str], None]) -> None:
         self._tables = tables
@@ -96,29 +100,28 @@ class Placing:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to find out: no rule is known, or one that ends with a restart of brokers."""
+        """Whether the rule may still change: it is unknown, or holds only until the brokers are restarted."""
         return self._book.placement_rule != JAVA
 
     def begin(self) -> None:
-        """Take in what the number of partitions, and whose logs they are, tell when a job begins."""
+        """Check the number of partitions at the start of a job."""
         counts = {row.partition_count for row in _known(self._book)} - {None, len(self._book.rows)}
         if not any(row.is_owned for row in _known(self._book)):
-            self._book.placement_rule = None  # all is loaded anew: it may be another topic
+            self._book.placement_rule = None  # everything is loaded again: it may be another topic
         elif counts and self._book.placement_rule != RECORDS:
             self._book.placement_rule = RECORDS
             self._say(
-                f"The topic has {len(self._book.rows)} partitions, not {max(filter(None, counts))}: until brokers are "
-                "restarted they place groups as before; until then the partition with its latest records is a group's "
-                "own one"
+                f"The topic has {len(self._book.rows)} partitions, not {max(filter(None, counts))}. Brokers use the "
+                "old number until they are restarted. Until then, a group belongs to the partition with its latest records"
             )
 
     def find(self) -> bool:
-        """Find out which rule holds, as far as that can be told; returns whether it is another one than before."""
+        """Find the rule, if the tables and the brokers show it. Return whether it has changed."""
         if not self.is_open or not any(row.is_owned for row in self._book.rows.values()):
             return False
         before, partitions = self._book.placement_rule, len(self._book.rows)
         leaders = {number: row.coordinator_id for number, row in self._book.rows.items()}
-        evidence = evidence_of(written_last(self._tables, _LOOKED_AT), partitions, leaders, self._answers)
+        evidence = evidence_of(written_last(self._tables, _SAMPLE), partitions, leaders, self._answers)
         rule = evidence.rule
         if rule is None or rule == before:
             return False
@@ -127,10 +130,10 @@ class Placing:
             self._say(
                 "The brokers do not place groups by Kafka's hash of their ids: of the "
                 f"{evidence.groups} groups that were written last, {evidence.outside} are in another partition. "
-                "The partition with its latest records is a group's own one"
+                "A group belongs to the partition with its latest records"
             )
         elif before == RECORDS:
-            self._say(f"The brokers place groups by Kafka's hash of their ids and {partitions} partitions now")
+            self._say(f"The brokers now place groups by Kafka's hash of their ids and {partitions} partitions")
         return True
 
     def _answers(self, group_ids: Collection[str]) -> Mapping[str, int]:
@@ -141,26 +144,28 @@ class Placing:
 
     @property
     def is_untold(self) -> bool:
-        """Whether the tables have rows that were placed by another rule, or number of partitions, than hold now."""
+        """Whether the tables have rows that were placed by another rule or number of partitions."""
         return is_untold(self._book)
 
     def place(self, batch: BatchId) -> None:
-        """Tell in the rows by which rule they are placed, and place them anew if that was another one."""
-        is_to_be_written = any(row.placement_rule != self._book.placement_rule for row in _known(self._book))
+        """Place all groups again if the rule has changed, and write the rule to the rows."""
+        must_write = any(row.placement_rule != self._book.placement_rule for row in _known(self._book))
         if self.is_untold:
-            is_to_be_written = True
-            how = (
-                "their latest records" if self._book.placed_by is None else f"{self._book.placed_by} offsets partitions"
+            must_write = True
+            rule = (
+                "the partition of their latest records"
+                if self._book.placed_by is None
+                else f"Kafka's hash and {self._book.placed_by} partitions"
             )
-            self._say(f"Placing all groups by {how}")
+            self._say(f"Placing all groups by {rule}")
             place_groups(self._tables, self._book.placed_by, batch)
         self._book.note_placement()
-        if is_to_be_written:
+        if must_write:
             self._book.write(batch)
 
 
 def is_untold(book: PartitionBook) -> bool:
-    """Tell whether the tables have rows that were placed by another rule, or number of partitions, than hold now."""
+    """Return whether the tables have rows that were placed by another rule or number of partitions."""
     by_records, count = book.placed_by is None, len(book.rows)
     return any(row.partition_count != count or (row.placement_rule == RECORDS) != by_records for row in _known(book))
 

@@ -1,4 +1,4 @@
-"""How the offsets partitions stand, for metrics and health: figures of the book's rows, for whichever thread asks."""
+"""Figures of the offsets partitions for metrics and health checks. Any thread may compute them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.tables.names import UNLOADED
 
 
 def standing_of(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta) -> Standing:
-    """Return the figures of now; records are counted up to the last stable offsets, as these were seen last."""
+    """Return the current figures. Records count up to the last stable offset that the job has seen."""
     now, found = datetime.now(UTC), list(rows)
     behind = {row.offsets_partition: _behind(row) for row in found}
     open_since = [row.last_stable_offset_since for row in found if row.last_stable_offset_since is not None]
@@ -37,6 +37,6 @@ def _blocked(row: PartitionRow) -> int:
 
 
 def _since(row: PartitionRow, now: datetime) -> float:
-    """Return for how many seconds the partition has not been caught up; never loaded, since its load began."""
+    """Return seconds since the partition was caught up, or since its first load started."""
     since = row.caught_up_at or row.load_started_at or now
     return max(0.0, (now - since).total_seconds())

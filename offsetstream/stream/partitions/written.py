@@ -1,4 +1,4 @@
-"""How far the tables have records of the present logs: beyond what is applied, after a write that was interrupted."""
+"""Where the tables have records beyond the applied offset, after an interrupted write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.tables.tally import Log
 
 
 class WrittenOffsets:
-    """Reads the tables when it is asked first, and then only after `forget`; `rows` are those of the book."""
+    """Reads the tables at the first call, and again only after `forget`. `rows`: those of the book."""
 
     def __init__(self, tables: Store, rows: Mapping[int, PartitionRow]) -> None:
         self._tables = tables
@@ -20,13 +20,13 @@ class WrittenOffsets:
         self._greatest: dict[Log, int] | None = None
 
     def forget(self) -> None:
-        """Note that something may be written now."""
+        """Drop what was read: something may be written now."""
         self._greatest = None
 
     def ends(self) -> dict[int, int]:
-        """Return where the records that the tables have end (exclusive), of partitions where it is beyond the applied.
+        """Return the end (exclusive) of the records in the tables, if it is beyond the applied offset.
 
-        A tombstone leaves no row in the state tables, so without a history it may be told too low.
+        A tombstone leaves no row in the state tables. So the end may be too low if there is no history.
         """
         if self._greatest is None:
             self._greatest = self._read()
@@ -36,7 +36,7 @@ class WrittenOffsets:
     def _read(self) -> dict[Log, int]:
         above = min((row.applied for row in self._rows.values()), default=0)
         found: dict[Log, int] = {}
-        # Without a history the cells are all there is of what was written.
+        # Without a history, only the state tables show what was written.
         for table in (*RECORD_TABLES, *CELL_TABLES):
             for log, offset in greatest_offsets(self._tables, table, above).items():
                 found[log] = max(offset, found.get(log, -1))

@@ -181,7 +181,9 @@ def test_a_grown_topic_before_and_after_the_restart(tables: PathStore) -> None:
     world.loads()
     world.leads(8)
     assert world.finds()
-    assert world.said[0].startswith("The topic has 8 partitions, not 4: until brokers are restarted")
+    assert world.said[0].startswith(
+        "The topic has 8 partitions, not 4. Brokers use the old number until they are restarted"
+    )
     world.has(at(by_java(GROUPS, 4), 100))
     settle_homes(tables, LOAD)
     assert not world.finds()
@@ -196,7 +198,7 @@ def test_a_grown_topic_before_and_after_the_restart(tables: PathStore) -> None:
     assert world.rule == JAVA
     at_home = {group: {home} for group, home in by_java(GROUPS, 8).items() if group in back or home < 4}
     assert world.homes == at_home
-    assert world.said[-2] == "The brokers place groups by Kafka's hash of their ids and 8 partitions now"
+    assert world.said[-2] == "The brokers now place groups by Kafka's hash of their ids and 8 partitions"
 
 
 def test_while_brokers_are_restarted_one_after_the_other_the_records_decide(tables: PathStore) -> None:
