@@ -1,4 +1,4 @@
-"""The job's decoding: raw records in, flat columns out, by the codec's pandas UDF."""
+"""Decode raw records into flat columns in Spark, with the codec's pandas UDF."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ FILTERED = "is_filtered"
 
 
 class Decoder:
-    """Decodes the records of batches, by one UDF for all: to bring it to the JVM takes longer than to use it."""
+    """Decodes batches with one UDF object: creating it in the JVM takes longer than using it."""
 
     def __init__(self, placed_by: int | None, filters: Filters = NO_FILTERS) -> None:
         self._udf = _udf(placed_by, filters)
 
     def decode(self, raw: DataFrame) -> DataFrame:
-        """Return the raw records with every column of the codec beside `in_coordinator_partition` and timestamps.
+        """Add the columns of the codec, `in_coordinator_partition` and timestamps to raw records.
 
-        `placed_by` is as of `in_coordinator_partition`. The raw key and value stay, and whatever else was there. With
-        filters there is a column that tells what these leave out, FILTERED, which `sifted` takes away.
+        All columns of `raw` stay. With filters, the boolean column FILTERED marks filtered records; `sifted` removes
+        these and the column.
         """
         decoded = as_few_tasks(raw).select("*", self._udf("offsets_partition", "key", "value").alias("decoded"))
         return decoded.selectExpr(
             "* EXCEPT (record_timestamp, decoded)",
             "decoded.*",
-            # A producer may give a record any time (message.timestamp.after.max.ms).
+            # A producer may set any timestamp (message.timestamp.after.max.ms).
             f"CASE WHEN {is_held('unix_millis(record_timestamp)')} THEN record_timestamp END AS record_timestamp",
             f"{timestamp_of('decoded.commit_timestamp_ms')} AS commit_timestamp",
             f"{timestamp_of('decoded.expire_timestamp_ms')} AS expire_timestamp",
@@ -47,15 +47,15 @@ class Decoder:
 
 
 def decode(raw: DataFrame, placed_by: int | None, filters: Filters = NO_FILTERS) -> DataFrame:
-    """Return raw records, once, as a `Decoder` does."""
+    """Decode raw records with a `Decoder` of their own."""
     return Decoder(placed_by, filters).decode(raw)
 
 
 def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, placed_by: int | None) -> pa.Array:
-    """Tell whether each record is where its group's coordinator looks for it; null where there is no group.
+    """Return whether each record is in the partition of its group's coordinator; null if it has no group.
 
-    `placed_by`: of how many partitions Kafka's hash names a group's own one. None: the latest records do, and those
-    that have just come are taken for these (`state/homes.py` mends the others).
+    `placed_by`: the number of partitions in Kafka's hash of group ids. None: the latest records decide. New records
+    then count as the latest, and `state/homes.py` corrects the older ones.
     """
     if placed_by is None:
         return pc.if_else(pc.is_null(group_id), pa.scalar(None, pa.bool_()), pa.scalar(True))
@@ -65,17 +65,17 @@ def in_coordinator_partition(group_id: pa.Array, offsets_partition: pa.Array, pl
 
 
 def as_few_tasks(records: DataFrame) -> DataFrame:
-    """Return the records in as many tasks as the executors have cores: each task of a Python stage has its cost."""
+    """Coalesce the records to one task for each core of the executors: every task of a Python stage costs time."""
     return records.coalesce(few_tasks(records.sparkSession))
 
 
 def few_tasks(spark: SparkSession) -> int:
-    """Return how many tasks that is."""
+    """Return the number of cores of the executors, at least 2."""
     return max(2, spark.sparkContext.defaultParallelism)
 
 
 def is_commit() -> str:
-    """Return the SQL that tells whether a decoded row is an offset commit or the tombstone of one."""
+    """Return SQL that is true for offset commits and their tombstones."""
     return f"key_type IN ({', '.join(map(str, COMMIT_KEY_TYPES))})"
 
 
@@ -93,7 +93,7 @@ def _udf(placed_by: int | None, filters: Filters) -> Callable[..., Column]:
     decoded_type = StructType(list(DECODED_TYPE.fields)).add("in_coordinator_partition", "boolean")
     if filters:
         decoded_type = decoded_type.add(FILTERED, "boolean")
-    # Not deterministic, so that Spark neither repeats it nor pushes a filter on its result below it.
+    # Marked as not deterministic, so that Spark neither repeats it nor pushes a filter below it.
     udf: Any = pandas_udf(decode_batch, returnType=decoded_type)  # type: ignore[call-overload]  # as in codec.udf
     nondeterministic: Callable[..., Column] = udf.asNondeterministic()
     return nondeterministic

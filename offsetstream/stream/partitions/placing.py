@@ -112,7 +112,8 @@ class Placing:
             self._book.placement_rule = RECORDS
             self._say(
                 f"The topic has {len(self._book.rows)} partitions, not {max(filter(None, counts))}. Brokers use the "
-                "old number until they are restarted. Until then, a group belongs to the partition with its latest records"
+                "old number until they are restarted. Until then, a group belongs to the partition with its "
+                "latest records"
             )
 
     def find(self) -> bool:

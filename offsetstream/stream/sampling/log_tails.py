@@ -1,4 +1,4 @@
-"""What the ends of logs do not tell: whether anything can be read below one, and whose transaction blocks one."""
+"""What end offsets do not show: whether a record can be read below them, and which transaction blocks a partition."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from offsetstream.errors import first_line
 from offsetstream.spark.source import tell_java
 from offsetstream.stream.sampling.sample_book import Holder
 
-_SECONDS = 5.0  # for each question: the next round waits for it
+_SECONDS = 5.0  # timeout of a query: the next round waits for it
 
 
 class LogTails:
-    """Asked by the sampler's thread; `say` is told once of what is refused, and what is not told is left out."""
+    """Queries from the sampler's thread. `warn` gets a line, once, for what the brokers refuse; results omit that."""
 
     def __init__(
         self, spark: SparkSession, bootstrap_server: str, properties: Mapping[str, str], warn: Callable[[str], None]
@@ -34,18 +34,18 @@ class LogTails:
         self._bootstrap_server = bootstrap_server
         self._properties = properties
         self._warn = warn
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def first_readable(self, starts: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | None]:
-        """Return the offset of the first record that a reader of committed ones gets from each offset on; None: none.
+        """Return the offset of the first record that a read_committed consumer gets from each start; None if none.
 
-        Needs READ on the topics; a partition without it, or whose leader does not answer, is left out.
+        Needs READ on the topics. A partition without that right, or whose leader does not answer, is omitted.
         """
         if not starts:
             return {}
-        asked = {(place.topic, place.partition): offset for place, offset in starts.items()}
-        found = read_at(self._bootstrap_server, self._properties, asked, 1, timeout=_SECONDS)
-        self._tell_of_rights(each.error for each in found.values())
+        wanted = {(place.topic, place.partition): offset for place, offset in starts.items()}
+        found = read_at(self._bootstrap_server, self._properties, wanted, 1, timeout=_SECONDS)
+        self._warn_of_rights(each.error for each in found.values())
         return {
             TopicPlace(*place): each.records[0].offset if each.records else None
             for place, each in found.items()
@@ -53,9 +53,9 @@ class LogTails:
         }
 
     def holders(self, places: Collection[TopicPlace]) -> dict[TopicPlace, Holder]:
-        """Return whose transaction is the earliest that is open on each partition (DescribeProducers, KIP-664).
+        """Return the earliest open transaction of each partition (DescribeProducers, KIP-664).
 
-        Needs READ on the topics, and DESCRIBE on the transactional ids; what may not be seen is None.
+        Needs READ on the topics, and DESCRIBE on the transactional ids. What the user may not see is None.
         """
         if not places:
             return {}
@@ -63,29 +63,29 @@ class LogTails:
             with self._admin() as (jvm, client):
                 found = OpenTransactions(jvm, client, _SECONDS).find(list(places), all_coordinate=False)
         except Py4JError as error:
-            self._tell(f"Whose open transactions hold logs back is not known for now: {first_line(error)}")
+            self._warn_once(f"Cannot find out which open transactions block partitions: {first_line(error)}")
             return {}
         earliest = {place: opened[0] for place, opened in found.items() if not isinstance(opened, str) and opened}
-        self._tell_of_rights(opened for opened in found.values() if isinstance(opened, str))
+        self._warn_of_rights(opened for opened in found.values() if isinstance(opened, str))
         if any(each.transactional_id is None for each in earliest.values()):
-            self._tell(f"Without {TRANSACTION_IDS}, {TRANSACTION_IDS.without}")
+            self._warn_once(f"Without {TRANSACTION_IDS}, {TRANSACTION_IDS.without}")
         return {
             TopicPlace(*place): Holder(each.transactional_id, _time(each.started_ms))
             for place, each in earliest.items()
         }
 
-    def _tell_of_rights(self, errors: Iterable[str | None]) -> None:
+    def _warn_of_rights(self, errors: Iterable[str | None]) -> None:
         if HIDDEN in errors:
-            self._tell(f"Without {MARKERS_SEEN}, {MARKERS_SEEN.without}")
+            self._warn_once(f"Without {MARKERS_SEEN}, {MARKERS_SEEN.without}")
 
-    def _tell(self, line: str) -> None:
-        if line not in self._told:
+    def _warn_once(self, line: str) -> None:
+        if line not in self._warned:
             self._warn(line)
-        self._told.add(line)
+        self._warned.add(line)
 
     @contextmanager
     def _admin(self) -> Iterator[tuple[Any, Any]]:
-        """Give Spark's JVM and a client of Kafka's in it: a JVM more for one question would be dear."""
+        """Yield Spark's JVM and a Kafka admin client in it: another JVM for one query would be expensive."""
         tell_java(self._spark, self._properties)
         jvm = plain_packages(self._spark.sparkContext._jvm)
         settings = jvm.java.util.HashMap()

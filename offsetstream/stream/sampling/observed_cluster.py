@@ -1,4 +1,4 @@
-"""The one row of `cluster`: what views need to know of the brokers' settings, and of how often the job looks."""
+"""The single row of the table `cluster`: settings of the brokers and of the job that views need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from offsetstream.tables.transaction import BatchId
 
 
 class ObservedCluster:
-    """Writes the row when it differs from what this job wrote last; `looks_every` is None where it runs once."""
+    """Write the row when it has changed. `looks_every`: time between two samples; None if the job runs once."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ObservedCluster:
         self._is_refused = False
 
     def write(self, batch: BatchId) -> None:
-        """Ask anew, and write the row if it is another one; without the right to see a setting, null for it."""
+        """Query the settings, and write the row if it has changed. A setting that the user may not see is null."""
         retention, interval = self._retention()
         row = {
             "cluster_id": self._cluster.cluster_id(),
@@ -54,6 +54,6 @@ class ObservedCluster:
             return self._cluster.offsets_retention()
         except UnauthorisedError as error:
             if not self._is_refused:
-                self._warn(f"For how long the brokers keep offsets is not known: {error}")
+                self._warn(f"Cannot read offsets.retention.minutes of the brokers: {error}")
             self._is_refused = True
             return None, None

@@ -1,4 +1,4 @@
-"""One round after the other: ask the cluster where the logs end, and write what it says."""
+"""Rounds of sampling: query the end offsets of the cluster, and write them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from offsetstream.tables.create import require_tables_of
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
-START_SECONDS = 60.0  # between two questions where logs begin
+START_SECONDS = 60.0  # between two queries of log start offsets
 CLUSTER_SECONDS = 600.0
-_WAITING_AT_MOST = 1_000_000  # rows; then all begins anew from the tables, as after a crash
-_TAILS_AT_MOST = 200  # a round of which a record is read, and as many whose open transactions are asked for
-_UNEVEN_AT_MOST = 2000  # partitions a round whose records' times are asked for: leaders read their logs for that
+_MAX_WAITING = 1_000_000  # rows; with more, start again from the tables, as after a crash
+_MAX_TAILS = 200  # partitions a round from which a record is read, and as many whose transactions are queried
+_MAX_UNEVEN = 2000  # partitions a round whose record times are queried: leaders read their logs for that
 
 
 class Rounds:
-    """What is sampled goes to `end_offsets`, where it is new, and to `topic_partitions`.
+    """Sample end offsets into `topic_partitions` and, if new, into `end_offsets`.
 
-    Topics whose ends the user may not see are said once. Without `tails` nothing behind the ends is asked.
-    Raises ClusterError, TablesError, and LeaseError once a later job has written to the tables; rows that cannot be
-    written wait in `book` for the next round.
+    `warn` gets a line, once, for topics that the user may not see. Without `tails`, only end offsets are queried. Raise
+    ClusterError, TablesError, and LeaseError after a later job has written to the tables. Rows that cannot be written
+    stay in `book` for the next round.
     """
 
     def __init__(
@@ -54,32 +54,32 @@ class Rounds:
         self._hidden: set[str] = set()
 
     def ask(self) -> None:
-        """Take in where the logs end now. Positions first, ends after: so no lag is below zero."""
-        if len(self.book.waiting) > _WAITING_AT_MOST:  # they cannot be written
+        """Query the end offsets. The positions are read before, so that no lag is negative."""
+        if len(self.book.waiting) > _MAX_WAITING:  # they cannot be written
             self.book, self._positions = SampleBook(), None
         positions = self._opened()
-        sampled_at, began = datetime.now(UTC), time.monotonic()
+        sampled_at, started = datetime.now(UTC), time.monotonic()
         wanted = positions.wanted()
-        asks_all = began - self._asked_starts_at >= START_SECONDS
-        answers = self._cluster.ends(wanted, {} if asks_all else self.book.starts)
-        if asks_all:
-            self._asked_starts_at = began
+        asks_starts = started - self._asked_starts_at >= START_SECONDS
+        answers = self._cluster.ends(wanted, {} if asks_starts else self.book.starts)
+        if asks_starts:
+            self._asked_starts_at = started
         self.book.take(answers, sampled_at, self._record_times(answers, sampled_at))
         if self._tails is not None:
-            self._ask_behind(self._tails, positions, sampled_at)
-        self._tell_of_hidden()
+            self._ask_tails(self._tails, positions, sampled_at)
+        self._warn_of_hidden_topics()
 
-    def _ask_behind(self, tails: LogTails, positions: Positions, sampled_at: datetime) -> None:
-        """Ask what ends do not tell, where it matters: below those that groups stand near, and who blocks one."""
-        starts = dict(islice(positions.within(dict(self.book.tails(sampled_at))).items(), _TAILS_AT_MOST))
+    def _ask_tails(self, tails: LogTails, positions: Positions, sampled_at: datetime) -> None:
+        """Query what end offsets do not show: records below ends close to groups, and blocking transactions."""
+        starts = dict(islice(positions.within(dict(self.book.tails(sampled_at))).items(), _MAX_TAILS))
         self.book.take_records(starts, tails.first_readable(starts), sampled_at)
-        held = self.book.held(sampled_at)[:_TAILS_AT_MOST]
+        held = self.book.held(sampled_at)[:_MAX_TAILS]
         self.book.take_holders(held, tails.holders(held), sampled_at)
 
     def write(self, batch: BatchId) -> None:
-        """Write what is new to `end_offsets`, then `topic_partitions`, and every ten minutes `cluster` if it changed.
+        """Write new rows to `end_offsets`, then `topic_partitions`, and every ten minutes `cluster` if it changed.
 
-        A job that is killed between leaves out nothing: of what is new the history knows first.
+        In this order nothing is missing if the job is killed in between: the history comes first.
         """
         if self.book.waiting:
             self._written.write_end_offsets(self.book.waiting, batch)
@@ -88,13 +88,13 @@ class Rounds:
         self.write_cluster(batch)
 
     def write_cluster(self, batch: BatchId) -> None:
-        """Write `cluster` if it changed, at first and every ten minutes."""
+        """Write `cluster` if it has changed: at the start and every ten minutes."""
         if time.monotonic() - self._observed_at >= CLUSTER_SECONDS:
             self._observed.write(batch)
             self._observed_at = time.monotonic()
 
     def _record_times(self, answers: Answers, sampled_at: datetime) -> dict[TopicPlace, RecordTimes]:
-        uneven = islice(self.book.uneven(answers, sampled_at), _UNEVEN_AT_MOST)
+        uneven = islice(self.book.uneven(answers, sampled_at), _MAX_UNEVEN)
         return self._cluster.record_times({place: round(at.timestamp() * 1000) for place, at in uneven})
 
     def _opened(self) -> Positions:
@@ -104,12 +104,12 @@ class Rounds:
             self._positions = Positions(self._tables)
         return self._positions
 
-    def _tell_of_hidden(self) -> None:
+    def _warn_of_hidden_topics(self) -> None:
         hidden = {place.topic for place, each in self.book.partitions.items() if each.error == HIDDEN} - self._hidden
         if hidden:
             self._hidden |= hidden
             more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
             self._warn(
-                f"The ends of the topic {min(hidden)}{more} are not sampled: this user lacks DESCRIBE on it; "
-                "docs/reference/rights.md has the rights of each command"
+                f"The ends of the topic {min(hidden)}{more} are not sampled: this user lacks DESCRIBE on it. "
+                "See docs/reference/rights.md for the rights of each command"
             )

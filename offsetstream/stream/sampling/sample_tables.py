@@ -1,4 +1,4 @@
-"""The tables of the samples: how they are written, and what a job that begins finds in them."""
+"""Write the tables of the samples, and read them when a job starts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Rows = list[dict[str, Any]]
 
 
 def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, Mapping[str, Any]]]:
-    """Return the rows of `topic_partitions`, and the last row that `end_offsets` has of each partition.
+    """Return the rows of `topic_partitions`, and the last row of each partition in `end_offsets`.
 
-    Only what is as new as the former: of a partition that was sampled until then there is a row every ten minutes.
+    Only the end of `end_offsets` is read: a sampled partition has a row there at least every ten minutes.
     """
     rows = read_rows(tables.open(TOPIC_PARTITIONS))
     times = [row["sampled_at"] for row in rows if row["sampled_at"] is not None]
@@ -42,21 +42,21 @@ def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, Mapping[str, 
 
 
 class SampleTables:
-    """The two tables, opened once: on an object store each opening reads the log since its last checkpoint."""
+    """The two tables, opened once. On an object store, each opening reads the table's log since its checkpoint."""
 
     def __init__(self, tables: Store) -> None:
         self._tables = tables
-        self._held: dict[str, _Held] = {}
+        self._opened: dict[str, _OpenTable] = {}
 
     @again_on_conflict
     def write_topic_partitions(self, rows: Iterable[Mapping[str, Any]], batch: BatchId) -> None:
-        """Make the rows the table's only ones."""
+        """Replace all rows of the table."""
         with self._write(TOPIC_PARTITIONS, batch) as (table, transaction):
             overwrite(table, rows, transaction)
 
     @again_on_conflict
     def write_end_offsets(self, rows: Sequence[Mapping[str, Any]], batch: BatchId) -> None:
-        """Append the rows, as one file."""
+        """Append the rows as one file."""
         schema = load_schema(END_OFFSETS).unsigned.arrow
         new = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
         with self._write(END_OFFSETS, batch) as (table, transaction):
@@ -64,21 +64,21 @@ class SampleTables:
 
     @contextmanager
     def _write(self, name: str, batch: BatchId) -> Iterator[tuple[Snapshot, Transaction]]:
-        held = self._held.pop(name, None)
-        if held is None:  # it is the first time, or the last one failed: it may be another table by now
-            held = _Held(self._tables.open(name))
+        opened = self._opened.pop(name, None)
+        if opened is None:  # the first write, or the last one failed: somebody may have recreated the table
+            opened = _OpenTable(self._tables.open(name))
         else:
-            held.table.refresh()
-        before, transaction = held.table.version, held.transaction(batch)
-        yield held.table, transaction
-        # Where something was let through between, nobody knows whose transaction is the last.
-        held.written = (before + 1, transaction) if held.table.version == before + 1 else None
-        self._held[name] = held
+            opened.table.refresh()
+        before, transaction = opened.table.version, opened.transaction(batch)
+        yield opened.table, transaction
+        # If another write came in between, it is unknown which transaction is the last.
+        opened.written = (before + 1, transaction) if opened.table.version == before + 1 else None
+        self._opened[name] = opened
 
 
 @dataclass
-class _Held:
-    """A table, and its version after our last write with the transaction of that: to look for it is to read the log."""
+class _OpenTable:
+    """An open table, with its version and transaction after our last write: finding that one means reading the log."""
 
     table: Snapshot
     written: tuple[int, Transaction] | None = None

@@ -1,4 +1,4 @@
-"""The thread that samples where logs end. It takes no turns: no batch waits for it, and it for none."""
+"""The thread that samples end offsets. It does not wait for batches, and batches do not wait for it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.tables.transaction import BatchId
 
-_END_SECONDS = 5.0  # for which a round that a silent cluster holds up is waited for
+_END_SECONDS = 5.0  # to wait for a round that a silent cluster delays
+_SAMPLE, _WRITE = "sample", "write"
 
 
 class Sampler:
-    """Samples every `seconds` from `start` on; with 0 it only writes what the cluster's settings are.
+    """Sample every `seconds` after `start`. With 0, only write the settings of the cluster once.
 
-    `metrics` are told of rounds that are written, and of a cluster that does not answer. What fails is said once, and
-    tried again in the next round: nothing of it ends the job.
+    `metrics` count the rounds, and show if the cluster does not answer. A failure is logged once, and the next round
+    tries again: it never ends the job.
     """
 
     def __init__(
@@ -42,18 +43,18 @@ class Sampler:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Write nothing meanwhile: who shuts out the older checkpoints tells of the new one, by `start`, in this."""
+        """Write nothing while the context lasts. Call `start` in it with the new checkpoint."""
         with self._writing:
             yield
 
     def start(self, checkpoint_id: int) -> None:
-        """Begin, or go on, with writes of this checkpoint: by its number a job is shut out once another took over."""
+        """Start or continue with this checkpoint id for writes: it shuts this job out after another took over."""
         self._batch = BatchId(checkpoint_id, -1)
         if self._thread.ident is None:
             self._thread.start()
 
     def end(self, *, with_a_round: bool = False) -> None:
-        """Stop; before that sample once more, for whoever asks once the job has ended."""
+        """Stop. `with_a_round`: take a last sample before, so that queries after the end of the job have it."""
         if self._ended.is_set():
             return
         self._ended.set()
@@ -61,21 +62,21 @@ class Sampler:
             return
         self._thread.join(_END_SECONDS)
         if self._thread.is_alive():
-            return  # what it waits to ask nobody answers, and what it has not written the next job makes up for
+            return  # the cluster does not answer; the next job adds what is not written
         if with_a_round and self._seconds:
             self._round()
 
     def _run(self) -> None:
         if not self._seconds:
-            self._try("recorded", self._record_cluster)
+            self._try(_WRITE, self._record_cluster)
             return
         while not self._ended.is_set():
-            began = time.monotonic()
+            started = time.monotonic()
             self._round()
-            self._ended.wait(max(0.0, began + self._seconds - time.monotonic()))
+            self._ended.wait(max(0.0, started + self._seconds - time.monotonic()))
 
     def _round(self) -> None:
-        if self._try("sampled", self._rounds.ask) and self._try("recorded", self._record):
+        if self._try(_SAMPLE, self._rounds.ask) and self._try(_WRITE, self._record):
             self._metrics.sampled()
 
     def _record(self) -> None:
@@ -86,20 +87,20 @@ class Sampler:
         with self._writing:
             self._rounds.write_cluster(self._batch)
 
-    def _try(self, what: str, step: Callable[[], None]) -> bool:
+    def _try(self, action: str, step: Callable[[], None]) -> bool:
         try:
             step()
         except LeaseError:
-            self._ended.set()  # the job is told by its lease
+            self._ended.set()  # the lease ends the job
             return False
-        except Exception as error:  # of whatever kind: the job can do without samples for a while
+        except Exception as error:  # any error: the job can run without samples for a while
             if isinstance(error, UnreachableError):
                 self._metrics.answered(does_answer=False)
-            if what not in self._failing:
-                self._warn(f"Where the logs end is not {what} for now: {first_line(error)}")
-            self._failing.add(what)
+            if action not in self._failing:
+                self._warn(f"Cannot {action} end offsets, retrying: {first_line(error)}")
+            self._failing.add(action)
             return False
-        if what in self._failing:
-            self._failing.discard(what)
-            self._say(f"Where the logs end is {what} again")
+        if action in self._failing:
+            self._failing.discard(action)
+            self._say(f"Can {action} end offsets again")
         return True

@@ -1,7 +1,7 @@
-"""Columns of Spark's as `tables.record_rows` and `tables.arrow_rows` have them of Arrow's.
+"""SQL expressions for Spark, which do the same as `tables.record_rows` and `tables.arrow_rows` do for Arrow.
 
-In SQL, as each function that Python calls in the JVM is several round trips, in which other threads take their turns: a
-batch of ten records spent a quarter of its time on 1,300 of them.
+They are SQL text because each call of a Spark function from Python needs several round trips to the JVM: a batch of ten
+records spent a quarter of its time on 1,300 of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from offsetstream.tables.names import COMMITS, RECORDS, UNDECODABLE
 
 
 def partition_number(values: Mapping[int, int], default: int) -> str:
-    """Return the SQL of the value that the row's offsets partition has, `default` where it has none."""
+    """Return SQL that maps the row's offsets partition to its value, or to `default`."""
     if not values:
         return str(default)
     pairs = ", ".join(f"{partition}, {value}" for partition, value in values.items())
@@ -23,15 +23,15 @@ def partition_number(values: Mapping[int, int], default: int) -> str:
 
 
 def is_of(table: str) -> str:
-    """Return the SQL that tells whether a decoded record belongs to the history table."""
-    is_good = "error IS NULL AND"
+    """Return SQL that is true for the decoded records of the history table."""
+    decoded = "error IS NULL AND"
     return {
-        COMMITS: f"{is_good} {is_commit()}",
-        RECORDS: f"{is_good} NOT {is_commit()}",
+        COMMITS: f"{decoded} {is_commit()}",
+        RECORDS: f"{decoded} NOT {is_commit()}",
         UNDECODABLE: "error IS NOT NULL",
     }[table]
 
 
 def renamed(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Return the rows with the columns `names` (new: old) added under their new names."""
+    """Add the columns `names` (new name: old name) to the rows."""
     return rows.selectExpr("*", *(f"{old} AS {new}" for new, old in names.items()))

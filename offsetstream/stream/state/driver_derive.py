@@ -1,6 +1,6 @@
-"""What derives from the cells of a batch's groups, by the driver: a group at a time is Python's, the rest is Arrow's.
+"""Derive the rows of groups and members from their cells, on the driver.
 
-As Python objects a group's cells, and the rows of its members, take some ten times their bytes.
+Only one group at a time is converted to Python objects, which need some ten times the memory of Arrow's.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Derive = Callable[[GroupKey, list[Cell]], dict[str, Rows] | None]
 
 
 def derived_tables(cells: pa.Table, derive: Derive) -> dict[str, pa.Table]:
-    """Return what `derive` makes of each group that has cells, as rows of the derived tables.
+    """Return the rows of the derived tables: the results of `derive` for each group in `cells`.
 
-    `cells` are rows of `group_cells` of these groups, in any order.
+    `cells`: rows of `group_cells`, in any order.
     """
     pieces = RowPieces(map(load_schema, DERIVED_TABLES))
     ordered = cells.sort_by([("offsets_partition", "ascending"), ("group_id", "ascending")])
@@ -36,13 +36,14 @@ def derived_tables(cells: pa.Table, derive: Derive) -> dict[str, pa.Table]:
 
 
 def offsets_only_groups(places: Sequence[Row]) -> pa.Table:
-    """Return rows of `groups` for groups that exist without a cell, as `derive_group` makes them.
+    """Return the rows of `groups` for groups that exist without a cell, as `derive_group` makes them.
 
-    They differ in nothing but the `places`, which have the columns of `PLACE` and group_id: of a million, by column.
+    `places` have the columns of `PLACE` and group_id; nothing else differs. So the rows are built by column, which is
+    fast for a million of groups.
     """
     schema = load_schema(GROUPS)
-    alike = rows_of_group([], "", {}, exists=True, place=dict.fromkeys(PLACE)) or {}
-    rows = from_rows(alike[GROUPS], schema).take(pa.repeat(pa.scalar(0), len(places)))
+    template = rows_of_group([], "", {}, exists=True, place=dict.fromkeys(PLACE)) or {}
+    rows = from_rows(template[GROUPS], schema).take(pa.repeat(pa.scalar(0), len(places)))
     for name in (*PLACE, "group_id"):
         field = schema.arrow.field(name)
         values = pa.array([place[name] for place in places], field.type)

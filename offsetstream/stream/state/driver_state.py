@@ -1,4 +1,4 @@
-"""The state tables by the driver, in tenths of the time of Spark jobs; as `spark_state.py` step by step."""
+"""Write the state tables from the driver: about ten times faster than Spark jobs. Same steps as `spark_state.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record
 
 
 class DriverStateWriter:
-    """A `state_tables.StateWriter` of Arrow tables."""
+    """A `state_tables.StateWriter` for Arrow tables."""
 
     def __init__(
         self, tables: Store, coordinator: Coordinator, log_ids: Mapping[int, int], topic_names: Mapping[str, str]
@@ -70,7 +70,7 @@ class DriverStateWriter:
         merge_rows(self._tables, table, source, batch, newer_only=True, replace_where=replace_where)
 
     def _exists(self, facts: Mapping[GroupKey, GroupFacts], existed: Collection[GroupKey]) -> dict[GroupKey, bool]:
-        """Return, for each group whose rows may change, whether the coordinator holds it even without a cell."""
+        """Return, for each group whose rows may change, whether it exists for the coordinator even without a cell."""
         touched = {key: own for key, own in facts.items() if own.is_touched or key not in existed}
         if self._is_classic:
             with_offsets = self._groups_in(COMMITTED_OFFSETS, touched)
@@ -97,9 +97,11 @@ class DriverStateWriter:
 
         rows = derived_tables(cells, derive)
         with_cells = group_keys(cells)
-        alone = (key for key, is_there in exists.items() if is_there and key not in with_cells)
-        only = offsets_only_groups([{"group_id": key[1], **self._place(key, facts[key])} for key in alone])
-        rows[GROUPS] = pa.concat_tables([rows[GROUPS], only])
+        without_cells = (key for key, does_exist in exists.items() if does_exist and key not in with_cells)
+        offsets_only = offsets_only_groups(
+            [{"group_id": key[1], **self._place(key, facts[key])} for key in without_cells]
+        )
+        rows[GROUPS] = pa.concat_tables([rows[GROUPS], offsets_only])
         in_parallel([partial(self._replace, name, rows[name], exists, batch, replace_where) for name in DERIVED_TABLES])
 
     def _place(self, key: GroupKey, facts: GroupFacts) -> dict[str, Any]:
@@ -117,7 +119,7 @@ class DriverStateWriter:
         batch: BatchId,
         replace_where: str | None,
     ) -> None:
-        """Make the derived rows the groups' only ones."""
+        """Replace the rows of the groups with the derived rows."""
         schema = load_schema(name)
         rows = with_constants(derived, {DELETED: False})
         if replace_where is None:

@@ -1,4 +1,4 @@
-"""How large a batch is, and bringing a small one to the driver: most are, and Spark's jobs would be all their time."""
+"""Measure batches, and collect small ones on the driver: most are small, and Spark jobs would dominate their time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from offsetstream.tables.engines import FEW_ROWS, SMALL_BYTES, Size
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
 
 Held: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
-# Where decoded records wait that are used more than once: with their raw bytes they may be megabytes each.
+# For decoded records that are used more than once: with its raw bytes, a record may have megabytes.
 ON_DISK = StorageLevel.DISK_ONLY
 
 
-# Of a record: a short value may be a long JSON.
+# The length of a record. JSON counts too: it may be much longer than the value.
 _LENGTH = " + ".join(f"coalesce(octet_length({name}), 0)" for name in ("key", "value", *JSON_COLUMNS))
 _BYTES = "bytes"
 _IN_LOG_ORDER = [("offsets_partition", "ascending"), ("record_offset", "ascending")]
@@ -33,34 +33,34 @@ _IN_LOG_ORDER = [("offsets_partition", "ascending"), ("record_offset", "ascendin
 
 @dataclass(frozen=True)
 class BatchSize:
-    """The records of a decoded batch by the history table that they go to, and the bytes that they are."""
+    """The number of records of a decoded batch for each history table, and their bytes."""
 
     records: dict[str, int]
     bytes: int
 
     @property
     def size(self) -> Size:
-        """The size of all of them."""
+        """The total size."""
         return Size(sum(self.records.values()), self.bytes)
 
     @property
     def tables(self) -> list[str]:
-        """The history tables that get any."""
+        """The history tables that get records."""
         return [table for table, count in self.records.items() if count]
 
     @property
     def has_state(self) -> bool:
-        """Whether any record says something of the coordinators' state."""
+        """Whether any record changes the state of coordinators."""
         return self.records[COMMITS] > 0 or self.has_cells
 
     @property
     def has_cells(self) -> bool:
-        """Whether any record but offset commits does."""
+        """Whether there are records other than offset commits."""
         return self.records[RECORDS] > 0
 
 
 def measure(decoded: Held) -> BatchSize:
-    """Count a decoded batch: in one Spark job, or here."""
+    """Measure a decoded batch: in one Spark job, or on the driver."""
     if isinstance(decoded, pa.Table):
         here = {table: pc.sum(record_rows.is_of(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
         return BatchSize(here, decoded.nbytes)
@@ -71,9 +71,9 @@ def measure(decoded: Held) -> BatchSize:
 
 @dataclass(frozen=True)
 class Share:
-    """What there is of one offsets partition: so many records, the newest of that time (milliseconds since 1970).
+    """The records of one offsets partition: their number, and the newest timestamp (milliseconds since 1970).
 
-    Without a time where no record has one that an engine can hold. `filtered`: how many of them the filters leave out.
+    The timestamp is None if no record has one that an engine can store. `filtered`: the number of filtered records.
     """
 
     records: int
@@ -82,7 +82,7 @@ class Share:
 
 
 def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
-    """Add to the shares what there is more."""
+    """Add `more` to the shares."""
     for number, share in more.items():
         before = shares.get(number, Share(0, None))
         times = [time for time in (before.newest_ms, share.newest_ms) if time is not None]
@@ -91,7 +91,7 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
 
 
 def by_partition(records: Held) -> dict[int, Share]:
-    """Return the share of each offsets partition in the records, raw or decoded."""
+    """Return the share of each offsets partition. The records may be raw or decoded."""
     if isinstance(records, DataFrame):
         newest = F.max(F.unix_millis("record_timestamp"))
         rows = records.groupBy("offsets_partition").agg(F.count("*"), newest).collect()
@@ -106,7 +106,7 @@ def by_partition(records: Held) -> dict[int, Share]:
 
 
 def sifted(decoded: Held) -> tuple[Held, dict[int, Share]]:
-    """Return decoded records without those that filters leave out, and what there is of these."""
+    """Remove the filtered records. Return the others, and the shares of the filtered ones."""
     if isinstance(decoded, pa.Table):
         if FILTERED not in decoded.column_names:
             return decoded, {}
@@ -122,16 +122,16 @@ def _filtered(records: Held) -> dict[int, Share]:
 
 
 def collect(decoded: DataFrame) -> pa.Table:
-    """Bring a decoded batch to the driver; only undecodable records keep their raw bytes."""
+    """Collect a decoded batch on the driver. Only undecodable records keep their raw bytes."""
     raw = (f"CASE WHEN error IS NOT NULL THEN {name} END AS {name}" for name in ("value", "key_bytes"))
     return decoded.drop("key").selectExpr("* EXCEPT (value, key_bytes)", *raw).toArrow()
 
 
 def collect_few(decoded: DataFrame, at_most: int) -> pa.Table | None:
-    """Bring a decoded batch of at most so many records to the driver as `collect` does, by the job that reads it.
+    """Collect a batch of up to `at_most` records like `collect`, in the Spark job that reads it.
 
-    What is longer than its share of what the driver can hold comes without its bytes; and then with them, by another
-    job, if all together are not too long. None if they are, or may be too many.
+    Records that are longer than their share of the driver's memory come without their bytes. If the total is small
+    enough, a second job gets these. Return None if there may be too many records, or if they are too long.
     """
     if at_most > FEW_ROWS:
         return None

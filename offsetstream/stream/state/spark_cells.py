@@ -1,6 +1,6 @@
-"""Which record counts: the last one of each cell, and what a group's records say about whether it exists.
+"""Reduce records to the last one of each cell, and find out whether their groups exist.
 
-A cell is what one key names: a committed offset (key versions 0 and 1 are the same cell), or any other record's key.
+A cell is the target of one record key: a committed offset (key versions 0 and 1 are the same cell), or another key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from offsetstream.tables.names import COMMITS, RECORDS
 
 
 def with_own_offsets(decoded: DataFrame) -> DataFrame:
-    """Give each decoded record the two columns that a pass over the log keeps (log_pass.py), from itself alone."""
+    """Add the two columns that a pass over the log computes (log_pass.py), for single records."""
     return decoded.selectExpr(
         "*",
         "CASE WHEN NOT is_tombstone THEN record_offset END AS value_offset",
@@ -28,25 +28,25 @@ def last_of_cells(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def group_facts(commits: DataFrame, cells: DataFrame) -> DataFrame:
-    """Return, per group of a reduced batch, what decides whether it exists (reference 5.9, rows 6, 7 and 13).
+    """Return for each group of a reduced batch what decides whether it exists (reference 5.9, rows 6, 7 and 13).
 
     Columns: offsets_partition, group_id, in_coordinator_partition, commit_offset (the last commit's record),
     group_tombstone_offset (the last record that removed the group), is_touched (the batch may change its rows).
     """
     identity = ("offsets_partition", "group_id", "in_coordinator_partition")
-    of_commits = commits.groupBy(*identity).agg(
+    by_commits = commits.groupBy(*identity).agg(
         F.max("value_offset").alias("commit_offset"),
         F.lit(None).cast("bigint").alias("group_tombstone_offset"),
         F.max(F.col("is_tombstone")).alias("is_touched"),
     )
     removes_group = F.col("key_type").isin(*GROUP_KEY_TYPES)
-    of_cells = cells.groupBy(*identity).agg(
+    by_cells = cells.groupBy(*identity).agg(
         F.lit(None).cast("bigint").alias("commit_offset"),
         F.max(F.when(removes_group, F.col("tombstone_offset"))).alias("group_tombstone_offset"),
         F.lit(True).alias("is_touched"),
     )
     columns = ("commit_offset", "group_tombstone_offset", "is_touched")
-    return of_commits.unionByName(of_cells).groupBy(*identity).agg(*(F.max(name).alias(name) for name in columns))
+    return by_commits.unionByName(by_cells).groupBy(*identity).agg(*(F.max(name).alias(name) for name in columns))
 
 
 def _reduce(records: DataFrame, cell: tuple[str, ...]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Groups, members and what these have, from the cells of groups: `coordinator.groups`, spread over Spark."""
+"""Derive groups, members and their rows from the cells of groups: `coordinator.groups` in Spark tasks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ _CELL = ("key_type", "key_json", "value_version", "value_json", "record_offset",
 def derived_groups(
     groups: DataFrame, live_cells: DataFrame, topic_names: Mapping[str, str]
 ) -> Iterator[dict[str, DataFrame]]:
-    """Give the rows of the `DERIVED_TABLES` for the given groups.
+    """Yield the rows of the `DERIVED_TABLES` for the groups. They are derived once, and kept while the context lasts.
 
-    `groups` has offsets_partition, group_id, log_id, in_coordinator_partition and `exists` (see `derive_group`);
-    `live_cells` are their rows of the table `group_cells`; `topic_names` has the names of topic ids. They are
-    derived once and kept while the context lasts.
+    `groups`: offsets_partition, group_id, log_id, in_coordinator_partition and `exists` (see `derive_group`).
+    `live_cells`: their rows of the table `group_cells`. `topic_names`: names by topic id.
     """
     cells = live_cells.withColumn("record_timestamp_ms", F.unix_millis("record_timestamp"))
-    of_group = cells.groupBy(*_GROUP).agg(F.collect_list(F.struct(*_CELL)).alias("cells"))
-    joined = groups.join(of_group, list(_GROUP), "left").select(*PLACE, "group_id", "exists", "cells")
+    by_group = cells.groupBy(*_GROUP).agg(F.collect_list(F.struct(*_CELL)).alias("cells"))
+    joined = groups.join(by_group, list(_GROUP), "left").select(*PLACE, "group_id", "exists", "cells")
     result = _result_type()
     derived = joined.mapInArrow(_deriver(to_arrow_schema(result), topic_names), result).persist()
     try:

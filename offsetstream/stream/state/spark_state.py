@@ -1,4 +1,4 @@
-"""The state tables by Spark, for records of any number; as `driver_state.py` step by step."""
+"""Write the state tables with Spark, for any number of records. Same steps as `driver_state.py`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ GROUP = ["offsets_partition", "group_id"]
 
 
 class SparkStateWriter:
-    """A `state_tables.StateWriter` of DataFrames.
+    """A `state_tables.StateWriter` for DataFrames.
 
-    `coordinator` is new or classic (reference 5.9); `topic_names` has the names of topic ids, and may grow.
+    `coordinator`: new or classic (reference 5.9). `topic_names`: names by topic id; the mapping may grow.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SparkStateWriter:
         self._writer.merge(table, source, batch, newer_only=True, replace_where=replace_where)
 
     def _exists(self, facts: DataFrame, *, is_load: bool) -> DataFrame:
-        """Return, for each group whose rows may change, whether the coordinator holds it even without a cell."""
+        """Return, for each group whose rows may change, whether it exists for the coordinator even without a cell."""
         if is_load:
             touched = facts.withColumn("existed", F.lit(False))
         else:
@@ -89,7 +89,7 @@ class SparkStateWriter:
     def _replace(
         self, table: str, derived: DataFrame, groups: DataFrame, batch: BatchId, replace_where: str | None
     ) -> None:
-        """Make the derived rows the groups' only ones."""
+        """Replace the rows of the groups with the derived rows."""
         rows = derived
         if replace_where is None:
             present = self._writer.rows(table).join(groups, GROUP, "left_semi").alias("present")
@@ -100,7 +100,7 @@ class SparkStateWriter:
 
 
 def _new_coordinator_keeps() -> Column:
-    # Any commit makes a simple group, only the group's own tombstone ends it (reference 5.3, 5.5, 5.10 item 5).
+    # Any commit creates a simple group; only the group's own tombstone removes it (reference 5.3, 5.5, 5.10 item 5).
     committed_since = F.col("commit_offset") > F.coalesce("group_tombstone_offset", F.lit(-1))
     kept = F.col("existed") & F.col("group_tombstone_offset").isNull()
     return F.coalesce(committed_since, F.lit(False)) | kept

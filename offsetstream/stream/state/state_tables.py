@@ -1,4 +1,4 @@
-"""The state tables, written by one of two engines: what is chosen between them, and what both do."""
+"""Write the state tables with one of two engines: the choice, and their common interface."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ Records_contra = TypeVar("Records_contra", contravariant=True)
 
 
 class StateWriter(Protocol[Records_contra]):
-    """An engine. It reduces records to the last of each cell, and merges these into `CELL_TABLES`; finds facts
-    about their groups, and whether each exists; derives the groups' rows, and replaces those of the derived tables.
+    """An engine. Its steps:
+
+    1. Reduce the records to the last one of each cell, and merge these into the `CELL_TABLES`.
+    2. Find out which groups exist.
+    3. Derive the groups' rows, and replace their rows in the derived tables.
     """
 
     def apply(
         self, decoded: Records_contra, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True
     ) -> None:
-        """Apply decoded records, which have `value_offset` and `tombstone_offset`.
+        """Apply decoded records with the columns `value_offset` and `tombstone_offset`.
 
-        `loaded` names the partitions of which `decoded` has everything: what it does not name there is deleted,
-        and all their groups are derived anew. Without it only the groups that the records touch are. `has_cells`:
-        whether there is any record but offset commits among them.
+        `loaded`: partitions of which `decoded` has everything. Other rows of these are deleted, and all their groups
+        are derived again. Otherwise, only the groups of the records are derived. `has_cells`: whether there are records
+        other than offset commits.
         """
 
 
 class StateTables:
-    """Applies records by the engine that can hold them; a `StateWriter` of either kind of records.
+    """Apply records with the engine for their size.
 
-    `coordinator` is new or classic (reference 5.9); `topic_names` has the names of topic ids, and may grow.
-    `records_place`: whether a group's latest records name its own partition. `merged_by` says who merged into each
-    table last; who wants it of some merges clears it before them.
+    `coordinator`: new or classic (reference 5.9). `topic_names`: names by topic id; the mapping may grow.
+    `records_place`: whether the latest records decide the home partition of a group. `merged_by`: the engine of the
+    last merge into each table; clear it before the merges of interest.
     """
 
     def __init__(
@@ -60,18 +63,18 @@ class StateTables:
         self._spark: StateWriter[DataFrame] = SparkStateWriter(writer, coordinator, log_ids, topic_names)
 
     def few(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
-        """Bring at most so many decoded records to the driver in one job; None if they are to be measured first."""
+        """Collect up to `at_most` decoded records on the driver in one job; None if they must be measured first."""
         return None if self._writer.state_writes is StateWrites.SPARK else collect_few(decoded, at_most)
 
     def held(self, decoded: Held, size: Size, *, is_load: bool = False) -> Held:
-        """Return decoded records where they are to be written: on the driver, brought there if need be, or in Spark."""
+        """Return the records for the engine that will write them: collect them on the driver if that is the one."""
         if isinstance(decoded, pa.Table):
             return decoded
-        is_here = driver_reduces(self._writer.state_writes, size, is_load=is_load)
-        return collect(decoded) if is_here else decoded
+        on_driver = driver_reduces(self._writer.state_writes, size, is_load=is_load)
+        return collect(decoded) if on_driver else decoded
 
     def apply(self, decoded: Held, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
-        """Apply decoded records as `StateWriter` says; `merged_by` tells who merged."""
+        """Apply decoded records; see `StateWriter.apply`. Update `merged_by`."""
         if isinstance(decoded, DataFrame):
             self._spark.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
         else:

@@ -101,7 +101,7 @@ def test_a_change_that_was_interrupted_is_made_again(tables: PathStore, monkeypa
     first = job(tables, MORE)
     assert is_untold(first)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(homes, "_tell", die_at_the_third)
+        patch.setattr(homes, "_write", die_at_the_third)
         place_groups(tables, MORE, LOAD)
     assert are_placed(tables, MORE).count(True) == 2
 

@@ -72,12 +72,12 @@ def test_what_fails_is_said_once_and_tried_again() -> None:
     rounds.errors = {"ask": UnreachableError("no broker answers")}
     with sampling(rounds, said):
         await_(lambda: rounds.count("ask") > 3)
-        assert said == ["Where the logs end is not sampled for now: no broker answers"]
+        assert said == ["Cannot sample end offsets, retrying: no broker answers"]
         rounds.errors = {"write": TablesError("the disk is full")}
         await_(lambda: rounds.count("write") > 1 and len(said) > 2)
     assert said[1:] == [
-        "Where the logs end is sampled again",
-        "Where the logs end is not recorded for now: the disk is full",
+        "Can sample end offsets again",
+        "Cannot write end offsets, retrying: the disk is full",
     ]
 
 
