@@ -1,1 +1,1 @@
-"""The decoded history: what happened to groups, members and assignments, from the records of the groups."""
+"""The decoded history: changes of groups, members and assignments, derived from the records of groups."""

@@ -1,4 +1,7 @@
-"""Steps that the end of a batch may have cut in two: their records wait until the rest of them is read."""
+"""Steps that the end of a batch may have cut: their records wait until the rest is read.
+
+A step is the records of one group that the coordinator appended together.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
 from offsetstream.tables.tally import Log
 
-# No append has more records than fit into a batch of Kafka's (max.message.bytes, 1 MiB, and 60 bytes at least each).
+# The most records of one append: a batch of Kafka has up to 1 MiB (max.message.bytes), a record at least 60 bytes.
 _LONGEST = 20_000
 _LOG = ("offsets_partition", "log_id")
 _SCHEMA = pa.schema(
@@ -23,7 +26,7 @@ _SCHEMA = pa.schema(
 
 
 def stored_tails(tables: Store, spans: Spans) -> pa.Table:
-    """Return the last records of each span, of the history of records: as many as a step may have."""
+    """Return the last records of each span from the history of records: as many as a step can have."""
     if not spans:
         return _SCHEMA.empty_table()
     tails = {log: replace(span, start=max(span.start, span.end - _LONGEST)) for log, span in spans.items()}
@@ -32,30 +35,30 @@ def stored_tails(tables: Store, spans: Spans) -> pa.Table:
 
 
 def whole_until(spans: Spans, *records: pa.Table) -> dict[Log, Span]:
-    """Return the spans without the last step of each, if it goes up to the span's end.
+    """Return the spans without their last step, if that step reaches the end of the span.
 
-    `records` are together the group records of the spans, in any order, or the last of them.
+    `records`: together, the group records of the spans in any order, or only the last of them.
     """
     last_steps = _last_steps(pa.concat_tables([rows.select(_SCHEMA.names).cast(_SCHEMA) for rows in records]))
-    return {log: replace(span, end=_whole_end(span, last_steps.get(log))) for log, span in spans.items()}
+    return {log: replace(span, end=_end_of_complete_steps(span, last_steps.get(log))) for log, span in spans.items()}
 
 
-def _whole_end(span: Span, last_step: tuple[int, int] | None) -> int:
+def _end_of_complete_steps(span: Span, last_step: tuple[int, int] | None) -> int:
     return span.end if last_step is None or last_step[1] != span.end - 1 else last_step[0]
 
 
 def _last_steps(records: pa.Table) -> dict[Log, tuple[int, int]]:
-    """Return the first and the last offset of the last step of each log: neighbours of one group, and of one time."""
+    """Return the first and the last offset of the last step of each log: adjacent records of one group and one time."""
     if not records.num_rows:
         return {}
     rows = records.sort_by([(name, "ascending") for name in (*_LOG, "record_offset")])
     partitions, logs, offsets = (rows[name].to_numpy() for name in (*_LOG, "record_offset"))
-    begins_log = _changes(partitions) | _changes(logs)
+    starts_log = _changes(partitions) | _changes(logs)
     groups = rows["group_id"].combine_chunks().dictionary_encode().indices
     equal = [values.cast(pa.int64()).fill_null(-1).to_numpy() for values in (rows["record_timestamp"], groups)]
-    begins = np.logical_or.reduce([begins_log, np.diff(offsets, prepend=offsets[0]) != 1, *map(_changes, equal)])
-    first = offsets[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
-    ends = np.append(begins_log[1:], True)
+    starts_step = np.logical_or.reduce([starts_log, np.diff(offsets, prepend=offsets[0]) != 1, *map(_changes, equal)])
+    first = offsets[np.maximum.accumulate(np.where(starts_step, np.arange(len(starts_step)), 0))]
+    ends = np.append(starts_log[1:], True)
     return {
         (partition, log): (start, end)
         for partition, log, start, end in zip(
@@ -65,5 +68,5 @@ def _last_steps(records: pa.Table) -> dict[Log, tuple[int, int]]:
 
 
 def _changes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell of each value whether it is another than the one before."""
+    """Return for each value whether it differs from the one before."""
     return np.append([True], values[1:] != values[:-1])

@@ -1,4 +1,4 @@
-"""Rows of `group_records` or `group_cells` made into rows of the decoded history, group by group."""
+"""Convert rows of `group_records` or `group_cells` to rows of the decoded history, group by group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import DECODED_TABLES
 from offsetstream.tables.plain_rows import Rows
 
-# The columns of a row, and their order: whatever was before a span, then its records, then what is at its end.
+# The columns of a row, and the order of rows: the state before a span, then its records, then the state at its end.
 ORDER = ("offsets_partition", "log_id", "group_id", "is_final", "record_offset")
 COLUMNS = (*ORDER, "key_type", "key_json", "value_version", "value_json", "record_timestamp")
 _Row = Mapping[str, Any]
@@ -22,17 +22,17 @@ _Row = Mapping[str, Any]
 def decoded_changes(
     rows: Iterable[_Row], spans: Spans, topic_names: Mapping[str, str], written: Mapping[str, Mapping[int, int]]
 ) -> Iterator[dict[str, Rows]]:
-    """Yield the rows of each of `DECODED_TABLES`, step by step, but for the columns that say who wrote them.
+    """Yield the rows of the `DECODED_TABLES`, step by step, without the columns of the writer.
 
-    `rows` have `COLUMNS` and come in their `ORDER`; a value of null is a tombstone. Those below a span's start say what
-    was before it; `is_final` are what is at the end of a span that is closed. No row comes of an offset of at most
-    that which `written` has of the table and the offsets partition.
+    `rows` have `COLUMNS`, in `ORDER`; a null value is a tombstone. Rows below the start of a span are the state before
+    it. Rows with `is_final` are the state at the end of a closed span. `written`: by table and offsets partition, the
+    offset up to which no rows are yielded.
     """
-    for key, own in groupby(rows, _group):
+    for key, group_rows in groupby(rows, _group):
         partition, log_id, group_id = key
         timeline = GroupTimeline(group_id, topic_names)
         place = {"offsets_partition": partition, "log_id": log_id, "group_id": group_id}
-        for changes in _changes_of_group(own, spans[partition, log_id], timeline):
+        for changes in _changes_of_group(group_rows, spans[partition, log_id], timeline):
             changes.place(place)
             by_table = dict[str, Rows](
                 zip(DECODED_TABLES, (changes.groups, changes.members, changes.assignments), strict=True)
@@ -48,8 +48,8 @@ def _group(row: _Row) -> tuple[int, int, str]:
 
 def _changes_of_group(rows: Iterable[_Row], span: Span, timeline: GroupTimeline) -> Iterator[Changes]:
     final: dict[CellKey, Cell] = {}
-    for (is_final, is_within), own in groupby(rows, lambda row: (row["is_final"], row["record_offset"] >= span.start)):
-        records = map(_record, own)
+    for (is_final, is_within), part in groupby(rows, lambda row: (row["is_final"], row["record_offset"] >= span.start)):
+        records = map(_record, part)
         if is_final:  # of the span, or older
             final |= {record.key: record.cell for record in records if record.cell is not None}
         elif is_within:
@@ -57,7 +57,7 @@ def _changes_of_group(rows: Iterable[_Row], span: Span, timeline: GroupTimeline)
         else:
             for record in records:
                 timeline.put(record)
-            timeline.changes(span.start - 1, None)  # was told before
+            timeline.changes(span.start - 1, None)  # these changes were written before
     if span.is_closed:
         timeline.become(final)
         yield timeline.changes(span.end - 1, span.closed_at_ms)

@@ -1,4 +1,4 @@
-"""The decoded history by the driver: what it can hold, in tenths of the time of Spark jobs."""
+"""Write the decoded history from the driver, for small inputs: about ten times faster than Spark jobs."""
 
 from __future__ import annotations
 
@@ -33,46 +33,47 @@ _LAST = (
 
 
 class DriverChangeWriter:
-    """A `ChangeWriter` of Arrow tables."""
+    """A `ChangeWriter` for Arrow tables."""
 
     def __init__(self, tables: Store, topic_names: Mapping[str, str]) -> None:
         self._tables = tables
         self._topic_names = topic_names
 
     def append_batch(self, records: pa.Table, decoding: Decoding) -> None:
-        """Append what the records of a batch changed; see `ChangeWriter`."""
+        """Append the changes by a batch; see `ChangeWriter`."""
         new = placed(records, decoding.of(is_stored=False))
         present = read_groups(self._tables, GROUP_CELLS, group_keys(new), STORED)
         stored = self._stored(decoding.of(is_stored=True))
         self._append([rows_to_decode(new), rows_to_decode(present), *stored], decoding)
 
     def append_load(self, records: pa.Table, cells: pa.Table, decoding: Decoding) -> None:
-        """Append what the records of loaded partitions changed; see `ChangeWriter`."""
+        """Append the changes by loaded partitions; see `ChangeWriter`."""
         stored = decoding.of(is_stored=True)
         new = placed(records, decoding.of(is_stored=False))
-        left = placed(cells.filter(pc.invert(cells["is_tombstone"])), stored)
+        final = placed(cells.filter(pc.invert(cells["is_tombstone"])), stored)
         self._append(
-            [rows_to_decode(new), rows_to_decode(left, is_final=True), *self._stored(stored, of_all=True)], decoding
+            [rows_to_decode(new), rows_to_decode(final, is_final=True), *self._stored(stored, all_groups=True)],
+            decoding,
         )
 
     def size_of(self, spans: Spans) -> Size:
-        """Return how much the history of records has of the spans."""
+        """Return the size of the spans in the history of records."""
         if not spans:
             return Size(0, 0)
-        # A short value may be a long JSON.
+        # The JSON counts: it may be much longer than the value.
         bytes_ = "coalesce(sum(octet_length(key_json) + coalesce(octet_length(value_json), 0)), 0)"
         query = f"SELECT count(*) AS n, {bytes_} AS b FROM rows WHERE {within(spans, IN_SPAN)}"  # noqa: S608 - our own SQL
         (row,) = self._tables.open(RECORDS).query(query).read_all().to_pylist()
         return Size(row["n"], row["b"])
 
-    def _stored(self, spans: Spans, *, of_all: bool = False) -> list[pa.Table]:
-        """Return the records of the spans, and the last of each cell before them: of their groups, or of all."""
+    def _stored(self, spans: Spans, *, all_groups: bool = False) -> list[pa.Table]:
+        """Return the records of the spans, and the state before them: of their groups, or of all groups."""
         if not spans:
             return []
         columns = ", ".join(STORED)
         recorded = self._read(f"SELECT {columns} FROM rows WHERE {within(spans, IN_SPAN)}")  # noqa: S608 - our own SQL
         before = self._read(_LAST.format(columns=columns, where=within(spans, BEFORE_SPAN)))
-        return [recorded, before if of_all else among(before, RowKeys(recorded, _GROUP))]
+        return [recorded, before if all_groups else among(before, RowKeys(recorded, _GROUP))]
 
     def _read(self, query: str) -> pa.Table:
         return rows_to_decode(self._tables.open(RECORDS).query(query).read_all())
@@ -87,21 +88,21 @@ def _append_to(tables: Store, table: str, changes: pa.Table, decoding: Decoding)
 
 
 def placed(decoded: pa.Table, spans: Spans) -> pa.Table:
-    """Return the group records of the spans, with their log's id."""
+    """Return the group records of the spans, with the log id."""
     logs, ends = dict(spans.keys()), {log[0]: span.end for log, span in spans.items()}
     is_within = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))
-    own = decoded.filter(pc.and_(is_of(RECORDS, decoded), is_within))
-    return own.append_column("log_id", partition_numbers(own, logs, 0))
+    rows = decoded.filter(pc.and_(is_of(RECORDS, decoded), is_within))
+    return rows.append_column("log_id", partition_numbers(rows, logs, 0))
 
 
 def rows_to_decode(records: pa.Table, *, is_final: bool = False) -> pa.Table:
-    """Return records or cells with `COLUMNS`; `is_final`: they are what is at the end of a span."""
-    of_all = records.append_column("is_final", pa.repeat(pa.scalar(is_final), records.num_rows))
-    return of_all.select(COLUMNS).cast(_SCHEMA)
+    """Return records or cells with `COLUMNS`. `is_final`: they are the state at the end of a span."""
+    marked = records.append_column("is_final", pa.repeat(pa.scalar(is_final), records.num_rows))
+    return marked.select(COLUMNS).cast(_SCHEMA)
 
 
 def changes_on_driver(rows: pa.Table, decoding: Decoding, topic_names: Mapping[str, str]) -> dict[str, pa.Table]:
-    """Return what `decoding.decoded_changes` makes of rows in any order, as rows of the `DECODED_TABLES`."""
+    """Return the changes in rows of any order, as rows of the `DECODED_TABLES`; see `decoding.decoded_changes`."""
     pieces = RowPieces(load_schema(name).unsigned for name in DECODED_TABLES)
     ordered = as_python(rows.sort_by([(name, "ascending") for name in ORDER]))
     for found in decoded_changes(ordered, decoding.spans, topic_names, decoding.written):

@@ -1,4 +1,4 @@
-"""Which records are to be decoded: a span of offsets of each log."""
+"""Which records to decode: a span of offsets for each log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from offsetstream.tables.transaction import BatchId
 
 @dataclass(frozen=True)
 class Span:
-    """The offsets of a log from `start` to `end` (exclusive), of which group records become changes.
+    """The offsets of a log from `start` to `end` (exclusive), of which the group records are decoded.
 
-    `is_stored`: the history of records tells what was before, and has the records; else what was before is told by the
-    state tables, or there was nothing. `steps_end_at`: offsets at which a step ends whatever follows. `is_closed`: what
-    there is of the groups at the end is known, so that who went without a record, as compaction took it, goes then; at
-    `closed_at_ms`, the time of the log's newest record, in milliseconds since 1970.
+    - `is_stored`: whether the records, and the state before them, come from the history of records. Otherwise the state
+      before comes from the state tables, or is empty.
+    - `steps_end_at`: offsets at which a step ends, whatever follows.
+    - `is_closed`: whether the state at the end is known. A group or member whose tombstone was compacted then ends at
+      `closed_at_ms`: the time of the log's newest record, in milliseconds since 1970.
     """
 
     start: int
@@ -31,15 +32,15 @@ Spans = Mapping[Log, Span]
 
 
 def of_spans(spans: Spans, *, is_stored: bool) -> Spans:
-    """Return the spans whose records the history of records is asked for, or the others."""
+    """Return the spans with this `is_stored`."""
     return {log: span for log, span in spans.items() if span.is_stored is is_stored}
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is to be decoded, and appended as a batch or a load.
+    """What to decode, and the batch or load under which it is appended.
 
-    Nothing is appended of an offset of at most that which `written` has of the table and the offsets partition.
+    `written`: by table and offsets partition, the offset up to which nothing is appended.
     """
 
     spans: Spans
@@ -47,17 +48,17 @@ class Decoding:
     batch: BatchId
 
     def of(self, *, is_stored: bool) -> Spans:
-        """Return the spans whose records the history of records is asked for, or the others."""
+        """Return the spans with this `is_stored`."""
         return of_spans(self.spans, is_stored=is_stored)
 
 
 def within(spans: Spans, offsets: str) -> str:
-    """Return the SQL condition of rows of these logs whose offset fulfils `offsets`, of {start} and {end}."""
-    of_logs = (
+    """Return the SQL condition for rows of these logs. `offsets`: a condition with {start} and {end}."""
+    conditions = (
         f"(offsets_partition = {partition} AND log_id = {log_id} AND {offsets.format(start=span.start, end=span.end)})"
         for (partition, log_id), span in spans.items()
     )
-    return " OR ".join(of_logs) or "false"
+    return " OR ".join(conditions) or "false"
 
 
 IN_SPAN = "record_offset >= {start} AND record_offset < {end}"

@@ -1,4 +1,4 @@
-"""The decoded history by Spark: what is too large for the driver, read from the history of records."""
+"""Write the decoded history with Spark, for inputs that are too large for the driver."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SparkChangeWriter:
-    """A `ChangeWriter` of DataFrames, which reads the records where they were just written."""
+    """A `ChangeWriter` for DataFrames. It reads the records from the history, where they were just written."""
 
     def __init__(self, writer: TableWriter, topic_names: Mapping[str, str]) -> None:
         self._writer = writer
         self._topic_names = topic_names
 
     def append_batch(self, records: DataFrame, decoding: Decoding) -> None:  # noqa: ARG002 - they are in the history
-        """Append what the records of a batch changed; see `ChangeWriter`."""
+        """Append the changes by a batch; see `ChangeWriter`."""
         history = self._writer.rows(RECORDS)
         rows = recorded(history, decoding.spans)
         groups = rows.where(within(decoding.of(is_stored=False), IN_SPAN)).select(*_GROUP).distinct()
@@ -43,14 +43,14 @@ class SparkChangeWriter:
         self._append([rows, _rows(present), last_before(history, decoding.of(is_stored=True))], decoding)
 
     def append_load(self, records: DataFrame, cells: DataFrame, decoding: Decoding) -> None:  # noqa: ARG002 - likewise
-        """Append what the records of loaded partitions changed; see `ChangeWriter`."""
+        """Append the changes by loaded partitions; see `ChangeWriter`."""
         history, stored = self._writer.rows(RECORDS), decoding.of(is_stored=True)
         rows = [recorded(history, decoding.spans), last_before(history, stored)]
         if stored:
             log_id = F.create_map(*(F.lit(number) for log in stored for number in log))[F.col("offsets_partition")]
             is_group_record = F.col("error").isNull() & F.col("key_json").isNotNull()
-            left = cells.withColumn("log_id", log_id).where(is_group_record & ~F.col("is_tombstone"))
-            rows.append(_rows(left.where(F.col("log_id").isNotNull()), is_final=True))
+            final = cells.withColumn("log_id", log_id).where(is_group_record & ~F.col("is_tombstone"))
+            rows.append(_rows(final.where(F.col("log_id").isNotNull()), is_final=True))
         self._append(rows, decoding)
 
     def _append(self, rows: list[DataFrame], decoding: Decoding) -> None:
@@ -60,12 +60,12 @@ class SparkChangeWriter:
 
 
 def recorded(records: DataFrame, spans: Spans) -> DataFrame:
-    """Return the rows of `group_records` that are in the spans, with `COLUMNS`."""
+    """Return the rows of `group_records` in the spans, with `COLUMNS`."""
     return _rows(records.where(within(spans, IN_SPAN)))
 
 
 def last_before(records: DataFrame, spans: Spans) -> DataFrame:
-    """Return the last row of each cell before the spans, but for tombstones."""
+    """Return the last row of each cell before the spans, without tombstones."""
     rest = [name for name in (*COLUMNS, "is_tombstone") if name not in (*_CELL, "is_final")]
     found = records.where(within(spans, BEFORE_SPAN)).groupBy(*_CELL)
     last = found.agg(F.max_by(F.struct(*rest), F.col("record_offset")).alias("last")).select(*_CELL, "last.*")
@@ -73,7 +73,7 @@ def last_before(records: DataFrame, spans: Spans) -> DataFrame:
 
 
 def _rows(records: DataFrame, *, is_final: bool = False) -> DataFrame:
-    """Return records or cells with `COLUMNS`; `is_final`: they are what is at the end of a span."""
+    """Return records or cells with `COLUMNS`. `is_final`: they are the state at the end of a span."""
     return records.withColumn("is_final", F.lit(is_final)).select(*COLUMNS)
 
 
@@ -81,13 +81,13 @@ def _rows(records: DataFrame, *, is_final: bool = False) -> DataFrame:
 def changes_in_spark(
     rows: Iterable[DataFrame], decoding: Decoding, topic_names: Mapping[str, str]
 ) -> Iterator[dict[str, DataFrame]]:
-    """Give what `decoding.decoded_changes` makes of rows, as rows of the `DECODED_TABLES`, while the context lasts."""
+    """Yield the changes in the rows, as rows of the `DECODED_TABLES`; see `decoding.decoded_changes`."""
     result = StructType.fromDDL(", ".join(f"{table} ARRAY<STRUCT<{_row_type(table)}>>" for table in DECODED_TABLES))
     assert isinstance(result, StructType)  # noqa: S101 - as the columns above make it
     work = _deriver(to_arrow_schema(result), decoding, dict(topic_names))
-    whole = reduce(DataFrame.unionByName, rows)
-    # Whole groups in one task, and each in the order of its log.
-    ordered = whole.repartition(*_LOG, "group_id").sortWithinPartitions(*ORDER)
+    united = reduce(DataFrame.unionByName, rows)
+    # All rows of a group go to one task, in log order.
+    ordered = united.repartition(*_LOG, "group_id").sortWithinPartitions(*ORDER)
     found = ordered.mapInArrow(work, result).persist(StorageLevel.DISK_ONLY)
     try:
         yield {table: _changes(found, table) for table in DECODED_TABLES}

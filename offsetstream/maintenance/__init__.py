@@ -1,1 +1,1 @@
-"""What keeps the tables small: the command, and what the job does between two batches."""
+"""Keep the tables small: the command `maintain`, and the job's upkeep between batches."""

@@ -1,7 +1,7 @@
-"""The decoded history of what was recorded before the job decoded it: filled from the history of records.
+"""Decode records that were written before the job decoded them, from the history of records.
 
-A log at a time, and of it a table at a time, each under a transaction of its own: whoever is interrupted goes on where
-it was. A job may run meanwhile: it decodes what lies above.
+This works on one log after the other, and on one table after the other, each in its own transaction. So an interrupted
+run can continue. A job may run at the same time: it decodes the later records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.group_history.spans import IN_SPAN, Decoding, Span, Spans, within
 from offsetstream.group_history.spark_changes import changes_in_spark, recorded
-from offsetstream.maintenance.maintain import require_whole
+from offsetstream.maintenance.maintain import require_complete
 from offsetstream.tables.arrow_rows import with_constants
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.merge import DELETED, Merge
@@ -26,13 +26,13 @@ from offsetstream.tables.tally import Log
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import signed
 
-_NOBODY = BatchId(0, -1)  # no checkpoint: neither a batch nor a load wrote it
+_NO_BATCH = BatchId(0, -1)  # no checkpoint: neither a batch nor a load writes these rows
 _END = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class Undecoded:
-    """A log of which records are not decoded: those below the offset `end`, so many."""
+    """A log of which the records below the offset `end` are not decoded, and their number."""
 
     log: Log
     end: int
@@ -40,46 +40,46 @@ class Undecoded:
 
 
 def undecoded_logs(tables: Store) -> list[Undecoded]:
-    """Return the logs of which records are not decoded, and not the job's to decode, in order."""
+    """Return the logs with records that are not decoded and that the job will not decode, sorted."""
     known = {_log(row): row["decoded_from_offset"] for row in read_rows(tables.open(DECODED_LOGS))}
     present = {row["offsets_partition"]: row["log_id"] for row in read_rows(tables.open(OFFSETS_PARTITIONS))}
     query = "SELECT DISTINCT offsets_partition, log_id FROM rows"
     recorded_logs = {_log(row) for row in tables.open(RECORDS).query(query).read_all().to_pylist()}
-    # The job begins the present log of a partition; of those before, versions up to 4 of the tables decoded nothing.
+    # The job decodes the current log of a partition. Tables up to schema version 4 have nothing of earlier logs.
     ends = known | {log: _END for log in recorded_logs - known.keys() if log[1] < present.get(log[0], 0)}
     counts = _counts(tables, {log: Span(0, end) for log, end in ends.items() if end})
     return [Undecoded(log, ends[log], count) for log, count in sorted(counts.items())]
 
 
 def fill_history(spark: SparkSession, tables: Store, say: Callable[[str], None], *, dry_run: bool = False) -> None:
-    """Decode all of that, in Spark, and say how far it is; with `dry_run` only say what there is."""
-    require_whole(tables)
+    """Decode these logs in Spark, and report the progress. With `dry_run`, only report what there is to do."""
+    require_complete(tables)
     left = undecoded_logs(tables)
     names = {row["topic_id"]: row["topic"] for row in read_rows(tables.open(TOPICS))}
     say(f"Decoding {sum(each.records for each in left):,} group records of {len(left)} logs of offsets partitions")
     for done, each in enumerate([] if dry_run else left, start=1):
         _fill(spark, tables, each, names)
-        say(f"  {done} of {len(left)} logs decoded (+{each.records:,} records)")
+        say(f"{done} of {len(left)} logs decoded (+{each.records:,} records)")
 
 
 def _fill(spark: SparkSession, tables: Store, undecoded: Undecoded, names: dict[str, str]) -> None:
     partition, log_id = undecoded.log
     in_spark, spans = tables.in_spark(spark), {undecoded.log: Span(0, undecoded.end)}
-    decoding = Decoding(spans, {table: {} for table in DECODED_TABLES}, _NOBODY)
+    decoding = Decoding(spans, {table: {} for table in DECODED_TABLES}, _NO_BATCH)
     with changes_in_spark([recorded(in_spark.frame(RECORDS), spans)], decoding, names) as found:
         for table, changes in found.items():
             once = Transaction(f"offsetstream/{table}/fill/{partition}/{log_id}", 1)
-            rows = signed(changes, _NOBODY).select(*load_schema(table).column_names)
+            rows = signed(changes, _NO_BATCH).select(*load_schema(table).column_names)
             in_spark.append(table, rows, once)
-    _note_whole(tables, undecoded.log)
+    _record_complete(tables, undecoded.log)
 
 
 @again_on_conflict
-def _note_whole(tables: Store, log: Log) -> None:
+def _record_complete(tables: Store, log: Log) -> None:
     schema = load_schema(DECODED_LOGS)
     row = {"offsets_partition": log[0], "log_id": log[1], "decoded_from_offset": 0}
-    whole = with_constants(pa.Table.from_pylist([row], schema=schema.arrow), {DELETED: False})
-    tables.open(DECODED_LOGS).merge(whole, Merge(schema))
+    complete = with_constants(pa.Table.from_pylist([row], schema=schema.arrow), {DELETED: False})
+    tables.open(DECODED_LOGS).merge(complete, Merge(schema))
 
 
 def _counts(tables: Store, spans: Spans) -> dict[Log, int]:

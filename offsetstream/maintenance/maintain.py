@@ -1,4 +1,4 @@
-"""Maintenance from outside the job: what it may do beside a running one, and all the rest without (rule 10)."""
+"""Maintenance from outside of the job. While a job runs, it does only what is safe then (rule 10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Done:
-    """What was done to a table, or would be; files and bytes are all that lies in its folder."""
+    """What maintenance did to a table, or would do. Files and bytes are those of the table's folder."""
 
     table: str
     files_before: int
@@ -43,7 +43,7 @@ class Done:
 
 
 class Maintenance:
-    """One run over the tables; `say` is told what a person waits for."""
+    """One run of maintenance. `say` gets the lines that explain a wait."""
 
     def __init__(
         self,
@@ -54,22 +54,22 @@ class Maintenance:
     ) -> None:
         self._tables = tables
         self._say = say
-        self._watch = HeartbeatWatch()  # of the job that may run beside it
+        self._watch = HeartbeatWatch()  # of a job that may run at the same time
         self._dry_run = dry_run
 
     def run(self, horizon: date | None, timeout: float) -> list[Done]:
-        """Do everything that is due, and return what was done to each table.
+        """Do everything that is due, and return the result for each table.
 
-        The history before `horizon` is thinned (None: kept). Raises TablesError for tables that are not there or of
-        another version, OffsetstreamError if the running job does not answer within `timeout` seconds.
+        Thin the history before `horizon`; None: keep it. Raise TablesError if tables are missing or of another version,
+        OffsetstreamError if the running job does not answer within `timeout` seconds.
         """
-        require_whole(self._tables)
+        require_complete(self._tables)
         if horizon is not None and not self._dry_run:
             self._announce(horizon, timeout)
         return [self._maintain(schema, horizon) for schema in all_schemas().values()]
 
     def _announce(self, horizon: date, timeout: float) -> None:
-        """Have `history_complete_from` raised before any row goes: by the running job, which holds these rows."""
+        """Have `history_complete_from` raised before any row is deleted: by the running job, if there is one."""
         instant = datetime.combine(horizon, time_of_day(), UTC)
         note_history_kept_from(self._tables, instant)
         deadline = time.monotonic() + timeout
@@ -78,19 +78,18 @@ class Maintenance:
                 self._raise_complete_from(instant)
             elif time.monotonic() > deadline:
                 raise OffsetstreamError(
-                    f"the running job did not take note within {timeout:g} s that the history before "
-                    f"{instant:%Y-%m-%d} is to be thinned (it may be loading): nothing was thinned; try again, or "
-                    "with a longer --timeout"
+                    f"the running job did not answer within {timeout:g} s that the history before {instant:%Y-%m-%d} "
+                    "may be thinned (it may be loading): nothing was thinned. Try again, or set a longer --timeout"
                 )
             else:
                 time.sleep(_POLL_SECONDS)
 
     @again_on_conflict
     def _raise_complete_from(self, instant: datetime) -> None:
-        def raised(row: Row) -> Row | None:
+        def raise_to_instant(row: Row) -> Row | None:
             return {"history_complete_from": instant} if _is_before(row, instant) else None
 
-        update_rows(self._tables.open(OFFSETS_PARTITIONS), raised)
+        update_rows(self._tables.open(OFFSETS_PARTITIONS), raise_to_instant)
 
     def _has_job(self) -> bool:
         return is_job_alive(self._tables, self._say, self._watch)
@@ -120,12 +119,12 @@ class Maintenance:
         )
 
     def _compact(self, schema: TableSchema) -> tuple[int, str | None]:
-        """Compact what the running job does not write to; returns how many files, and why not all of them."""
+        """Compact what the running job does not write to. Return the number of files, and why some were skipped."""
         compacted, note = 0, None
         for crowd in self._tables.open(schema.name).files.crowds():
-            is_free = crowd.day is not None and crowd.is_closed
-            if not is_free and self._has_job():  # asked each time: one may have started meanwhile
-                note = "a job runs: it compacts by itself"
+            is_unused = crowd.day is not None and crowd.is_closed
+            if not is_unused and self._has_job():  # checked each time: a job may have started meanwhile
+                note = "a job runs: it compacts this table itself"
                 continue
             try:
                 if not self._dry_run:
@@ -141,23 +140,23 @@ class Maintenance:
 
 
 def end_tables(tables: Store, say: Callable[[str], None], *, dry_run: bool = False) -> datetime:
-    """Note that no job keeps the tables any more, and return the last instant that they know of, which is their now.
+    """Record that no job updates the tables any more. Return the time of their last sample, which is their "now".
 
-    TablesError where a job does keep them, or nothing was ever looked at.
+    Raise TablesError if a job still writes to them, or if they have no sample.
     """
-    require_whole(tables)
+    require_complete(tables)
     if is_job_alive(tables, say, HeartbeatWatch()):
-        raise TablesError(f"a job writes to {tables.name}: stop it by 'offsetstream stop --tables {tables.name}'")
+        raise TablesError(f"a job writes to {tables.name}: stop it with 'offsetstream stop --tables {tables.name}'")
     partitions = tables.open(OFFSETS_PARTITIONS)
-    looks = [
+    times = [
         row["last"]
         for table, column in ((partitions, "caught_up_at"), (tables.open(TOPIC_PARTITIONS), "sampled_at"))
         for row in table.query(f"SELECT max({column}) AS last FROM rows").read_all().to_pylist()  # noqa: S608 - ours
         if row["last"] is not None
     ]
-    if not looks:
-        raise TablesError(f"{tables.name} knows of no instant: nothing was loaded into it yet")
-    ended_at = as_utc(max(looks))
+    if not times:
+        raise TablesError(f"{tables.name} has no sample: nothing was loaded into it yet")
+    ended_at = as_utc(max(times))
     if not dry_run:
         cluster = tables.open(CLUSTER)
         found = read_rows(cluster) or [{"cluster_id": partitions.properties.get(CLUSTER_ID)}]
@@ -165,25 +164,25 @@ def end_tables(tables: Store, say: Callable[[str], None], *, dry_run: bool = Fal
     return ended_at
 
 
-def require_whole(tables: Store) -> None:
-    """Raise TablesError for tables that are not there, of another version, or that lack files."""
+def require_complete(tables: Store) -> None:
+    """Raise TablesError if a table is missing, has another version, or lacks files."""
     for name in all_schemas():
         table = tables.open(name)
         refuse_newer(table)
         found = table.properties.get(PROPERTY, "unknown")
         if found != str(SCHEMA_VERSION):
             raise TablesError(
-                f"the table {table.where} has schema version {found}, not {SCHEMA_VERSION}: the job of this "
-                "version upgrades it when it starts, so start that first"
+                f"the table {table.where} has schema version {found}, not {SCHEMA_VERSION}: start the job of this "
+                "version first, which upgrades it"
             )
         if gone := table.files.lost():
             raise TablesError(
-                f"{len(gone)} data files of the table {table.where} are gone, the first is {gone[0]}: restore "
-                "them, or delete the table's folder, and the job makes the table anew"
+                f"{len(gone)} data files of the table {table.where} are missing, the first is {gone[0]}: restore "
+                "them, or delete the table's folder and start the job, which creates the table again"
             )
 
 
 def _is_before(row: Row, instant: datetime) -> bool:
-    """Tell whether the history of a partition is said to be complete from before the instant on."""
+    """Return whether `history_complete_from` of a partition is before the instant."""
     complete_from: datetime | None = row["history_complete_from"]
     return complete_from is not None and complete_from < instant

@@ -1,4 +1,4 @@
-"""What a user says of the maintenance."""
+"""The settings of `offsetstream maintain`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from offsetstream.settings.schema import CONF, MASTER, TABLES, TIMEOUT, Option, 
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceSettings(Settings):
-    """The settings of `offsetstream maintain`; `timeout` in seconds, `master` and `conf` for a catalog
-    and for `fill_history`.
-    """
+    """The settings of `offsetstream maintain`. `timeout`: seconds. `master`, `conf`: for catalogs and `fill_history`."""
 
     tables: Annotated[str, TABLES] = "tables"
     keep_history: Annotated[
         timedelta | None,
         Option(
-            "Of the days before that, keep the last row of each cell: 30d, 4w [default: keep everything].",
+            "Thin history older than this: keep the last row of each cell and day. 30d, 4w [default: keep all].",
             "DURATION",
             DAYS,
         ),
@@ -29,18 +27,18 @@ class MaintenanceSettings(Settings):
     fill_history: Annotated[
         bool,
         Option(
-            "Decode what was recorded before the job decoded groups into their history (by Spark); may be interrupted "
-            "and goes on then."
+            "Decode records of groups that were written before the job decoded them (with Spark). You can interrupt "
+            "it and run it again."
         ),
     ] = False
     end: Annotated[
         bool,
         Option(
-            "Only note that no job keeps these tables any more, such as a copy that is a case: their now is their "
-            "last look, and they are never stale. A job that begins takes it back.",
+            "Only record that no job updates these tables any more, such as a copy of an incident: their last sample is "
+            'their "now", and they are never stale. The next job on them undoes this.',
         ),
     ] = False
-    dry_run: Annotated[bool, Option("Say what there is to do, and do nothing.")] = False
+    dry_run: Annotated[bool, Option("Show what there is to do, and change nothing.")] = False
     timeout: Annotated[float, TIMEOUT] = 300.0
     master: Annotated[str | None, MASTER] = None
     conf: Annotated[Mapping[str, str], CONF] = field(default_factory=dict, repr=False)

@@ -135,7 +135,7 @@ def test_a_partition_that_was_behind_for_too_long_is_loaded_anew(
     runner.run_once()
     assert commits(runner) == all_at(6)
     assert load_ids(runner) == before | {7: before[7] + 1}
-    assert "1 offsets partitions are read once more" in runner.said.getvalue()  # which took longer, too
+    assert "reading 1 offsets partitions again" in runner.said.getvalue()  # which took longer, too
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
     with runner.running(trigger="1 hour"):  # the first batch comes at once, with nothing in it
         commit(own_kafka, 7)

@@ -25,7 +25,7 @@ def test_rows_that_do_not_come_as_a_whole_are_not_brought(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, brought_bytes: int
 ) -> None:
     log = random_log(3, 40)
-    monkeypatch.setattr(log_pass, "_BROUGHT_BYTES", brought_bytes)
+    monkeypatch.setattr(log_pass, "_COLLECTED_BYTES", brought_bytes)
     with pass_over(frame(spark, log), None, PARTITIONS) as passed:
         assert passed.cells.brought is None
         assert passed.cells.decoded.count() == passed.cells.size.rows > 0

@@ -29,7 +29,7 @@ from offsetstream.tables.transaction import BatchId
 class BatchReport:
     """What a batch did: its records by kind, its duration in seconds, and who merged into each state table.
 
-    `filtered`: how many more records the filters left out; None without filters.
+    `filtered`: the number of filtered records, which `records` does not count; None without filters.
     """
 
     batch_id: int
@@ -40,10 +40,7 @@ class BatchReport:
 
 
 class BatchWriter:
-    """Applies micro-batches to the tables, each once, however often it is repeated.
-
-    `checkpoint` is the one whose batches these are.
-    """
+    """Apply micro-batches of `checkpoint` to the tables. A repeated batch has no further effect."""
 
     def __init__(
         self,
@@ -67,9 +64,10 @@ class BatchWriter:
         self._decoder = Decoder(book.placed_by, filters)
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
-        """Apply the raw records of a micro-batch; records that were applied before are passed over.
+        """Apply the raw records of a micro-batch. Records that were applied before are skipped.
 
-        `before_writing` is called once they are read, with the end in each partition, and may refuse them by raising.
+        `before_writing` is called after the records are read, with the end offset of each partition. It may raise to
+        refuse the batch.
         """
         started = time.monotonic()
         batch = BatchId(self.checkpoint.checkpoint_id, batch_id)
@@ -78,7 +76,7 @@ class BatchWriter:
         decoded = with_own_offsets(self._decoder.decode(new)).persist(ON_DISK)
         try:
             ends = self.checkpoint.end_offsets(batch_id)
-            records, size, filtered = self._held(decoded, ends)
+            records, size, filtered = self._prepared(decoded, ends)
             shares = by_partition(records)
             add_shares(shares, filtered)
             self._book.clocks.read(shares)
@@ -103,13 +101,13 @@ class BatchWriter:
         total = sum(share.filtered for share in filtered.values()) if self._filters else None
         return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by), total)
 
-    def _held(self, decoded: DataFrame, ends: Mapping[int, int]) -> tuple[Held, BatchSize, dict[int, Share]]:
-        """Return the records where they are to be written, their size, and what the filters leave out of them.
+    def _prepared(self, decoded: DataFrame, ends: Mapping[int, int]) -> tuple[Held, BatchSize, dict[int, Share]]:
+        """Return the records for the engine that writes them, their size, and the shares of filtered records.
 
-        Few of them come here by the job that reads them; others are measured first.
+        A small batch is collected by the Spark job that reads it. A larger one is measured first.
         """
         starts = self._book.next_offsets
-        few = self._state.few(decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items()))
-        kept, filtered = sifted(decoded if few is None else few)
+        collected = self._state.few(decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items()))
+        kept, filtered = sifted(decoded if collected is None else collected)
         size = measure(kept)
         return self._state.held(kept, size.size), size, filtered

@@ -1,8 +1,9 @@
-"""The decoded history, written with each batch and load: what the records that came meant to their groups.
+"""The decoded history, written with each batch and load: what the records changed in their groups.
 
-How far it goes is noted in the book (`next_decoded_offset`), which is as far as records are applied, but where a batch
-ended within a step: its records wait for the rest of them. What was before the records of a batch the state tables
-tell; or, where the history of records may have more than was decoded, since a job was killed or a step waits, that.
+The book has its position (`next_decoded_offset`). It equals the applied position, unless a batch ended within a step
+(the records of one append): then these records wait for the rest. The state before the records of a batch comes from
+the state tables. If the history of records has more than was decoded, because a job was killed or a step waits, the state
+comes from that history.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ Records_contra = TypeVar("Records_contra", contravariant=True)
 
 
 class ChangeWriter(Protocol[Records_contra]):
-    """An engine: it appends the changes that decoded records mean to the decoded history.
+    """An engine that appends the changes by decoded records to the decoded history.
 
-    Of spans that are stored it asks the history of records; of others the records are given, and of a batch's the
-    state tables tell what was before.
+    For stored spans, it reads the history of records. For other spans, the records are passed, and in a batch the state
+    before them comes from the state tables.
     """
 
     def append_batch(self, records: Records_contra, decoding: Decoding) -> None:
-        """Append what the records of a batch changed."""
+        """Append the changes by the records of a batch."""
 
     def append_load(self, records: Records_contra, cells: Records_contra, decoding: Decoding) -> None:
-        """Append what the records of loaded partitions changed; `cells` are what is left of them at the end."""
+        """Append the changes by the records of loaded partitions. `cells`: the state after them."""
 
 
 class DecodedHistory:
-    """Appends what changed, each change once; `most_at_once`: of so many offsets Spark makes a batch at most."""
+    """Append each change once. `most_at_once`: the maximum number of offsets in a batch of Spark."""
 
     def __init__(
         self, writer: TableWriter, book: PartitionBook, topic_names: Mapping[str, str], most_at_once: int
@@ -62,9 +63,9 @@ class DecodedHistory:
         self._ahead: set[int] = set()
 
     def open(self, recorded: Mapping[int, int], batch: BatchId) -> None:
-        """Look at what the tables have; where nothing was decoded yet of a log that is applied, begin behind that.
+        """Read the positions of the tables. If nothing of an applied log was decoded, start after the applied offset.
 
-        What came before is filled by `maintain --fill-history`. `recorded`: as `History` has it.
+        `maintain --fill-history` decodes what came before. `recorded`: see `History.recorded`.
         """
         rows = self._book.rows
         self._begin(
@@ -75,11 +76,11 @@ class DecodedHistory:
         self._written = {table: history_positions(found, self._book.log_ids) for table, found in greatest.items()}
         self._recorded = recorded
         decoded = {n: row.next_decoded_offset or 0 for n, row in rows.items()}
-        # A step waits, or a job was killed behind the history of records.
+        # A step waits, or a job was killed after it wrote the history of records.
         self._ahead = {n for n, end in decoded.items() if end < rows[n].applied or end <= recorded.get(n, -1)}
 
     def _begin(self, starts: Mapping[int, int], batch: BatchId) -> None:
-        """Note from where on the present logs of these partitions are decoded, if that is not known."""
+        """Write from which offset on the current logs of these partitions are decoded, if that is unknown."""
         if not starts:
             return
         found = {(row["offsets_partition"], row["log_id"]): row for row in read_rows(self._tables.open(DECODED_LOGS))}
@@ -94,15 +95,15 @@ class DecodedHistory:
         self._book.note_decoded({**starts, **known})
 
     def append(self, decoded: Held, size: BatchSize, ends: Mapping[int, int], batch: BatchId) -> None:
-        """Append what the decoded records of a batch changed, which ends there and is in the history of records."""
+        """Append the changes by a batch of decoded records up to `ends`. The history of records has it already."""
         rows = self._book.rows
         spans: Spans = {
-            (number, rows[number].log_id): Span(start, end, number in self._ahead, self._seen_ends(number))
+            (number, rows[number].log_id): Span(start, end, number in self._ahead, self._known_step_ends(number))
             for number, end in ends.items()
             if (start := rows[number].next_decoded_offset) is not None and end > start
         }
         if size.has_cells or self._ahead & ends.keys():
-            spans = self._until_whole_steps(spans, ends, decoded)
+            spans = self._until_complete_steps(spans, ends, decoded)
             decoding = Decoding(spans, self._written, batch)
             if isinstance(decoded, DataFrame):
                 self._spark.append_batch(decoded, decoding)
@@ -114,10 +115,10 @@ class DecodedHistory:
     def append_load(
         self, records: Held, cells: Held, shares: Mapping[int, Share], partitions: Collection[int], batch: BatchId
     ) -> None:
-        """Append what the records of loaded partitions changed, which are in the history of records.
+        """Append the changes by the records of loaded partitions. The history of records has these already.
 
-        `records` are those that are no commits and `cells` what is left at the end, decoded both. Of a log that the
-        tables knew the history of records tells what is not decoded yet.
+        `records`: decoded records other than commits. `cells`: the decoded state after them. For logs that the tables
+        knew before, records that are not decoded yet come from the history of records.
         """
         rows = self._book.rows
         first = {number: 0 for number in partitions if rows[number].next_decoded_offset is None}
@@ -128,7 +129,7 @@ class DecodedHistory:
                 start=rows[number].next_decoded_offset or 0,
                 end=rows[number].load_end_offset or 0,
                 is_stored=number in known,
-                steps_end_at=self._seen_ends(number),
+                steps_end_at=self._known_step_ends(number),
                 is_closed=number in known,
                 closed_at_ms=shares[number].newest_ms if number in shares else None,
             )
@@ -143,19 +144,19 @@ class DecodedHistory:
         self._book.note_decoded({log[0]: span.end for log, span in spans.items()})
         self._ahead -= set(partitions)
 
-    def _in_spark(self, held: Held) -> DataFrame:
-        return held if isinstance(held, DataFrame) else self._writer.spark.createDataFrame(held)
+    def _in_spark(self, records: Held) -> DataFrame:
+        return records if isinstance(records, DataFrame) else self._writer.spark.createDataFrame(records)
 
-    def _seen_ends(self, partition: int) -> frozenset[int]:
-        """Return the offsets at which an earlier job, which was killed, took a step for ended."""
+    def _known_step_ends(self, partition: int) -> frozenset[int]:
+        """Return the offsets at which a killed job ended a step."""
         return frozenset(self._written[table].get(partition, -1) for table in DECODED_TABLES)
 
-    def _until_whole_steps(self, spans: Spans, ends: Mapping[int, int], decoded: Held) -> Spans:
-        """Return the spans without the last step of each log, if Spark may have ended the batch within it."""
+    def _until_complete_steps(self, spans: Spans, ends: Mapping[int, int], decoded: Held) -> Spans:
+        """Return the spans without the last step of each log, if Spark may have cut that step."""
         offsets = sum(end - self._book.rows[number].applied for number, end in ends.items())
-        if offsets < self._most_at_once - len(ends):  # it takes a share of each partition, rounded
+        if offsets < self._most_at_once - len(ends):  # Spark takes a share of each partition, rounded
             return spans
         if not isinstance(decoded, pa.Table):
             return whole_until(spans, stored_tails(self._tables, spans))
-        here, stored = of_spans(spans, is_stored=False), of_spans(spans, is_stored=True)
-        return whole_until(spans, placed(decoded, here), stored_tails(self._tables, stored))
+        unstored, stored = of_spans(spans, is_stored=False), of_spans(spans, is_stored=True)
+        return whole_until(spans, placed(decoded, unstored), stored_tails(self._tables, stored))

@@ -1,7 +1,7 @@
-"""Offsets without a record in what was read: what compaction took is missing in the history, markers are not.
+"""Gaps in the offsets of a batch: records that compaction removed are missing in the history.
 
-A transaction's markers, and what was aborted, take offsets too. So a gap counts unless the topic's settings keep
-compaction away from records so young, or the log itself is asked and still has everything.
+Transaction markers and aborted records take offsets too, but nothing is missing then. So a gap counts, unless the
+settings of the topic keep compaction away from such young records, or the log itself still has everything.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _NOTHING = Share(0, None)
 
 
 class Gaps:
-    """Finds the partitions of whose records a batch lacks some.
+    """Find the partitions in which a batch lacks records.
 
-    `lost_offsets` tells of ranges how many of their offsets are in no record batch of the log any more; what it does
-    not tell, or raises ClusterError for, counts as lost.
+    `lost_offsets` returns how many offsets of each range no record batch of the log has any more. If it returns nothing
+    for a range, or raises ClusterError, the offsets count as lost.
     """
 
     def __init__(self, book: PartitionBook, settings: TopicSettings, lost_offsets: LostOffsets) -> None:
@@ -31,7 +31,7 @@ class Gaps:
         self._lost_offsets = lost_offsets
 
     def incomplete(self, ends: Mapping[int, int], shares: Mapping[int, Share]) -> list[int]:
-        """Return the partitions of which a batch up to `ends`, which is read and not applied, lacks records."""
+        """Return the partitions in which a batch up to `ends`, read but not applied, lacks records."""
         gaps = {
             number: (row.applied, end)
             for number, end in ends.items()

@@ -27,16 +27,16 @@ from offsetstream.tables.write import TableWriter
 
 
 def history_positions(greatest: Mapping[Log, int], log_ids: Mapping[int, int]) -> dict[int, int]:
-    """Return the greatest record offset per partition of the present logs."""
+    """Return the greatest record offset by partition, for the current logs."""
     return {partition: offset for (partition, log), offset in greatest.items() if log == log_ids.get(partition, 0)}
 
 
 class History:
-    """Appends decoded records to the history tables, each record once.
+    """Append each decoded record once to its history table.
 
-    `written` has, per table, the greatest record offset of each partition that was there when the job started: a
-    job before this one may have ended between an append and the end of its batch. `kept` are the tables that are
-    written at all; a record of another table is passed over. No record below the offset `above` is appended.
+    `written`: for each table, the greatest record offset of each partition when the job started. The job before may
+    have ended between an append and the end of its batch. `kept`: the tables that are written; other records are
+    skipped. `above`: no record below this offset is appended.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class History:
     def open(
         cls, writer: TableWriter, log_ids: Mapping[int, int], above: int, batch: BatchId, *, keeps_records: bool
     ) -> History:
-        """Return the history as the tables have it now, and put what an earlier job did not count into the ledger.
+        """Open the history, and add rows that an earlier job did not count to the ledger.
 
-        Only rows with an offset of at least `above` are looked at: what is below the applied positions is there.
-        Without `keeps_records` it is only of undecodable records, which are nowhere else. `batch` is a load.
+        Only rows with an offset of at least `above` are read: below the applied positions, the tables are complete.
+        Without `keeps_records`, only undecodable records are written: no other table has them. `batch`: a load.
         """
         kept = RECORD_TABLES if keeps_records else (UNDECODABLE,)
         greatest = count_open(writer.tables, kept, above, batch)
@@ -69,19 +69,19 @@ class History:
 
     @property
     def recorded(self) -> Mapping[int, int]:
-        """The greatest offset of a group record by partition, as it was when the job started."""
+        """The greatest offset of a group record by partition, at the start of the job."""
         return self._written.get(RECORDS, {})
 
     @property
     def keeps_records(self) -> bool:
-        """Whether records that can be decoded are kept."""
+        """Whether decodable records are written."""
         return len(self._kept) > 1
 
     def lacks(self, decoded: Held, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
-        """Return the partitions of which the tables lack some of the decoded records, and will not get them.
+        """Return the partitions in which the tables lack some of the decoded records, and will not get them.
 
-        An earlier job wrote records from `starts` on, and died before it could note what it had not been given: its
-        leader's log may have been compacted further than that of a later one. Without a history nothing is claimed.
+        An earlier job wrote records from `starts` on, and was killed before it recorded a gap: its leader's log may
+        have been compacted further than the log of the leader now. Without a history, nothing can be missing.
         """
         found: set[int] = set()
         for table, written in self._written.items() if self.keeps_records else ():
@@ -92,19 +92,19 @@ class History:
                 if end > starts.get(number, end)
             }
             if ranges:
-                had = count_between(self._writer.tables, table, ranges)
-                given = by_partition(_below(table, decoded, {log[0]: end for log, (_, end) in ranges.items()}))
-                found |= {log[0] for log in ranges if log[0] in given and given[log[0]].records > had.get(log, 0)}
+                stored = count_between(self._writer.tables, table, ranges)
+                read = by_partition(_below(table, decoded, {log[0]: end for log, (_, end) in ranges.items()}))
+                found |= {log[0] for log in ranges if log[0] in read and read[log[0]].records > stored.get(log, 0)}
         return found
 
     def append(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
-        """Append the decoded records, each to its table, side by side; then count them."""
+        """Append the decoded records to their tables, in parallel; then count them."""
         self.append_uncounted(decoded, batch, tables)()
 
     def append_uncounted(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
-        """Append them, and return the step that counts them.
+        """Append the decoded records, and return the step that counts them.
 
-        It may be taken beside what comes next: rows that are not counted when a job dies, the next one counts.
+        The step may run in parallel to what comes next. If the job dies before it, the next job counts the rows.
         """
         kept = [table for table in tables if table in self._kept]
         if isinstance(decoded, DataFrame):
@@ -119,7 +119,7 @@ class History:
         self._writer.append(table, rows.selectExpr("*", f"{partition_number(self._log_ids, 0)} AS log_id"), batch)
 
     def _append_by_driver(self, tables: Collection[str], decoded: pa.Table, batch: BatchId) -> dict[str, list[Entry]]:
-        """Append the records, and return how they are to be counted."""
+        """Append the records, and return their entries for the ledger."""
         placed = decoded.append_column("log_id", partition_numbers(decoded, self._log_ids, 0))
         tallies = {table: Tally(table) for table in tables}
         in_parallel([partial(self._append_rows, table, placed, batch, tally) for table, tally in tallies.items()])
@@ -127,27 +127,27 @@ class History:
 
     def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId, tally: Tally) -> None:
         written = partition_numbers(decoded, self._written.get(table, {}), -1)
-        mine = pc.and_(is_of(table, decoded), pc.greater(decoded["record_offset"], written))
-        rows = append_rows(self._writer.tables, table, as_rows_of(table, decoded.filter(mine)), batch)
+        is_new = pc.and_(is_of(table, decoded), pc.greater(decoded["record_offset"], written))
+        rows = append_rows(self._writer.tables, table, as_rows_of(table, decoded.filter(is_new)), batch)
         if rows is not None:
             tally.add(rows)
 
     def of_commits(self, batch: BatchId) -> CommitHistory:
-        """Return where a pass over the log writes the commits, each that is not there yet."""
+        """Return where a pass over the log writes the commits that are not there yet."""
         return CommitHistory(self._task_writer(batch), dict(self._log_ids), dict(self._written.get(COMMITS, {})))
 
     def _task_writer(self, batch: BatchId) -> TaskWriter | None:
         return self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
 
     def append_passed(self, passed: LogPass, others: Held, batch: BatchId) -> None:
-        """Append what came of a pass over the log, which wrote the commits to files where tasks can.
+        """Append the results of a pass over the log. If tasks can write files, its commits are in files already.
 
-        `others` are those of the pass, brought to the driver or left in Spark.
+        `others`: the other records of the pass, on the driver or in Spark.
         """
         append_files(self._writer.tables, COMMITS, passed.files, batch)
         entries = [Entry(**each) for new in passed.files for each in new.counted]
         counted = {COMMITS: entries} if entries else {}
-        # Undecodable ones in one append: after a crash between two, the first one's positions would hide the other.
+        # Undecodable records need a single append: after a crash between two, the first one would hide the second.
         if isinstance(others, pa.Table):
             counted = self._append_by_driver(self._kept, others, batch) | counted
         write_entries(self._writer.tables, counted, batch)

@@ -1,4 +1,4 @@
-"""Load offsets partitions: read each up to its last stable offset and make its rows anew (rule 5)."""
+"""Load offsets partitions: read each up to its last stable offset, and replace its rows (rule 5)."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
-_TOO_SLOW = "Reading took longer than tombstones are sure to stay (delete.retention.ms), or stood still meanwhile"
-_MORE_AT_ONCE = 10  # times as many offsets as before, where these were mostly gaps
+_TOO_SLOW = "Reading took longer than delete.retention.ms, so tombstones may be gone"
+_MAX_GROWTH = 10  # times as many offsets as in the last chunk, if that was mostly gaps
 
 
 class _TooSlowError(Exception):
-    """Raised when a value may have been read before it was deleted, and its tombstone gone when its turn came."""
+    """A value may have been read before it was deleted, and its tombstone removed before it was read."""
 
 
 class Loader:
-    """Loads partitions, some at a time; readers see the old rows of a partition until the new ones are whole."""
+    """Load partitions in chunks. Readers see the old rows of a partition until the new ones are complete."""
 
     def __init__(
         self,
@@ -64,9 +64,10 @@ class Loader:
         self._filters = filters
 
     def load_requested(self, checkpoint_id: int, also: Sequence[int] = ()) -> None:
-        """Load what `offsetstream reload` asks for and the partitions `also`; takes the request from the lease.
+        """Load the partitions that `offsetstream reload` requested, and the partitions `also`.
 
-        What is left of it, since nobody leads the partition or the job is to stop, stays asked for.
+        The request is removed from the lease. Partitions that could not be loaded stay requested: they have no leader,
+        or the job is to stop.
         """
         lease = self._controls.lease
         request = lease.read().reload_requested
@@ -76,9 +77,9 @@ class Loader:
             lease.finish_reload(request, left)
 
     def load(self, partitions: Sequence[int], checkpoint_id: int) -> set[int]:
-        """Load the partitions; returns those that are not, as nobody leads or knows them, or the job is to stop.
+        """Load the partitions. Return those that were not loaded: they have no leader, or the job is to stop.
 
-        It ends between two steps then. What fails is noted as failed, and raised.
+        A stop takes effect between two chunks. After an error, the started loads are marked as failed.
         """
         batch = BatchId(checkpoint_id, -1)
         if not partitions:
@@ -86,13 +87,13 @@ class Loader:
         try:
             with explain_failure(self._watch.cluster):
                 return self._load(partitions, batch)
-        except Exception as error:  # of whatever kind
+        except Exception as error:
             self._book.fail_loads(first_line(error))
             self._book.write(batch)
             raise
 
     def unload_gone(self, checkpoint_id: int) -> None:
-        """Delete what the state tables have of partitions that the topic has no longer: no broker holds it."""
+        """Delete the rows of partitions that the topic no longer has from the state tables."""
         if self._book.gone:
             batch, replace_where = BatchId(checkpoint_id, -1), of_partitions(self._book.gone)
             for name in STATE_TABLES:
@@ -121,10 +122,10 @@ class Loader:
                 filtered = sum(share.filtered for share in shares) if self._filters else None
                 loaded(len(chunk), offsets, self._state.merged_by, filtered)
                 self._controls.metrics.filtered(filtered or 0)
-                # Compaction leaves gaps: it is the records that have a cost.
+                # Compaction leaves gaps. Records cost time, gaps do not.
                 records = sum(share.records for share in shares)
-                like_these = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
-                at_once = max(MAX_OFFSETS_AT_ONCE, min(like_these, _MORE_AT_ONCE * offsets))
+                equivalent = MAX_OFFSETS_AT_ONCE * offsets // max(1, records)
+                at_once = max(MAX_OFFSETS_AT_ONCE, min(equivalent, _MAX_GROWTH * offsets))
         return {*left, *(set(partitions) - ends.keys())}
 
     def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
@@ -133,7 +134,7 @@ class Loader:
             return ends
         self._book.observe(ends)
         others = self._watch.truncation.begin_all(ends)
-        # What a log that nobody has compared gives cannot be told later from what the one before gave.
+        # Skip logs that were not compared: later, nobody could tell their records from those of the log before.
         ends = {number: end for number, end in ends.items() if number not in self._watch.truncation.unsettled}
         self._book.observe({number: end for number, end in ends.items() if number in others})
         self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
@@ -141,7 +142,7 @@ class Loader:
         return ends
 
     def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> dict[int, Share]:
-        """Load these partitions together, and return what there was of each."""
+        """Load these partitions together, and return the share of each."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         shares: dict[int, Share] = {}
         if filled or any(self._book.rows[number].loads > 1 for number in ends):
@@ -151,7 +152,7 @@ class Loader:
             try:
                 shares = self._pass(raw, history, batch, sorted(ends), self._watch.settings.safe_retention)
             except _TooSlowError:
-                self._controls.progress.warn(f"{_TOO_SLOW}: {len(ends)} offsets partitions are read once more")
+                self._controls.progress.warn(f"{_TOO_SLOW}: reading {len(ends)} offsets partitions again")
                 shares = self._pass(raw, history, batch, sorted(ends), timedelta.max)
         self._finish(sorted(ends), shares, batch)
         return shares
@@ -159,26 +160,26 @@ class Loader:
     def _pass(
         self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int], at_most: timedelta
     ) -> dict[int, Share]:
-        """Load raw records in one pass over the log; returns what there is of each partition.
+        """Load raw records in one pass over the log, and return the share of each partition.
 
-        Raises _TooSlowError, and writes nothing, if reading took longer than `at_most`.
+        If reading takes longer than `at_most`, write nothing and raise _TooSlowError.
         """
         commits = history.of_commits(batch) if history.keeps_records else None
-        began = datetime.now(UTC)
-        few = self._writer.state_writes is not StateWrites.SPARK
-        passes = pass_over(raw, commits, self._book.placed_by, self._filters, brings_few=few)
+        started = datetime.now(UTC)
+        uses_driver = self._writer.state_writes is not StateWrites.SPARK
+        passes = pass_over(raw, commits, self._book.placed_by, self._filters, brings_few=uses_driver)
         with passes as passed, self._writer.bulk():
-            if datetime.now(UTC) - began > at_most:
+            if datetime.now(UTC) - started > at_most:
                 raise _TooSlowError
-            records, cells = self._held(passed.others), self._held(passed.cells)
+            records, cells = self._prepared(passed.others), self._prepared(passed.cells)
             history.append_passed(passed, records, batch)
-            self._tell_of_undecodable(records)
+            self._report_undecodable(records)
             if history.keeps_records:
                 self._decoded_history.append_load(records, cells, passed.shares, partitions, batch)
             self._state.apply(cells, batch, loaded=partitions)
             return passed.shares
 
-    def _tell_of_undecodable(self, records: Held) -> None:
+    def _report_undecodable(self, records: Held) -> None:
         if isinstance(records, DataFrame):
             count = records.where(is_of(UNDECODABLE)).count()
         else:
@@ -189,8 +190,8 @@ class Loader:
                 f"Cannot decode {count:,} records: see the table {UNDECODABLE} for the reasons"
             )
 
-    def _held(self, part: Part) -> Held:
-        """Return a part of a pass where it is to be written."""
+    def _prepared(self, part: Part) -> Held:
+        """Return the records of a part for the engine that writes them."""
         if part.brought is not None:
             return part.brought
         return self._state.held(part.decoded, part.size, is_load=True)
@@ -210,7 +211,7 @@ def _span(ends: PartitionEnds) -> int:
 
 
 def _take(left: dict[int, PartitionEnds], offsets: int) -> dict[int, PartitionEnds]:
-    """Take the first partitions out of those that are left, with at most so many offsets, but at least one."""
+    """Remove the first partitions from `left`, with up to `offsets` offsets but at least one partition."""
     taken: dict[int, PartitionEnds] = {}
     for number, end in list(left.items()):
         offsets -= _span(end)

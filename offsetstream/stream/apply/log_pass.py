@@ -1,8 +1,7 @@
-"""One pass over the log for a load: Python reduces the records to the last of each key, and writes the commits down.
+"""One pass over the log for a load: Python tasks reduce the records to the last of each key, and write the commits.
 
-What goes on to Spark are as many rows as there are keys, not records, and the few records that are no commits. Where
-they are not many, they come to the driver with the reports of the tasks: another job of Spark's for them, in a process
-that has just begun, would take longer than they do.
+Spark gets only one row for each key, and the records that are not commits. If they are few, they come to the driver
+with the reports of the tasks: in a process that has just started, another Spark job for them would take longer.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from offsetstream.tables.record_rows import as_rows_of, decode_here
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
-_KIND, _CELL, _OTHER, _REPORT, _COMES = "kind", "cell", "other", "report", "comes_with_report"
-_OWN = (_KIND, _REPORT, _COMES)
+_KIND, _CELL, _OTHER, _REPORT, _COLLECTED = "kind", "cell", "other", "report", "collected_with_report"
+_OWN = (_KIND, _REPORT, _COLLECTED)
 _TEXTS = ("group_id", "topic", "metadata", "key_json", "value_json", "value_decoded_json", "key_bytes", "value")
 _UTC = pa.timestamp("us", "UTC")
 _SCHEMA = pa.schema(
@@ -53,19 +52,19 @@ _SCHEMA = pa.schema(
         *((name, pa.int64()) for name in _KEPT),
         (_KIND, pa.string()),
         (_REPORT, pa.string()),
-        (_COMES, pa.bool_()),
+        (_COLLECTED, pa.bool_()),
     ]
 )
-# Of what is kept of each key: reduced again after so many rows, and given on after so many bytes.
+# Limits for the kept rows: after so many rows they are reduced again, after so many bytes they are emitted.
 _MOST_ROWS, _MOST_BYTES = 500_000, 64 << 20
-_BROUGHT_BYTES = SMALL_BYTES // 4  # of all tasks together
+_COLLECTED_BYTES = SMALL_BYTES // 4  # of all tasks together
 
 
 @dataclass(frozen=True)
 class CommitHistory:
-    """Where the history of commits goes; the logs' ids, and what it has of them already, by offsets partition.
+    """Where tasks write the history of commits, with the log ids and the greatest written offsets by partition.
 
-    Without a `writer` tasks cannot write it: the commits go on to Spark beside the other records.
+    Without a `writer`, tasks cannot write files: the commits go to Spark with the other records.
     """
 
     writer: TaskWriter | None
@@ -75,9 +74,9 @@ class CommitHistory:
 
 @dataclass(frozen=True)
 class Part:
-    """Decoded records of one kind, how many they are, and the bytes of their texts.
+    """Decoded records of one kind, with their number and the bytes of their texts.
 
-    `brought` are the same, where all of them came to the driver with the reports.
+    `brought`: the same records on the driver, if all of them came with the reports.
     """
 
     decoded: DataFrame
@@ -87,12 +86,12 @@ class Part:
 
 @dataclass(frozen=True)
 class LogPass:
-    """What came of a pass.
+    """The result of a pass.
 
-    `cells` is the last record of each key, with `value_offset` and `tombstone_offset` (of the key's last value
-    and last tombstone). `others` are the records that cannot be decoded and, where a history is kept, those that are
-    no commits, or all where tasks write none. `files` of history were written, and are to be committed. `shares`: what
-    each offsets partition has.
+    - `cells`: the last record of each key, with the offsets of the key's last value and last tombstone.
+    - `others`: undecodable records. With a history, also records other than commits, or all if tasks write no files.
+    - `files`: files of the history that tasks wrote, to be committed.
+    - `shares`: the share of each offsets partition.
     """
 
     cells: Part
@@ -110,34 +109,34 @@ def pass_over(
     *,
     brings_few: bool = True,
 ) -> Iterator[LogPass]:
-    """Pass over raw records, which must be in log order; `placed_by` is as of `in_coordinator_partition`.
+    """Pass over raw records in log order. `placed_by`: see `in_coordinator_partition`.
 
-    What the filters leave out is counted in `shares`, and nowhere else. With `brings_few` the driver wants few rows.
+    Filtered records only count in `shares`. With `brings_few`, small results are collected on the driver.
     """
-    brought_bytes = _BROUGHT_BYTES // few_tasks(raw.sparkSession) if brings_few else 0
+    brought_bytes = _COLLECTED_BYTES // few_tasks(raw.sparkSession) if brings_few else 0
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return reduce_log(batches, history, placed_by, filters, brought_bytes)
 
     rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(size.ON_DISK)
     try:
-        came = rows.where(_COMES).toArrow()
-        reports = [json.loads(report) for report in came[_REPORT].drop_null().to_pylist()]
+        collected = rows.where(_COLLECTED).toArrow()
+        reports = [json.loads(report) for report in collected[_REPORT].drop_null().to_pylist()]
         shares: dict[int, size.Share] = {}
         for report in reports:
             size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
-        cells, others = (_part(rows, came, kind, reports) for kind in (_CELL, _OTHER))
+        cells, others = (_part(rows, collected, kind, reports) for kind in (_CELL, _OTHER))
         files = [NewFile(**report["file"]) for report in reports if report["file"] is not None]
         yield LogPass(cells, others, files, shares)
     finally:
         rows.unpersist()
 
 
-def _part(rows: DataFrame, came: pa.Table, kind: str, reports: Iterable[Mapping[str, Any]]) -> Part:
-    count, length = (sum(report[what].get(kind, 0) for report in reports) for what in ("rows", "bytes"))
-    brought = came.filter(pc.equal(came[_KIND], kind)).drop_columns(_OWN)
-    all_came = brought.num_rows == count
-    return Part(rows.where(F.col(_KIND) == kind).drop(*_OWN), Size(count, length), brought if all_came else None)
+def _part(rows: DataFrame, collected: pa.Table, kind: str, reports: Iterable[Mapping[str, Any]]) -> Part:
+    count, length = (sum(report[figure].get(kind, 0) for report in reports) for figure in ("rows", "bytes"))
+    brought = collected.filter(pc.equal(collected[_KIND], kind)).drop_columns(_OWN)
+    is_complete = brought.num_rows == count
+    return Part(rows.where(F.col(_KIND) == kind).drop(*_OWN), Size(count, length), brought if is_complete else None)
 
 
 def reduce_log(
@@ -147,16 +146,16 @@ def reduce_log(
     filters: Filters = NO_FILTERS,
     brought_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what one task makes of its raw records: decoded ones of each kind, and last a report.
+    """Yield the results of one task for its raw records: decoded records of each kind, then a report.
 
-    The first rows, of so many bytes at most, are marked as those that come to the driver with it.
+    The first rows, up to `brought_bytes`, are marked to be collected on the driver with the report.
     """
     return _Worker(history, placed_by, filters, brought_bytes).work(batches)
 
 
 @dataclass
 class _Worker:
-    """One task's part of a pass."""
+    """One task of a pass."""
 
     history: CommitHistory | None
     placed_by: int | None
@@ -171,31 +170,31 @@ class _Worker:
         for batch in batches:
             raw = pa.Table.from_batches([batch]).select(_RAW)
             size.add_shares(self._shares, size.by_partition(raw))
-            raw, decoded = self._sifted(raw, decode_here(raw))
+            raw, decoded = self._without_filtered(raw, decode_here(raw))
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
             if self.history is None:
-                yield from self._give(decoded.filter(pc.invert(good)), _OTHER)
+                yield from self._emit(decoded.filter(pc.invert(good)), _OTHER)
             elif self.history.writer is None:
-                yield from self._give(decoded, _OTHER)
+                yield from self._emit(decoded, _OTHER)
             else:
-                yield from self._give(decoded.filter(pc.invert(is_commit)), _OTHER)
-                _write(self.history.writer, self.history, _filtered(decoded, is_commit))
-            self._keep(_filtered(raw, good))
+                yield from self._emit(decoded.filter(pc.invert(is_commit)), _OTHER)
+                _write(self.history.writer, self.history, _where(decoded, is_commit))
+            self._keep(_where(raw, good))
             if sum(part.nbytes for part in self._kept) > _MOST_BYTES:
-                yield from self._give_cells()
-        yield from self._give_cells()
+                yield from self._emit_cells()
+        yield from self._emit_cells()
         yield self._report()
 
-    def _sifted(self, raw: pa.Table, decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Return the records that the filters keep, and count the others."""
+    def _without_filtered(self, raw: pa.Table, decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Remove the filtered records, and count them."""
         if not self.filters:
             return raw, decoded
         filtered = self.filters.filtered(decoded)
         for number, share in size.by_partition(raw.filter(filtered)).items():
             size.add_shares(self._shares, {number: size.Share(0, None, share.records)})
         kept = pc.invert(filtered)
-        return _filtered(raw, kept), _filtered(decoded, kept)
+        return _where(raw, kept), _where(decoded, kept)
 
     def _keep(self, raw: pa.Table) -> None:
         if raw.num_rows:
@@ -203,12 +202,12 @@ class _Worker:
         if sum(part.num_rows for part in self._kept) > _MOST_ROWS:
             self._kept = [_last_of_keys(pa.concat_tables(self._kept))]
 
-    def _give_cells(self) -> Iterator[pa.RecordBatch]:
+    def _emit_cells(self) -> Iterator[pa.RecordBatch]:
         if self._kept:
-            yield from self._give(decode_here(_last_of_keys(pa.concat_tables(self._kept))), _CELL)
+            yield from self._emit(decode_here(_last_of_keys(pa.concat_tables(self._kept))), _CELL)
             self._kept.clear()
 
-    def _give(self, decoded: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
+    def _emit(self, decoded: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
         if not decoded.num_rows:
             return
         columns = {name: decoded[name] for name in decoded.column_names}
@@ -217,9 +216,9 @@ class _Worker:
             groups, decoded["offsets_partition"].combine_chunks(), self.placed_by
         )
         is_good = pc.is_null(decoded["error"])
-        for name in ("key_bytes", "value"):  # of those alone that cannot be decoded
+        for name in ("key_bytes", "value"):  # kept only for undecodable records
             columns[name] = pc.if_else(is_good, pa.scalar(None, pa.binary()), decoded[name])
-        rows = _rows(pa.table(columns), kind, comes=decoded.nbytes <= self.brought_bytes)
+        rows = _rows(pa.table(columns), kind, is_collected=decoded.nbytes <= self.brought_bytes)
         self.brought_bytes -= decoded.nbytes
         self._rows[kind] += rows.num_rows
         self._bytes[kind] += sum(rows[name].nbytes for name in _TEXTS)
@@ -230,7 +229,7 @@ class _Worker:
         counts = {"rows": self._rows, "bytes": self._bytes}
         shares = [(number, *astuple(share)) for number, share in self._shares.items()]
         report = json.dumps({**counts, "shares": shares, "file": new and asdict(new)})
-        return _rows(pa.table({_REPORT: [report]}), _REPORT, comes=True).to_batches()[0]
+        return _rows(pa.table({_REPORT: [report]}), _REPORT, is_collected=True).to_batches()[0]
 
 
 def _write(writer: TaskWriter, history: CommitHistory, commits: pa.Table) -> None:
@@ -258,15 +257,15 @@ def _last_of_keys(rows: pa.Table) -> pa.Table:
     return last
 
 
-def _filtered(rows: pa.Table, where: Any) -> pa.Table:
-    return rows if pc.all(where).as_py() else rows.filter(where)
+def _where(rows: pa.Table, condition: Any) -> pa.Table:
+    return rows if pc.all(condition).as_py() else rows.filter(condition)
 
 
-def _rows(rows: pa.Table, kind: str, *, comes: bool) -> pa.Table:
+def _rows(rows: pa.Table, kind: str, *, is_collected: bool) -> pa.Table:
     columns = [
         rows[name].cast(type_) if name in rows.column_names else pa.nulls(rows.num_rows, type_)
         for name, type_ in zip(_SCHEMA.names, _SCHEMA.types, strict=True)
     ]
-    for name, value in ((_KIND, kind), (_COMES, comes)):
+    for name, value in ((_KIND, kind), (_COLLECTED, is_collected)):
         columns[_SCHEMA.get_field_index(name)] = pa.repeat(pa.scalar(value), rows.num_rows)
     return pa.table(columns, schema=_SCHEMA)

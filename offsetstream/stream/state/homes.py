@@ -23,7 +23,8 @@ def place_groups(tables: Store, placed_by: int | None, batch: BatchId) -> None:
     """Set in each row of the state tables whether it is in the partition of its group's coordinator.
 
     `placed_by`: see `in_coordinator_partition`. After a change of the partition count, groups in a former partition
-    stay in the tables, as in the log: the broker of that partition loads them. Raise LeaseError if another job took over.
+    stay in the tables, as in the log: the broker of that partition loads them. Raise LeaseError if another job took
+    over.
     """
     homes = doubtful_homes(tables)[0] if placed_by is None else {}
     _place(tables, partial(_placed, placed_by=placed_by, homes=homes), batch)

@@ -142,7 +142,7 @@ def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: Pat
 def test_nothing_goes_unless_the_job_took_note(run: Run, tables: PathStore, live_job: Lease) -> None:
     result = run("maintain", "--keep-history", "30d", "--timeout", "0", tables=Path(tables.root))
     assert result.exit_code == 1
-    assert "the running job did not take note within 0.0 s" in result.stderr.replace("within 0 s", "within 0.0 s")
+    assert "the running job did not answer within 0.0 s" in result.stderr.replace("within 0 s", "within 0.0 s")
     assert "nothing was thinned" in result.stderr
     assert (offsets(tables), complete_from(tables)) == ([0, 1, 2], LONG_AGO)
 
@@ -152,7 +152,7 @@ def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: Path
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
     done = maintain(run, tables)
     assert (done["groups"]["files_compacted"], done["groups"]["files_after"]) == (0, 3)
-    assert done["groups"]["note"] == "a job runs: it compacts by itself"
+    assert done["groups"]["note"] == "a job runs: it compacts this table itself"
 
 
 def test_the_entry_point_for_workflows_does_the_same(tables: PathStore) -> None:
@@ -208,7 +208,9 @@ def test_a_table_whose_data_files_are_gone(run: Run, tables: PathStore) -> None:
         result = run("maintain", *options, tables=Path(tables.root))
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
         assert "Error: 3 data files of the table " in result.stderr
-        assert f"offset_commits/ are gone, the first is {gone[0].parent.name}/{gone[0].name}: restore" in result.stderr
+        assert (
+            f"offset_commits/ are missing, the first is {gone[0].parent.name}/{gone[0].name}: restore" in result.stderr
+        )
 
 
 def test_tables_that_are_missing_or_of_another_version(run: Run, tables: PathStore, tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_tables_that_are_missing_or_of_another_version(run: Run, tables: PathSto
     assert (result.exit_code, "there is no table" in result.stderr) == (1, True)
     DeltaTable(tables.table("topics")).alter.set_table_properties({PROPERTY: "1"}, raise_if_not_exists=False)
     result = run("maintain", tables=Path(tables.root))
-    assert (result.exit_code, "upgrades it when it starts" in result.stderr) == (1, True)
+    assert (result.exit_code, "start the job of this version first" in result.stderr) == (1, True)
     DeltaTable(tables.table("topics")).alter.set_table_properties({PROPERTY: "99"}, raise_if_not_exists=False)
     result = run("maintain", tables=Path(tables.root))
     assert (result.exit_code, "upgrade offsetstream" in result.stderr) == (1, True)

@@ -136,9 +136,9 @@ def test_the_first_rows_come_with_the_report_as_far_as_their_bytes_go() -> None:
 
     def marks(brought_bytes: int) -> list[bool]:
         passed = list(reduce_log(in_parts, None, PARTITIONS, brought_bytes=brought_bytes))
-        assert [row["comes_with_report"] for row in of_kind(passed, "report")] == [True]
+        assert [row["collected_with_report"] for row in of_kind(passed, "report")] == [True]
         rows = [row for batch in passed for row in batch.to_pylist() if row["kind"] != "report"]
-        return [row["comes_with_report"] for row in rows]
+        return [row["collected_with_report"] for row in rows]
 
     all_rows = len(marks(0))
     counts = [sum(marks(brought)) for brought in (0, 2000, 5000, 1 << 20)]

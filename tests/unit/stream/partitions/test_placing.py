@@ -89,7 +89,7 @@ def test_what_is_placed_already_is_not_written(tables: PathStore) -> None:
 
 
 def test_a_change_that_was_interrupted_is_made_again(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell, told = homes._tell, list[str]()
+    tell, told = homes._write, list[str]()
 
     def die_at_the_third(location: PathStore, name: str, placed: homes.Placed, batch: BatchId) -> None:
         if len(told) == 2:
