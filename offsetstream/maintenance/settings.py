@@ -13,13 +13,16 @@ from offsetstream.settings.schema import CONF, MASTER, TABLES, TIMEOUT, Option, 
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceSettings(Settings):
-    """The settings of `offsetstream maintain`. `timeout`: seconds. `master`, `conf`: for catalogs and `fill_history`."""
+    """The settings of `offsetstream maintain`.
+
+    `timeout`: seconds. `master`, `conf`: for a catalog and `fill_history`.
+    """
 
     tables: Annotated[str, TABLES] = "tables"
     keep_history: Annotated[
         timedelta | None,
         Option(
-            "Thin history older than this: keep the last row of each cell and day. 30d, 4w [default: keep all].",
+            "Thin history older than this: keep the last row of each cell and day. For example 30d or 4w (default: keep all).",
             "DURATION",
             DAYS,
         ),
@@ -34,7 +37,7 @@ class MaintenanceSettings(Settings):
     end: Annotated[
         bool,
         Option(
-            "Only record that no job updates these tables any more, such as a copy of an incident: their last sample is "
+            "Only record that no job updates these tables any more, as for a copy of an incident: their last sample is "
             'their "now", and they are never stale. The next job on them undoes this.',
         ),
     ] = False

@@ -1,9 +1,9 @@
 """The decoded history, written with each batch and load: what the records changed in their groups.
 
 The book has its position (`next_decoded_offset`). It equals the applied position, unless a batch ended within a step
-(the records of one append): then these records wait for the rest. The state before the records of a batch comes from
-the state tables. If the history of records has more than was decoded, because a job was killed or a step waits, the state
-comes from that history.
+(the records of one append): then these records wait for the rest. The state before the records of a batch comes
+from the state tables. If the history of records has more than was decoded, because a job was killed or a step waits,
+the state comes from that history.
 """
 
 from __future__ import annotations
