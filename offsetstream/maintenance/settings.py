@@ -22,7 +22,7 @@ class MaintenanceSettings(Settings):
     keep_history: Annotated[
         timedelta | None,
         Option(
-            "Thin history older than this: keep the last row of each cell and day. For example 30d or 4w (default: keep all).",
+            "Thin older history: keep the last row of each cell and day. Such as 30d or 4w (default: keep all).",
             "DURATION",
             DAYS,
         ),

@@ -70,7 +70,7 @@ class Job:
         new = [r for r in records if r.record_offset >= self.book.next_offsets.get(r.offsets_partition, 0)]
         decoded = with_own_offsets(decode(frame(self.writer.spark, new), PARTITIONS)).persist()
         size = measure(decoded)
-        held = self.state.held(decoded, size.size)
+        held = self.state.for_engine(decoded, size.size)
         with dying_before(dies_before):
             die_at("records", dies_before)
             count = self.history.append_uncounted(held, batch, size.tables)
@@ -102,7 +102,7 @@ class Job:
         self.history = self._opened()
         with pass_over(frame(self.writer.spark, records), self.history.of_commits(batch), PARTITIONS) as passed:
             parts = (passed.others, passed.cells)
-            others, cells = (self.state.held(part.decoded, part.size, is_load=True) for part in parts)
+            others, cells = (self.state.for_engine(part.decoded, part.size, is_load=True) for part in parts)
             with dying_before(dies_before):
                 die_at("records", dies_before)
                 self.history.append_passed(passed, others, batch)

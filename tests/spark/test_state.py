@@ -114,7 +114,7 @@ def test_records_are_applied_where_they_are_held(
     decoded = with_own_offsets(decode(frame(writer.spark, log), PARTITIONS)).persist()
     size = measure(decoded)
     assert 0 < size.size.rows == len(log)
-    held = state.held(decoded, size.size)
+    held = state.for_engine(decoded, size.size)
     assert isinstance(held, DataFrame) is (by is StateWrites.SPARK)
     state.apply(held, BatchId(1, 0), has_cells=size.has_cells)
     decoded.unpersist()

@@ -16,7 +16,16 @@ from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.columns import partition_number
-from offsetstream.stream.state.size import ON_DISK, BatchSize, Held, Share, add_shares, by_partition, measure, sifted
+from offsetstream.stream.state.size import (
+    ON_DISK,
+    BatchSize,
+    Records,
+    Share,
+    add_shares,
+    by_partition,
+    measure,
+    sifted,
+)
 from offsetstream.stream.state.spark_cells import with_own_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
@@ -101,13 +110,15 @@ class BatchWriter:
         total = sum(share.filtered for share in filtered.values()) if self._filters else None
         return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by), total)
 
-    def _prepared(self, decoded: DataFrame, ends: Mapping[int, int]) -> tuple[Held, BatchSize, dict[int, Share]]:
+    def _prepared(self, decoded: DataFrame, ends: Mapping[int, int]) -> tuple[Records, BatchSize, dict[int, Share]]:
         """Return the records for the engine that writes them, their size, and the shares of filtered records.
 
         A small batch is collected by the Spark job that reads it. A larger one is measured first.
         """
         starts = self._book.next_offsets
-        collected = self._state.few(decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items()))
+        collected = self._state.collect_small(
+            decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items())
+        )
         kept, filtered = sifted(decoded if collected is None else collected)
         size = measure(kept)
-        return self._state.held(kept, size.size), size, filtered
+        return self._state.for_engine(kept, size.size), size, filtered

@@ -20,7 +20,7 @@ from offsetstream.group_history.spans import Decoding, Span, Spans, of_spans
 from offsetstream.group_history.spark_changes import SparkChangeWriter
 from offsetstream.stream.apply.history import history_positions
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.size import BatchSize, Held, Share
+from offsetstream.stream.state.size import BatchSize, Records, Share
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES
@@ -94,7 +94,7 @@ class DecodedHistory:
         known = {number: found[log]["decoded_from_offset"] for number, log in logs.items() if log in found}
         self._book.note_decoded({**starts, **known})
 
-    def append(self, decoded: Held, size: BatchSize, ends: Mapping[int, int], batch: BatchId) -> None:
+    def append(self, decoded: Records, size: BatchSize, ends: Mapping[int, int], batch: BatchId) -> None:
         """Append the changes by a batch of decoded records up to `ends`. The history of records has it already."""
         rows = self._book.rows
         spans: Spans = {
@@ -113,7 +113,12 @@ class DecodedHistory:
         self._ahead = {log[0] for log, span in spans.items() if span.end < ends[log[0]]}
 
     def append_load(
-        self, records: Held, cells: Held, shares: Mapping[int, Share], partitions: Collection[int], batch: BatchId
+        self,
+        records: Records,
+        cells: Records,
+        shares: Mapping[int, Share],
+        partitions: Collection[int],
+        batch: BatchId,
     ) -> None:
         """Append the changes by the records of loaded partitions. The history of records has these already.
 
@@ -144,14 +149,14 @@ class DecodedHistory:
         self._book.note_decoded({log[0]: span.end for log, span in spans.items()})
         self._ahead -= set(partitions)
 
-    def _in_spark(self, records: Held) -> DataFrame:
+    def _in_spark(self, records: Records) -> DataFrame:
         return records if isinstance(records, DataFrame) else self._writer.spark.createDataFrame(records)
 
     def _known_step_ends(self, partition: int) -> frozenset[int]:
         """Return the offsets at which a killed job ended a step."""
         return frozenset(self._written[table].get(partition, -1) for table in DECODED_TABLES)
 
-    def _until_complete_steps(self, spans: Spans, ends: Mapping[int, int], decoded: Held) -> Spans:
+    def _until_complete_steps(self, spans: Spans, ends: Mapping[int, int], decoded: Records) -> Spans:
         """Return the spans without the last step of each log, if Spark may have cut that step."""
         offsets = sum(end - self._book.rows[number].applied for number, end in ends.items())
         if offsets < self._most_at_once - len(ends):  # Spark takes a share of each partition, rounded

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from offsetstream.stream.apply.log_pass import CommitHistory, LogPass
 from offsetstream.stream.state import columns
 from offsetstream.stream.state.columns import partition_number
-from offsetstream.stream.state.size import Held, by_partition
+from offsetstream.stream.state.size import Records, by_partition
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
 from offsetstream.tables.files import TaskWriter, append_files
 from offsetstream.tables.ledger import count_between, count_open, write_entries
@@ -77,7 +77,7 @@ class History:
         """Whether decodable records are written."""
         return len(self._kept) > 1
 
-    def lacks(self, decoded: Held, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
+    def lacks(self, decoded: Records, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
         """Return the partitions in which the tables lack some of the decoded records, and will not get them.
 
         An earlier job wrote records from `starts` on, and was killed before it recorded a gap: its leader's log may
@@ -97,11 +97,11 @@ class History:
                 found |= {log[0] for log in ranges if log[0] in read and read[log[0]].records > stored.get(log, 0)}
         return found
 
-    def append(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
+    def append(self, decoded: Records, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
         """Append the decoded records to their tables, in parallel; then count them."""
         self.append_uncounted(decoded, batch, tables)()
 
-    def append_uncounted(self, decoded: Held, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
+    def append_uncounted(self, decoded: Records, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
         """Append the decoded records, and return the step that counts them.
 
         The step may run in parallel to what comes next. If the job dies before it, the next job counts the rows.
@@ -139,7 +139,7 @@ class History:
     def _task_writer(self, batch: BatchId) -> TaskWriter | None:
         return self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
 
-    def append_passed(self, passed: LogPass, others: Held, batch: BatchId) -> None:
+    def append_passed(self, passed: LogPass, others: Records, batch: BatchId) -> None:
         """Append the results of a pass over the log. If tasks can write files, its commits are in files already.
 
         `others`: the other records of the pass, on the driver or in Spark.
@@ -155,7 +155,7 @@ class History:
             self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])
 
 
-def _below(table: str, decoded: Held, ends: Mapping[int, int]) -> Held:
+def _below(table: str, decoded: Records, ends: Mapping[int, int]) -> Records:
     if isinstance(decoded, DataFrame):
         return _rows_of(table, decoded).where(f"record_offset < {partition_number(ends, 0)}")
     is_below = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))

@@ -19,7 +19,7 @@ from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
 from offsetstream.stream.state.columns import is_of
-from offsetstream.stream.state.size import Held, Share
+from offsetstream.stream.state.size import Records, Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.engines import StateWrites
@@ -179,7 +179,7 @@ class Loader:
             self._state.apply(cells, batch, loaded=partitions)
             return passed.shares
 
-    def _report_undecodable(self, records: Held) -> None:
+    def _report_undecodable(self, records: Records) -> None:
         if isinstance(records, DataFrame):
             count = records.where(is_of(UNDECODABLE)).count()
         else:
@@ -190,11 +190,11 @@ class Loader:
                 f"Cannot decode {count:,} records: see the table {UNDECODABLE} for the reasons"
             )
 
-    def _prepared(self, part: Part) -> Held:
+    def _prepared(self, part: Part) -> Records:
         """Return the records of a part for the engine that writes them."""
         if part.brought is not None:
             return part.brought
-        return self._state.held(part.decoded, part.size, is_load=True)
+        return self._state.for_engine(part.decoded, part.size, is_load=True)
 
     def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
         self._book.clocks.read(shares)

@@ -73,8 +73,8 @@ class Rounds:
         """Query what end offsets do not show: records below ends close to groups, and blocking transactions."""
         starts = dict(islice(positions.within(dict(self.book.tails(sampled_at))).items(), _MAX_TAILS))
         self.book.take_records(starts, tails.first_readable(starts), sampled_at)
-        held = self.book.held(sampled_at)[:_MAX_TAILS]
-        self.book.take_holders(held, tails.holders(held), sampled_at)
+        blocked = self.book.blocked(sampled_at)[:_MAX_TAILS]
+        self.book.take_holders(blocked, tails.holders(blocked), sampled_at)
 
     def write(self, batch: BatchId) -> None:
         """Write new rows to `end_offsets`, then `topic_partitions`, and every ten minutes `cluster` if it changed.

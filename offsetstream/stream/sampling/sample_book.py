@@ -180,7 +180,7 @@ class SampleBook:
                 found.changed_at = sampled_at
                 self._record(place, found, sampled_at, sampled_at)
 
-    def held(self, now: datetime) -> list[TopicPlace]:
+    def blocked(self, now: datetime) -> list[TopicPlace]:
         """Return the partitions that have been blocked for a minute by an unknown transaction."""
         return [
             place

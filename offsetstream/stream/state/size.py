@@ -20,7 +20,7 @@ from offsetstream.tables.arrow_rows import held
 from offsetstream.tables.engines import FEW_ROWS, SMALL_BYTES, Size
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
 
-Held: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
+Records: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
 # For decoded records that are used more than once: with its raw bytes, a record may have megabytes.
 ON_DISK = StorageLevel.DISK_ONLY
 
@@ -59,7 +59,7 @@ class BatchSize:
         return self.records[RECORDS] > 0
 
 
-def measure(decoded: Held) -> BatchSize:
+def measure(decoded: Records) -> BatchSize:
     """Measure a decoded batch: in one Spark job, or on the driver."""
     if isinstance(decoded, pa.Table):
         here = {table: pc.sum(record_rows.is_of(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
@@ -90,7 +90,7 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
         shares[number] = Share(before.records + share.records, newest, filtered)
 
 
-def by_partition(records: Held) -> dict[int, Share]:
+def by_partition(records: Records) -> dict[int, Share]:
     """Return the share of each offsets partition. The records may be raw or decoded."""
     if isinstance(records, DataFrame):
         newest = F.max(F.unix_millis("record_timestamp"))
@@ -105,7 +105,7 @@ def by_partition(records: Held) -> dict[int, Share]:
     }
 
 
-def sifted(decoded: Held) -> tuple[Held, dict[int, Share]]:
+def sifted(decoded: Records) -> tuple[Records, dict[int, Share]]:
     """Remove the filtered records. Return the others, and the shares of the filtered ones."""
     if isinstance(decoded, pa.Table):
         if FILTERED not in decoded.column_names:
@@ -117,7 +117,7 @@ def sifted(decoded: Held) -> tuple[Held, dict[int, Share]]:
     return decoded.where(f"NOT {FILTERED}").drop(FILTERED), _filtered(decoded.where(FILTERED))
 
 
-def _filtered(records: Held) -> dict[int, Share]:
+def _filtered(records: Records) -> dict[int, Share]:
     return {number: replace(share, filtered=share.records) for number, share in by_partition(records).items()}
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.homes import settle_homes
-from offsetstream.stream.state.size import Held, collect, collect_few
+from offsetstream.stream.state.size import Records, collect, collect_few
 from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables.engines import Size, StateWrites, driver_reduces
 from offsetstream.tables.names import STATE_TABLES
@@ -62,18 +62,18 @@ class StateTables:
         self._driver: StateWriter[pa.Table] = DriverStateWriter(writer.tables, coordinator, log_ids, topic_names)
         self._spark: StateWriter[DataFrame] = SparkStateWriter(writer, coordinator, log_ids, topic_names)
 
-    def few(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
+    def collect_small(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
         """Collect up to `at_most` decoded records on the driver in one job; None if they must be measured first."""
         return None if self._writer.state_writes is StateWrites.SPARK else collect_few(decoded, at_most)
 
-    def held(self, decoded: Held, size: Size, *, is_load: bool = False) -> Held:
+    def for_engine(self, decoded: Records, size: Size, *, is_load: bool = False) -> Records:
         """Return the records for the engine that will write them: collect them on the driver if that is the one."""
         if isinstance(decoded, pa.Table):
             return decoded
         on_driver = driver_reduces(self._writer.state_writes, size, is_load=is_load)
         return collect(decoded) if on_driver else decoded
 
-    def apply(self, decoded: Held, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
+    def apply(self, decoded: Records, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
         """Apply decoded records; see `StateWriter.apply`. Update `merged_by`."""
         if isinstance(decoded, DataFrame):
             self._spark.apply(decoded, batch, loaded=loaded, has_cells=has_cells)

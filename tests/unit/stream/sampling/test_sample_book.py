@@ -231,13 +231,13 @@ def test_the_holder_is_asked_of_a_last_stable_offset_that_has_stood_for_a_minute
     book, holder = SampleBook(), Holder("ledger-writer", at(-1))
     for seconds in (0, 59):
         stands_at(book, seconds, 10 + seconds, stable=5)
-        assert (book.held(at(seconds)), dict(book.tails(at(seconds)))) == ([], {})
+        assert (book.blocked(at(seconds)), dict(book.tails(at(seconds)))) == ([], {})
     stands_at(book, 60, 70, stable=5)
-    assert book.held(at(60)) == [PLACES[0]]
+    assert book.blocked(at(60)) == [PLACES[0]]
     book.take_holders([PLACES[0]], {}, at(60))
     stands_at(book, 100, 75, stable=5)  # the log grows behind it
-    assert (book.held(at(100)), book.held(at(120))) == ([], [PLACES[0]])
+    assert (book.blocked(at(100)), book.blocked(at(120))) == ([], [PLACES[0]])
     book.take_holders([PLACES[0]], {PLACES[0]: holder}, at(120))
-    assert (book.held(at(240)), book.rows()[0]["open_transaction"]) == ([], "ledger-writer")
+    assert (book.blocked(at(240)), book.rows()[0]["open_transaction"]) == ([], "ledger-writer")
     stands_at(book, 250, 80, stable=7)  # another one
-    assert (book.held(at(250)), book.rows()[0]["open_transaction"]) == ([], None)
+    assert (book.blocked(at(250)), book.rows()[0]["open_transaction"]) == ([], None)
