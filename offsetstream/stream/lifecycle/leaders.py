@@ -132,7 +132,9 @@ class Leadership:
 
 def _exclude(partition: _Partition, now: float) -> None:
     is_soon = partition.leaderless_for > 0 and now - partition.may_be_read_at < LONGEST_WITHOUT_LEADER_SECONDS
-    partition.leaderless_for = min(2 * partition.leaderless_for, LONGEST_WITHOUT_LEADER_SECONDS) if is_soon else WITHOUT_LEADER_SECONDS
+    partition.leaderless_for = (
+        min(2 * partition.leaderless_for, LONGEST_WITHOUT_LEADER_SECONDS) if is_soon else WITHOUT_LEADER_SECONDS
+    )
     partition.may_be_read_at = now + partition.leaderless_for
 
 

@@ -101,7 +101,7 @@ class PartitionBook:
     ) -> None:
         """Record that everything below the offsets `ends` is applied.
 
-        `incomplete`: partitions in which records were gone before the job read them. `left_out`: the number of filtered
+        `incomplete`: partitions in which records were gone before the job read them. `filtered`: the number of filtered
         records by partition.
         """
         for number, count in (filtered or {}).items():

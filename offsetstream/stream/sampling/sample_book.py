@@ -185,7 +185,10 @@ class SampleBook:
         return [
             place
             for place, found in self.partitions.items()
-            if found.blocked_since and found.holder is None and now - found.blocked_since >= _BLOCKED and found.is_to_ask(now)
+            if found.blocked_since
+            and found.holder is None
+            and now - found.blocked_since >= _BLOCKED
+            and found.is_to_ask(now)
         ]
 
     def take_holders(
