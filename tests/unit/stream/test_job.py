@@ -14,9 +14,7 @@ from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.settings import JobSettings
 
 
-def test_a_stop_while_the_topic_changes_takes_no_partition_for_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_while_the_topic_changes_removes_no_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found of the topic until then is nothing, as if it had no partitions any more."""
     settings = JobSettings(bootstrap_server="127.0.0.1:1", tables=str(tmp_path), checkpoint=str(tmp_path))
     job = Job(settings, nullcontext(None), Progress(Console(file=StringIO())))  # type: ignore[arg-type]

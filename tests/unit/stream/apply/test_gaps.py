@@ -66,29 +66,29 @@ def test_fewer_records_than_offsets_are_a_gap(tables: PathStore) -> None:
     assert len(log.asked) == 1
 
 
-def test_the_log_tells_markers_from_what_it_has_lost(tables: PathStore) -> None:
+def test_the_log_distinguishes_markers_from_lost_records(tables: PathStore) -> None:
     assert Gaps(loaded(tables), settings(), Log({1: 0, 2: 3})).incomplete(ENDS, SHARES) == [2]
     assert Gaps(loaded(tables), settings(), Log({1: 0})).incomplete(ENDS, SHARES) == [2]  # it cannot tell of 2
 
 
 @pytest.mark.parametrize(("minutes_ago", "broken"), [(50, []), (55, [1, 2])])
-def test_what_is_too_young_to_be_compacted_is_no_gap(tables: PathStore, minutes_ago: int, broken: list[int]) -> None:
+def test_records_too_young_to_be_compacted_are_no_gap(tables: PathStore, minutes_ago: int, broken: list[int]) -> None:
     told = settings(3_600_000)
     told.uncompacted_since -= timedelta(days=1)
     assert Gaps(loaded(tables, minutes_ago=minutes_ago), told, Log()).incomplete(ENDS, SHARES) == broken
 
 
-def test_a_setting_that_was_not_there_yet_protects_nothing(tables: PathStore) -> None:
+def test_a_setting_does_not_protect_records_from_before_it(tables: PathStore) -> None:
     assert Gaps(loaded(tables, minutes_ago=1), settings(3_600_000), Log()).incomplete(ENDS, SHARES) == [1, 2]
 
 
-def test_what_an_open_transaction_blocked_may_be_of_any_age(tables: PathStore) -> None:
+def test_records_that_an_open_transaction_blocked_may_have_any_age(tables: PathStore) -> None:
     told = settings(3_600_000)
     told.uncompacted_since -= timedelta(days=1)
     assert Gaps(loaded(tables, high=120), told, Log()).incomplete(ENDS, SHARES) == [1, 2]
 
 
-def test_who_claims_nothing_has_no_gaps(tables: PathStore) -> None:
+def test_a_partition_without_complete_history_has_no_gaps(tables: PathStore) -> None:
     log = Log()
     assert Gaps(loaded(tables, keeps_history=False), settings(), log).incomplete(ENDS, SHARES) == []
     assert log.asked == []

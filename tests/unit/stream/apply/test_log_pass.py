@@ -80,7 +80,7 @@ def report(passed: Iterable[pa.RecordBatch]) -> dict[str, Any]:
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 10_000), max_size=5))
 @settings(max_examples=30)
-def test_the_last_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
+def test_the_last_record_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
     log = random_log(seed, 20)
     passed = list(reduce_log(batches(log, cuts), None, PARTITIONS))
     cells, others = of_kind(passed, "cell"), of_kind(passed, "other")
@@ -95,7 +95,7 @@ def test_the_last_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
 @pytest.mark.parametrize("has_history", [False, True])
-def test_filters_make_of_a_log_what_it_is_without_what_they_leave_out(
+def test_a_filtered_log_equals_a_log_without_the_filtered_records(
     tables: PathStore, cuts: Iterable[int], has_history: bool
 ) -> None:
     log = random_log(2, 40)
@@ -121,7 +121,7 @@ def test_filters_make_of_a_log_what_it_is_without_what_they_leave_out(
 
 
 @pytest.mark.parametrize("limit", ["_MOST_ROWS", "_MOST_BYTES"])
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+def test_kept_rows_are_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(log_pass, limit, 1)
     log = random_log(5, 30)
     cells = of_kind(reduce_log(batches(log, range(0, 500, 10)), None, PARTITIONS), "cell")
@@ -130,7 +130,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) ->
     assert (len(cells) > len(last)) is (limit == "_MOST_BYTES")
 
 
-def test_the_first_rows_come_with_the_report_as_far_as_their_bytes_go() -> None:
+def test_the_first_rows_are_collected_with_the_report_up_to_a_limit_of_bytes() -> None:
     log = random_log(5, 30)
     in_parts = batches(log, range(0, 500, 10))
 
@@ -147,7 +147,7 @@ def test_the_first_rows_come_with_the_report_as_far_as_their_bytes_go() -> None:
     assert marks(5000) == [True] * counts[2] + [False] * (all_rows - counts[2])
 
 
-def test_bytes_are_those_of_the_texts() -> None:
+def test_bytes_count_the_text_columns() -> None:
     log = random_log(5, 30)
     passed = list(reduce_log(batches(log, [7]), None, PARTITIONS))
     for kind, size in report(passed)["bytes"].items():
@@ -171,7 +171,7 @@ def places(tables: PathStore) -> Counter[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
-def test_each_commit_that_is_new_is_in_a_file_and_all_others_go_on(tables: PathStore, cuts: Iterable[int]) -> None:
+def test_new_commits_go_to_a_file_and_other_records_to_spark(tables: PathStore, cuts: Iterable[int]) -> None:
     log = random_log(2, 25)
     passed = list(reduce_log(batches(log, cuts), history(tables, BatchId(1, 0), {2: 30}), PARTITIONS))
     others = Counter((row["offsets_partition"], row["record_offset"]) for row in of_kind(passed, "other"))
@@ -185,7 +185,7 @@ def test_each_commit_that_is_new_is_in_a_file_and_all_others_go_on(tables: PathS
     )
 
 
-def test_a_file_says_what_readers_skip_it_by(tables: PathStore) -> None:
+def test_a_file_has_the_statistics_by_which_readers_skip_it(tables: PathStore) -> None:
     log = [record for record in random_log(2, 25) if is_commit(record)]
     passed = list(reduce_log(batches(log, [7]), history(tables, BatchId(4, 9), {}), PARTITIONS))
     append_files(tables, COMMITS, files(passed), BatchId(4, 9))
@@ -206,7 +206,7 @@ def test_without_commits_there_is_no_file(tables: PathStore) -> None:
     assert DeltaTable(tables.table(COMMITS)).version() == 0
 
 
-def test_a_file_that_is_not_there_for_the_driver_is_no_file_of_the_table(tables: PathStore) -> None:
+def test_a_file_that_the_driver_cannot_see_is_not_committed(tables: PathStore) -> None:
     """As where Spark's tasks write to the disks of other machines."""
     log = [record for record in random_log(2, 25) if is_commit(record)]
     (new,) = files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS))

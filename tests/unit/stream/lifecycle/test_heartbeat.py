@@ -40,7 +40,7 @@ def nothing() -> None:
     """Nobody asks for a reload."""
 
 
-def test_a_lease_is_given_back_at_the_end(tables: PathStore) -> None:
+def test_the_lease_is_released_at_the_end(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     with Heartbeat(lease, Asked(), nothing):
         assert lease.read().owner == lease.owner
@@ -49,7 +49,7 @@ def test_a_lease_is_given_back_at_the_end(tables: PathStore) -> None:
     assert row.owner is None
 
 
-def test_a_lease_is_given_back_after_an_error_too(tables: PathStore) -> None:
+def test_the_lease_is_released_after_an_error(tables: PathStore) -> None:
     with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), Asked(), nothing):
         raise ValueError("of the job")
     row = read_lease(tables)
@@ -57,7 +57,7 @@ def test_a_lease_is_given_back_after_an_error_too(tables: PathStore) -> None:
     assert row.owner is None
 
 
-def test_a_sign_of_life_is_given_meanwhile(tables: PathStore) -> None:
+def test_heartbeats_are_written_while_the_context_lasts(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     with Heartbeat(lease, Asked(), nothing):
         first = lease.read().heartbeat_at
@@ -69,7 +69,7 @@ def test_a_sign_of_life_is_given_meanwhile(tables: PathStore) -> None:
         assert lease.read().heartbeat_at != first
 
 
-def test_a_request_to_stop_is_heard(tables: PathStore) -> None:
+def test_a_request_to_stop_reaches_the_job(tables: PathStore) -> None:
     asked, lease = Asked(), Lease.acquire(tables)
     with Heartbeat(lease, asked, nothing):
         request_stop(tables)
@@ -77,7 +77,7 @@ def test_a_request_to_stop_is_heard(tables: PathStore) -> None:
         assert asked.by[0] == lease.read().stop_requested_by
 
 
-def test_a_request_to_reload_is_heard_until_it_is_done(tables: PathStore) -> None:
+def test_a_request_to_reload_reaches_the_job_until_it_is_done(tables: PathStore) -> None:
     lease, heard, stop = Lease.acquire(tables), threading.Event(), Asked()
     with Heartbeat(lease, stop, heard.set):
         request_reload(tables, [3])
@@ -89,7 +89,7 @@ def test_a_request_to_reload_is_heard_until_it_is_done(tables: PathStore) -> Non
     assert stop.by == []
 
 
-def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder(tables: PathStore) -> None:
+def test_a_job_that_loses_the_lease_stops_with_an_error_and_does_not_release_it(tables: PathStore) -> None:
     asked = Asked()
     with (
         pytest.raises(LeaseError, match="another job has taken over the lease"),
@@ -101,7 +101,7 @@ def test_who_loses_the_lease_stops_with_an_error_and_leaves_it_to_its_new_holder
     assert second.read().owner == second.owner
 
 
-def test_the_jobs_own_error_goes_before_the_lost_lease(tables: PathStore) -> None:
+def test_the_jobs_own_error_takes_precedence_over_the_lost_lease(tables: PathStore) -> None:
     asked = Asked()
     with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), asked, nothing):
         take_over(tables)
@@ -109,7 +109,7 @@ def test_the_jobs_own_error_goes_before_the_lost_lease(tables: PathStore) -> Non
         raise ValueError("of the job")
 
 
-def test_a_write_that_the_next_job_shut_out_failed_of_the_lost_lease(tables: PathStore) -> None:
+def test_a_write_that_the_next_job_shut_out_ends_with_the_error_of_the_lost_lease(tables: PathStore) -> None:
     asked = Asked()
     with pytest.raises(LeaseError, match="taken over"), Heartbeat(Lease.acquire(tables), asked, nothing):
         take_over(tables)

@@ -63,7 +63,7 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def test_a_partition_without_leader_is_left_out_and_taken_up_again(cluster: Cluster) -> None:
+def test_a_partition_without_leader_is_excluded_and_later_included_again(cluster: Cluster) -> None:
     assert cluster.begin() == PARTITIONS
     cluster.led_by[1] = None
     cluster.now += ASK_SECONDS
@@ -81,7 +81,7 @@ def test_a_partition_without_leader_is_left_out_and_taken_up_again(cluster: Clus
     assert cluster.leaders.leaderless == []
 
 
-def test_an_election_changes_nothing(cluster: Cluster) -> None:
+def test_a_short_election_changes_nothing(cluster: Cluster) -> None:
     cluster.begin()
     for leader in (None, 2, None, 3):
         cluster.led_by[1] = leader
@@ -89,7 +89,7 @@ def test_an_election_changes_nothing(cluster: Cluster) -> None:
         cluster.leaders.check()
 
 
-def test_one_that_flaps_costs_at_most_one_new_query_a_minute(cluster: Cluster) -> None:
+def test_a_flapping_partition_costs_at_most_one_new_query_a_minute(cluster: Cluster) -> None:
     """It is gone for ten seconds, whenever it was back for ten."""
     cluster.begin()
     started, changes = cluster.now, 0
@@ -104,7 +104,7 @@ def test_one_that_flaps_costs_at_most_one_new_query_a_minute(cluster: Cluster) -
     assert 4 <= changes <= 3600 / LONGEST_WITHOUT_LEADER_SECONDS * 2 + 8
 
 
-def test_one_that_is_lost_again_much_later_is_back_in_a_minute(cluster: Cluster) -> None:
+def test_a_partition_that_loses_its_leader_much_later_is_back_in_a_minute(cluster: Cluster) -> None:
     cluster.begin()
     for _ in range(3):
         cluster.led_by[1] = None
@@ -116,7 +116,7 @@ def test_one_that_is_lost_again_much_later_is_back_in_a_minute(cluster: Cluster)
         cluster.now += LONGEST_WITHOUT_LEADER_SECONDS
 
 
-def test_a_partition_that_stays_away_does_not_wait_longer_for_other_changes(cluster: Cluster) -> None:
+def test_a_partition_that_stays_leaderless_does_not_wait_longer_because_of_others(cluster: Cluster) -> None:
     cluster.led_by[1] = None
     for _ in range(5):
         assert cluster.begin() == [0, 2]
@@ -124,12 +124,12 @@ def test_a_partition_that_stays_away_does_not_wait_longer_for_other_changes(clus
     assert cluster.seconds_until_change() <= WITHOUT_LEADER_SECONDS + ELECTION_SECONDS
 
 
-def test_elections_of_a_cluster_that_just_starts_are_waited_for(cluster: Cluster) -> None:
+def test_the_job_waits_for_elections_of_a_cluster_that_just_starts(cluster: Cluster) -> None:
     cluster.led_by, cluster.later = {0: 1, 1: None, 2: None}, {1: 2, 2: 3}
     assert cluster.begin() == PARTITIONS
 
 
-def test_a_cluster_without_any_leader_is_silent(cluster: Cluster) -> None:
+def test_a_cluster_without_any_leader_counts_as_unreachable(cluster: Cluster) -> None:
     cluster.begin()
     cluster.led_by = dict.fromkeys(PARTITIONS)
     for _ in range(20):
@@ -139,7 +139,7 @@ def test_a_cluster_without_any_leader_is_silent(cluster: Cluster) -> None:
         cluster.leaders.readable(PARTITIONS)
 
 
-def test_when_all_that_have_a_leader_are_to_wait_they_are_read(cluster: Cluster) -> None:
+def test_if_all_partitions_with_a_leader_must_wait_they_are_read_now(cluster: Cluster) -> None:
     cluster.led_by[1] = None
     cluster.begin()
     cluster.led_by = {0: None, 1: 2, 2: None}
@@ -155,7 +155,7 @@ def test_a_cluster_that_does_not_answer_changes_nothing(cluster: Cluster) -> Non
     assert cluster.asked <= 2 + 20 / ASK_SECONDS
 
 
-def test_partitions_that_come_and_go_are_no_matter_of_leaders(cluster: Cluster) -> None:
+def test_new_and_removed_partitions_are_no_change_of_leaders(cluster: Cluster) -> None:
     cluster.begin()
     cluster.led_by = {0: 1, 3: 1}
     for _ in range(20):

@@ -29,7 +29,7 @@ def question(*answers: Exception | int) -> Callable[[], int]:
     return ask
 
 
-def test_it_asks_until_there_is_an_answer_and_says_so() -> None:
+def test_it_retries_until_there_is_an_answer_and_logs_each_retry() -> None:
     said: list[str] = []
     asked = Patience(timedelta(seconds=60), threading.Event(), said.append)
     assert asked.ask(question(SILENCE, SILENCE, 7)) == 7
@@ -42,7 +42,7 @@ def test_it_gives_up_after_the_set_time() -> None:
         asked.ask(question(SILENCE, 7))
 
 
-def test_a_refusal_is_an_answer() -> None:
+def test_a_refusal_is_not_retried() -> None:
     asked = Patience(timedelta(seconds=60), threading.Event(), print)
     with pytest.raises(UnauthorisedError):
         asked.ask(question(UnauthorisedError("no"), 7))

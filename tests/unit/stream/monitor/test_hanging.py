@@ -12,7 +12,7 @@ def row(number: int, stable: int, high: int, minutes: float | None) -> Partition
     return PartitionRow(number, last_stable_offset=stable, high_watermark=high, last_stable_offset_since=since)
 
 
-def test_a_transaction_is_told_of_once_when_it_is_open_for_too_long_and_once_when_it_ends() -> None:
+def test_a_long_transaction_is_logged_once_and_its_end_once() -> None:
     said: list[str] = []
     hanging = HangingTransactions(FIFTEEN, said.append, said.append)
     hanging.look([row(0, 5, 5, None), row(1, 90, 1_100, 14.9), row(2, 7, 9, None)])
@@ -30,7 +30,7 @@ def test_a_transaction_is_told_of_once_when_it_is_open_for_too_long_and_once_whe
     assert said[1:] == ["Offsets partition 1 is no longer blocked, after 15.0 minutes"]
 
 
-def test_the_next_transaction_of_a_partition_is_told_of_too() -> None:
+def test_the_next_transaction_of_a_partition_is_logged_too() -> None:
     said: list[str] = []
     hanging = HangingTransactions(FIFTEEN, said.append, said.append)
     hanging.look([row(1, 90, 100, 60)])

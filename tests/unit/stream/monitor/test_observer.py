@@ -19,7 +19,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 
 
-def test_a_cluster_that_does_not_answer_is_told_of_once(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_cluster_is_logged_once(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.2)
     said, book, topics = StringIO(), PartitionBook(tables, range(3)), TopicBook(tables)
     before = dict(book.rows)

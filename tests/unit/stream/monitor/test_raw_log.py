@@ -70,14 +70,14 @@ def log_of(leader: Any, epoch: int | None = EPOCH) -> RawLog:
 
 
 @pytest.mark.parametrize("most", [1 << 20, 100, 1])
-def test_each_range_of_the_log(most: int) -> None:
+def test_lost_offsets_of_each_range_of_the_log(most: int) -> None:
     log = log_of(Leader(most=most))
     ranges = [(start, end) for end in range(END + 1) for start in range(end + 1)]
     told = {(start, end): log.lost_offsets({1: (start, end)})[1] for start, end in ranges}
     assert told == {(start, end): len(GONE & set(range(start, end))) for start, end in ranges}
 
 
-def test_what_cannot_be_told_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_without_an_answer_is_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = (0, END)
     assert log_of(Leader()).lost_offsets({1: whole, 2: whole, 3: whole, 9: whole}).keys() == {1, 2}
     assert log_of(Leader(error=1)).lost_offsets({1: whole}) == {}
@@ -86,12 +86,12 @@ def test_what_cannot_be_told_is_left_out(monkeypatch: pytest.MonkeyPatch) -> Non
     assert log_of(Leader()).lost_offsets({1: whole, 2: whole}).keys() == {1}
 
 
-def test_what_is_no_batch_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_with_a_damaged_batch_is_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = LOG[1][:HEADER_BYTES] + bytes([0xFF]) * (len(LOG[1]) - HEADER_BYTES)
     monkeypatch.setitem(globals(), "LOG", [LOG[0], broken, *LOG[2:]])
     assert log_of(Leader()).lost_offsets({1: (0, 3), 2: (0, 8)}) == {1: 0}
 
 
 @pytest.mark.parametrize(("epoch", "told"), [(EPOCH, {1, 2}), (EPOCH - 1, {2}), (EPOCH + 1, {2}), (None, {1, 2})])
-def test_who_leads_in_another_epoch_does_not_tell(epoch: int | None, told: set[int]) -> None:
+def test_a_leader_of_another_epoch_gives_no_answer(epoch: int | None, told: set[int]) -> None:
     assert log_of(Leader(), epoch).lost_offsets({1: (0, END), 2: (0, END)}).keys() == told

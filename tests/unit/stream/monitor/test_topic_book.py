@@ -29,12 +29,14 @@ def names(tables: PathStore, table: str) -> list[str]:
     return [row["topic"] for row in read_rows(tables.open(table))]
 
 
-def test_a_name_that_is_learned_later_is_given_to_assignments(tables: PathStore) -> None:
+def test_assignments_get_a_topic_name_that_is_learned_later(tables: PathStore) -> None:
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], BATCH)
     assert names(tables, ASSIGNMENTS) == names(tables, TOPICS) == ["orders"]
 
 
-def test_after_a_crash_between_both_writes_too(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assignments_get_their_topic_name_after_a_crash_between_the_writes(
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [TopicSeen(ID, "orders", 3, False)]
     for write in ("merge_rows", "overwrite_rows"):
         with monkeypatch.context() as patch:

@@ -27,14 +27,14 @@ def look(told: Mapping[str, str | None]) -> TopicSettings:
     return settings
 
 
-def test_what_is_told_is_believed_with_a_margin() -> None:
+def test_times_from_the_settings_have_a_margin() -> None:
     found = look({"delete.retention.ms": "1000", "max.message.bytes": "5", "min.compaction.lag.ms": "60000"})
     assert found.safe_retention == timedelta(milliseconds=900)
     assert found.largest_batch == 5
     assert found.uncompacted_for == timedelta(seconds=54)
 
 
-def test_a_setting_that_is_not_told_is_taken_for_kafkas_default() -> None:
+def test_an_unknown_setting_has_kafkas_default() -> None:
     said: list[str] = []
     settings = TopicSettings(Told(UnauthorisedError("it lacks DESCRIBE_CONFIGS")), said.append)
     for _ in range(2):
@@ -47,12 +47,12 @@ def test_a_setting_that_is_not_told_is_taken_for_kafkas_default() -> None:
     assert settings.uncompacted_for == timedelta(0)
 
 
-def test_a_cluster_that_is_away_tells_nothing_of_its_settings() -> None:
+def test_a_silent_cluster_does_not_change_the_settings() -> None:
     with pytest.raises(UnreachableError):
         TopicSettings(Told(UnreachableError("no broker answers")), print).look()
 
 
-def test_times_may_be_as_long_as_kafka_takes_them() -> None:
+def test_times_may_be_as_long_as_kafka_allows() -> None:
     found = look({"delete.retention.ms": str(2**63 - 1), "min.compaction.lag.ms": str(2**63 - 1)})
     assert found.safe_retention > timedelta(days=10**6)
     assert found.uncompacted_for > timedelta(days=10**6)
@@ -63,7 +63,7 @@ def test_a_topic_that_is_not_compacted_loses_nothing() -> None:
     assert look({"cleanup.policy": "compact,delete"}).uncompacted_for == timedelta(0)
 
 
-def test_what_was_raised_holds_from_then_on() -> None:
+def test_a_raised_setting_protects_records_from_that_time_on() -> None:
     """Until then compaction could take what was younger."""
     cluster = Told({"min.compaction.lag.ms": "60000"})
     settings = TopicSettings(cluster, print)
@@ -77,7 +77,7 @@ def test_what_was_raised_holds_from_then_on() -> None:
         assert (settings.uncompacted_since > first) is changes
 
 
-def test_a_topic_that_retention_takes_records_of_is_warned_of_once() -> None:
+def test_one_warning_about_a_topic_whose_retention_deletes_records() -> None:
     said: list[str] = []
     cluster = Told({"cleanup.policy": "compact,delete", "retention.ms": "604800000", "retention.bytes": "-1"})
     settings = TopicSettings(cluster, said.append)

@@ -69,7 +69,7 @@ def loaded(book: PartitionBook, log: Log, epoch: int) -> TruncationDetector:
     return found
 
 
-def test_while_no_epoch_rises_nothing_is_asked(book: PartitionBook) -> None:
+def test_no_query_while_no_epoch_rises(book: PartitionBook) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     seen(book, 9)
@@ -78,7 +78,7 @@ def test_while_no_epoch_rises_nothing_is_asked(book: PartitionBook) -> None:
     assert [row.applied_leader_epoch for row in book.rows.values()] == [9, 9, 9]
 
 
-def test_a_new_leader_that_has_all_that_was_applied(book: PartitionBook) -> None:
+def test_a_new_leader_with_everything_applied_keeps_the_log(book: PartitionBook) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     log.starts.append((10, END))
@@ -92,7 +92,7 @@ def test_a_new_leader_that_has_all_that_was_applied(book: PartitionBook) -> None
 
 
 @pytest.mark.parametrize("starts", [((9, 0), (11, END - 1)), ((8, 0), (11, END)), ((11, 0),)])
-def test_a_log_that_was_cut(book: PartitionBook, starts: tuple[tuple[int, int], ...]) -> None:
+def test_a_truncated_log_is_a_new_log(book: PartitionBook, starts: tuple[tuple[int, int], ...]) -> None:
     """Within the epoch that was applied, before all of it, or wholly: however far the log has grown since."""
     log = Log((8, 0), (9, 10))
     found = loaded(book, log, 9)
@@ -116,7 +116,7 @@ def test_epochs_without_records_come_and_go(book: PartitionBook) -> None:
     assert book.epochs.of(1) == 7
 
 
-def test_what_another_job_wrote_down_counts(book: PartitionBook, tables: PathStore) -> None:
+def test_the_next_job_compares_with_the_epochs_in_the_tables(book: PartitionBook, tables: PathStore) -> None:
     log = Log((7, 0), (9, END))
     loaded(book, log, 9)
     again = PartitionBook(tables, range(3))
@@ -130,7 +130,7 @@ def test_what_another_job_wrote_down_counts(book: PartitionBook, tables: PathSto
     assert logs(again, log).begin() == [0, 1, 2]
 
 
-def test_a_broker_that_tells_no_epochs_begins_a_new_log(book: PartitionBook) -> None:
+def test_a_broker_without_epochs_starts_a_new_log(book: PartitionBook) -> None:
     """One before Kafka 2.3, which tells consumers nothing."""
     log = Log((9, 0))
     log.is_old = True
@@ -141,7 +141,7 @@ def test_a_broker_that_tells_no_epochs_begins_a_new_log(book: PartitionBook) -> 
 
 
 @pytest.mark.parametrize("cut_at", [END, END - 1])
-def test_tables_of_an_older_version_know_an_epoch_that_is_not_exceeded(book: PartitionBook, cut_at: int) -> None:
+def test_tables_of_an_older_version_use_the_epoch_before_the_rise(book: PartitionBook, cut_at: int) -> None:
     log = Log((7, 0))
     loaded(book, log, 9)
     for number in book.partitions:
@@ -152,7 +152,7 @@ def test_tables_of_an_older_version_know_an_epoch_that_is_not_exceeded(book: Par
     assert log.asked[0] == dict.fromkeys(range(3), (10, 9))
 
 
-def test_a_partition_of_which_nothing_is_applied_has_no_log_to_compare(book: PartitionBook) -> None:
+def test_a_partition_with_nothing_applied_is_not_compared(book: PartitionBook) -> None:
     log = Log((9, 0))
     found = logs(book, log)
     for epoch in (9, 10):
@@ -161,7 +161,7 @@ def test_a_partition_of_which_nothing_is_applied_has_no_log_to_compare(book: Par
     assert not book.coordinators.raised
 
 
-def test_a_cluster_that_does_not_answer_is_asked_again(book: PartitionBook) -> None:
+def test_a_silent_cluster_is_queried_again(book: PartitionBook) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     log.starts.append((10, END - 1))
@@ -193,7 +193,7 @@ def test_every_log_of_a_recreated_topic_is_new(book: PartitionBook) -> None:
     assert found.begin() == []
 
 
-def test_a_log_that_ends_before_what_was_applied_is_begun_anew_where_it_is_loaded(book: PartitionBook) -> None:
+def test_a_log_that_ends_before_the_applied_offset_is_new_when_it_is_loaded(book: PartitionBook) -> None:
     found = loaded(book, Log((9, 0)), 9)
     ends = {number: PartitionEnds(0, end, end, 5, 9, datetime.now(UTC)) for number, end in enumerate([END - 1, END])}
     assert found.begin() == []
@@ -201,7 +201,7 @@ def test_a_log_that_ends_before_what_was_applied_is_begun_anew_where_it_is_loade
     assert dict(book.log_ids) == {0: 1, 1: 0, 2: 0}
 
 
-def test_a_reader_cannot_go_on_in_another_log_or_where_records_are_gone(book: PartitionBook) -> None:
+def test_a_query_cannot_continue_in_a_new_log_or_after_lost_records(book: PartitionBook) -> None:
     found = loaded(book, Log((9, 0)), 9)
     began = dict(book.log_ids)
     assert found.lost(began, {}) == []
@@ -232,7 +232,7 @@ TABLES = ["offset_commits", "group_records", "undecodable_records", "committed_o
 
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize(("cut_at", "rewritten"), [(END, [1]), (END + 9, [1]), (END + 10, [])])
-def test_a_log_cut_behind_what_is_applied_and_within_what_is_written(
+def test_a_log_truncated_after_the_applied_and_before_the_written_offset(
     book: PartitionBook, tables: PathStore, table: str, cut_at: int, rewritten: list[int]
 ) -> None:
     loaded(book, Log((9, 0)), 9)
@@ -242,7 +242,7 @@ def test_a_log_cut_behind_what_is_applied_and_within_what_is_written(
     assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
 
 
-def test_what_was_written_after_the_leader_moved(book: PartitionBook, tables: PathStore) -> None:
+def test_records_written_after_the_leader_moved(book: PartitionBook, tables: PathStore) -> None:
     """The last that is applied is of epoch 7, and what was written is of 9, as was noted before."""
     log = Log((7, 0), (9, END), end=2 * END)
     loaded(book, log, 9)
@@ -259,7 +259,7 @@ def test_what_was_written_after_the_leader_moved(book: PartitionBook, tables: Pa
         assert logs(book, Log(*starts, end=10 * END)).begin() == rewritten
 
 
-def test_what_was_written_of_another_log_does_not_count(book: PartitionBook, tables: PathStore) -> None:
+def test_written_records_of_another_log_do_not_count(book: PartitionBook, tables: PathStore) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     written(Path(tables.root), "offset_commits", END + 9, log_id=1)
@@ -268,7 +268,7 @@ def test_what_was_written_of_another_log_does_not_count(book: PartitionBook, tab
     assert found.begin() == []
 
 
-def test_what_a_batch_writes_is_looked_for_anew(book: PartitionBook, tables: PathStore) -> None:
+def test_written_records_are_read_again_after_a_batch(book: PartitionBook, tables: PathStore) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     log.starts.append((10, END))
@@ -282,7 +282,7 @@ def test_what_a_batch_writes_is_looked_for_anew(book: PartitionBook, tables: Pat
 
 
 @pytest.mark.parametrize(("cut_at", "rewritten"), [(END - 1, [1]), (END, [])])
-def test_a_log_cut_after_a_first_load_that_did_not_end(
+def test_a_log_truncated_after_an_interrupted_first_load(
     book: PartitionBook, tables: PathStore, cut_at: int, rewritten: list[int]
 ) -> None:
     seen(book, 9)
@@ -297,7 +297,7 @@ def test_a_log_cut_after_a_first_load_that_did_not_end(
     assert book.rows[1].log_id == len(rewritten)
 
 
-def test_a_log_of_which_nothing_is_known_stays_unsettled(book: PartitionBook, tables: PathStore) -> None:
+def test_a_log_without_an_answer_stays_unsettled(book: PartitionBook, tables: PathStore) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     written(Path(tables.root), "offset_commits", END + 9)

@@ -24,7 +24,7 @@ HOUR = timedelta(hours=1)
         (None, NOON - 2 * HOUR, None, timedelta.max),  # the job's clock was set back
     ],
 )
-def test_a_look_is_as_old_as_the_clock_says_that_says_more(
+def test_the_age_of_a_mark_is_that_of_the_clock_that_shows_more(
     newest_before: datetime | None, now: datetime, newest_now: datetime | None, age: timedelta
 ) -> None:
     assert Mark(NOON, newest_before, 7).age(now, newest_now) == age
@@ -45,7 +45,7 @@ def test_a_mark_is_reached_when_all_below_its_end_is_applied() -> None:
     assert marks.reached(0) is None
 
 
-def test_who_is_never_at_the_end_comes_from_mark_to_mark() -> None:
+def test_a_partition_that_is_never_at_its_end_reaches_one_mark_after_the_other() -> None:
     """A busy log has grown by each look; what counts is that what was there at an earlier one is applied."""
     marks = Marks()
     for at in range(5):
@@ -54,7 +54,7 @@ def test_who_is_never_at_the_end_comes_from_mark_to_mark() -> None:
         assert reached == (mark(at - 1, 10 * at) if at else None)
 
 
-def test_a_backlog_has_a_mark_on_its_way() -> None:
+def test_a_backlog_reaches_a_mark_before_its_end() -> None:
     marks = Marks()
     for at in range(5):
         marks.add(0, mark(at, 100 + at))
@@ -64,7 +64,7 @@ def test_a_backlog_has_a_mark_on_its_way() -> None:
     assert marks.reach(0, 104) == mark(4, 104)
 
 
-def test_an_instant_is_by_the_clock_that_is_ahead() -> None:
+def test_a_time_is_that_of_the_clock_that_is_ahead() -> None:
     def ms(instant: datetime) -> int:
         return round(instant.timestamp() * 1000)
 

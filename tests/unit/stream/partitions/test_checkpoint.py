@@ -19,7 +19,7 @@ def test_each_checkpoint_has_a_folder_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", all_schemas())
-def test_a_fence_shuts_older_checkpoints_out_of_every_table(tables: PathStore, name: str) -> None:
+def test_a_new_checkpoint_shuts_older_ones_out_of_every_table(tables: PathStore, name: str) -> None:
     checkpoint(3).shut_out_older(tables)
     table = tables.open(name)
     assert is_done(table, BatchId(2, 2**31))
@@ -27,7 +27,7 @@ def test_a_fence_shuts_older_checkpoints_out_of_every_table(tables: PathStore, n
     assert not is_done(table, BatchId(4, 0))
 
 
-def test_a_fence_changes_no_rows(tables: PathStore) -> None:
+def test_shutting_out_older_checkpoints_changes_no_rows(tables: PathStore) -> None:
     book = PartitionBook(tables, range(3))
     book.start_load({1: 100})
     book.finish_load(1, 10, 2, 4)
@@ -37,7 +37,7 @@ def test_a_fence_changes_no_rows(tables: PathStore) -> None:
     assert len(read_rows(tables.open("partition_events"))) == 2
 
 
-def test_behind_a_fence_the_book_is_the_newer_jobs(tables: PathStore) -> None:
+def test_an_older_job_cannot_write_the_book_after_it_was_shut_out(tables: PathStore) -> None:
     zombie = PartitionBook(tables, range(3))
     zombie.start_load({1: 100})
     checkpoint(2).shut_out_older(tables)
@@ -48,7 +48,7 @@ def test_behind_a_fence_the_book_is_the_newer_jobs(tables: PathStore) -> None:
     assert read_rows(tables.open("partition_events")) == []
 
 
-def test_a_fence_may_be_set_twice(tables: PathStore) -> None:
+def test_older_checkpoints_may_be_shut_out_twice(tables: PathStore) -> None:
     checkpoint(2).shut_out_older(tables)
     checkpoint(2).shut_out_older(tables)
     assert is_done(tables.open("groups"), BatchId(1, 9))

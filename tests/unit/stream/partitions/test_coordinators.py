@@ -24,7 +24,7 @@ def observed(book: PartitionBook, leader: int | None, epoch: int | None) -> tupl
     return tuple(getattr(book.rows[1], f"coordinator_{name}") for name in ("id", "epoch", "available"))
 
 
-def test_another_broker_has_taken_over(tables: PathStore, book: PartitionBook) -> None:
+def test_a_move_of_the_coordinator_writes_events(tables: PathStore, book: PartitionBook) -> None:
     append_rows(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": group} for group in "ab"])
     append_rows(Path(tables.root), "groups", [{"offsets_partition": 2, "group_id": "c"}])
     append_rows(Path(tables.root), "committed_offsets", [{"offsets_partition": 1, "group_id": "a"}])
@@ -69,7 +69,7 @@ def test_a_partition_without_a_leader_keeps_its_last_coordinator(tables: PathSto
     assert [event[0] for event in told(tables)] == ["coordinator moved", "unloaded"]
 
 
-def test_what_is_seen_again_is_told_once(tables: PathStore, book: PartitionBook) -> None:
+def test_events_before_a_crash_are_written_once(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     observed(book, 5, 9)
     crashed = PartitionBook(tables, range(3))
@@ -87,7 +87,7 @@ def test_what_is_seen_again_is_told_once(tables: PathStore, book: PartitionBook)
     ]
 
 
-def test_a_recreated_topic_counts_its_epochs_anew(tables: PathStore, book: PartitionBook) -> None:
+def test_a_recreated_topic_starts_its_epochs_again(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     observed(book, 5, 9)
     book.begin_log(1)
@@ -95,7 +95,7 @@ def test_a_recreated_topic_counts_its_epochs_anew(tables: PathStore, book: Parti
     assert told(tables) == []
 
 
-def test_a_raised_epoch_is_written_when_the_log_was_looked_at(tables: PathStore, book: PartitionBook) -> None:
+def test_a_raised_epoch_is_written_after_the_log_was_checked(tables: PathStore, book: PartitionBook) -> None:
     """Else a kill, or a cluster that falls silent, between the two would leave a log that was cut unnoticed."""
     loaded(book, 1, 100)
     observed(book, 5, 9)
@@ -116,7 +116,7 @@ def test_a_raised_epoch_is_written_when_the_log_was_looked_at(tables: PathStore,
     assert not last.coordinators.raised
 
 
-def test_a_removed_partition_is_told_beside_its_last_unload(tables: PathStore, book: PartitionBook) -> None:
+def test_a_removed_partition_has_an_event_after_its_last_unload(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 2, 100)
     book.observe({2: ends(100)})
     book.observe({2: ends(100, leader=6, epoch=10)})

@@ -10,7 +10,7 @@ from tests.unit.stream.partitions.book import BATCH, loaded, newest
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-def test_a_job_without_history_ends_what_was_complete(tables: PathStore, book: PartitionBook) -> None:
+def test_after_a_job_without_history_no_history_is_complete(tables: PathStore, book: PartitionBook) -> None:
     for number in (0, 1):
         loaded(book, number, 100)
     book.write(BATCH)
@@ -28,7 +28,7 @@ def test_a_job_without_history_ends_what_was_complete(tables: PathStore, book: P
     assert again.claims.missing == [0]
 
 
-def test_history_is_whole_from_the_first_load_on(book: PartitionBook) -> None:
+def test_history_is_complete_from_the_first_load_on(book: PartitionBook) -> None:
     loaded(book, 1, 100)
     first = book.rows[1].load_started_at
     assert book.rows[1].history_complete_from == first
@@ -36,13 +36,13 @@ def test_history_is_whole_from_the_first_load_on(book: PartitionBook) -> None:
     assert book.rows[1].history_complete_from == first
 
 
-def test_a_load_of_what_the_stream_never_saw_begins_the_history_anew(book: PartitionBook) -> None:
+def test_a_load_beyond_the_stream_starts_the_complete_history_again(book: PartitionBook) -> None:
     loaded(book, 1, 100)
     loaded(book, 1, 101)  # compaction may have removed records between the loads
     assert book.rows[1].history_complete_from == book.rows[1].load_started_at
 
 
-def test_what_was_gone_unread_ends_what_was_complete(book: PartitionBook) -> None:
+def test_records_lost_unread_start_the_complete_history_again(book: PartitionBook) -> None:
     for number in range(3):
         loaded(book, number, 100)
     complete = {number: row.history_complete_from for number, row in book.rows.items()}
@@ -52,7 +52,7 @@ def test_what_was_gone_unread_ends_what_was_complete(book: PartitionBook) -> Non
     assert [book.rows[number].history_complete_from for number in (0, 2)] == [complete[0], complete[2]]
 
 
-def test_what_is_complete_is_told_by_the_clock_that_is_ahead(book: PartitionBook) -> None:
+def test_history_complete_from_uses_the_clock_that_is_ahead(book: PartitionBook) -> None:
     ahead = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=5)
     book.clocks.read(newest(ahead))
     loaded(book, 1, 100)
@@ -62,7 +62,7 @@ def test_what_is_complete_is_told_by_the_clock_that_is_ahead(book: PartitionBook
     assert book.rows[1].history_complete_from == ahead + timedelta(hours=1)
 
 
-def test_a_time_that_no_clock_has_reached_is_taken_back(book: PartitionBook) -> None:
+def test_a_time_that_no_clock_has_reached_is_corrected(book: PartitionBook) -> None:
     now = datetime.now(UTC)
     book.clocks.read(newest(now + timedelta(days=9)))  # which cannot be
     loaded(book, 1, 100)

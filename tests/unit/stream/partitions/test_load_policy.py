@@ -26,16 +26,16 @@ def must_load(row: PartitionRow, ends: PartitionEnds) -> bool:
 
 
 @pytest.mark.parametrize("state", [None, "LOADING", "FAILED", "UNLOADED"])
-def test_a_partition_that_is_not_whole_is_loaded(state: LoadState | None) -> None:
+def test_a_partition_without_a_finished_load_is_loaded(state: LoadState | None) -> None:
     assert must_load(row(state=state), ends())
     assert must_load(row(None, state), ends())
 
 
-def test_a_partition_that_is_applied_to_its_end_goes_on() -> None:
+def test_a_partition_that_is_applied_to_its_end_is_not_loaded() -> None:
     assert not must_load(row(), ends())
 
 
-def test_an_idle_partition_goes_on_however_long_the_job_was_away() -> None:
+def test_an_idle_partition_is_not_loaded_after_any_pause_of_the_job() -> None:
     assert not must_load(row(hours_ago=1000), ends())
 
 
@@ -56,38 +56,38 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert not must_load(PartitionRow.of(stored), ends())
 
 
-def test_who_was_never_seen_to_be_caught_up_is_loaded() -> None:
+def test_a_partition_that_was_never_caught_up_is_loaded() -> None:
     assert must_load(replace(row(99), caught_up_at=None), ends())
     assert not must_load(replace(row(), caught_up_at=None), ends())
 
 
-def test_a_time_to_come_is_none() -> None:
+def test_a_caught_up_time_in_the_future_does_not_count() -> None:
     """The clock was set back since, so that nobody knows how long ago it was."""
     assert must_load(row(99, hours_ago=-2), ends())
     assert not must_load(row(99, hours_ago=-0.5), ends())  # clocks of two hosts
     assert not must_load(row(hours_ago=-2), ends())
 
 
-def test_records_that_are_gone_are_made_up_for_by_a_load() -> None:
+def test_a_partition_that_lost_records_is_loaded() -> None:
     assert must_load(row(50), ends(start=51))
     assert not must_load(row(50), ends(start=50))
 
 
 @pytest.mark.parametrize(("next_offset", "is_other"), [(None, False), (99, False), (100, False), (101, True)])
-def test_a_log_that_ends_before_what_was_applied_is_another(next_offset: int | None, is_other: bool) -> None:
+def test_a_log_that_ends_before_the_applied_offset_is_another_one(next_offset: int | None, is_other: bool) -> None:
     assert row(next_offset).is_other_log(ends(stable=40, high=100)) is is_other
 
 
-def test_another_log_is_loaded() -> None:
+def test_a_replaced_log_is_loaded() -> None:
     assert must_load(row(101), ends())
     assert must_load(row(1), ends(0))
 
 
-def test_an_open_transaction_makes_no_other_log() -> None:
+def test_an_open_transaction_does_not_replace_the_log() -> None:
     assert not must_load(row(100), ends(stable=40, high=100))
 
 
-def test_only_partitions_of_which_the_cluster_tells_are_loaded_in_their_order() -> None:
+def test_only_partitions_with_end_offsets_are_loaded_in_order() -> None:
     rows = {2: row(), 0: row(None, None), 3: row(None, None), 1: row(None, None)}
     assert partitions_to_load(rows, {0: ends(), 1: ends(), 2: ends()}, SAFE) == [0, 1]
     assert partitions_to_load({}, {}, SAFE) == []

@@ -68,7 +68,7 @@ def test_nothing_is_lost(tables: PathStore) -> None:
     "name",
     ["committed_offsets", "group_cells", "groups", "group_members", "member_assignments", "member_subscriptions"],
 )
-def test_without_a_state_table_all_is_loaded_anew(tables: PathStore, name: str) -> None:
+def test_without_a_state_table_all_partitions_are_loaded_again(tables: PathStore, name: str) -> None:
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == {name}
     fence(tables, 4)  # from now on the table looks like the others: the book must say it
@@ -80,7 +80,7 @@ def test_without_a_state_table_all_is_loaded_anew(tables: PathStore, name: str) 
 
 
 @pytest.mark.parametrize("name", ["offset_commits", "group_records", "undecodable_records"])
-def test_without_a_history_table_its_completeness_begins_anew(tables: PathStore, name: str) -> None:
+def test_without_a_history_table_the_complete_history_starts_again(tables: PathStore, name: str) -> None:
     counted = count_open(tables, [COMMITS], 0, BATCH)[COMMITS]
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == {name}
@@ -93,7 +93,7 @@ def test_without_a_history_table_its_completeness_begins_anew(tables: PathStore,
         assert book.rows[number].history_complete_from == book.rows[number].load_started_at
 
 
-def test_without_the_book_logs_and_loads_are_counted_on(tables: PathStore) -> None:
+def test_without_offsets_partitions_log_and_load_ids_continue(tables: PathStore) -> None:
     book = delete(tables, "offsets_partitions")
     assert mend_lost_tables(book, tables) == {"offsets_partitions"}
     columns = ("log_id", "next_offset", "load_id", "load_state")
@@ -104,7 +104,7 @@ def test_without_the_book_logs_and_loads_are_counted_on(tables: PathStore) -> No
         ]
 
 
-def test_a_lost_ledger_is_told(tables: PathStore) -> None:
+def test_a_lost_ledger_is_detected(tables: PathStore) -> None:
     assert not is_ledger_lost(tables)
     delete(tables, LEDGER)
     assert is_ledger_lost(tables)
@@ -113,32 +113,32 @@ def test_a_lost_ledger_is_told(tables: PathStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["topics", "partition_events", "job_lease", LEDGER])
-def test_what_no_load_fills_costs_no_load(tables: PathStore, name: str) -> None:
+def test_a_lost_table_that_loads_do_not_fill_needs_no_load(tables: PathStore, name: str) -> None:
     book = delete(tables, name)
     assert mend_lost_tables(book, tables) == set()
     assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
 
 
-def test_without_any_table_all_is_new(tables: PathStore) -> None:
+def test_without_any_table_everything_is_new(tables: PathStore) -> None:
     book = delete(tables, *all_schemas())
     assert mend_lost_tables(book, tables) == set()
     assert last_checkpoint_id(tables) == 0
 
 
-def test_a_first_job_that_was_killed_while_it_set_its_fence_lost_nothing(tmp_path: Path) -> None:
+def test_a_first_job_killed_while_it_shut_out_older_checkpoints_lost_nothing(tmp_path: Path) -> None:
     new = new_tables(tmp_path / "new")
     fence(new, 1)
     book = delete(new, "groups", "offsets_partitions", "topics")
     assert mend_lost_tables(book, new) == set()
 
 
-def test_checkpoints_are_counted_on_without_the_lease(tables: PathStore) -> None:
+def test_checkpoint_ids_continue_without_the_lease(tables: PathStore) -> None:
     delete(tables, "job_lease")
     assert last_checkpoint_id(tables) == 3
 
 
 @pytest.mark.parametrize("name", [*DECODED_TABLES, DECODED_LOGS])
-def test_without_a_decoded_table_all_of_them_begin_anew(tables: PathStore, name: str) -> None:
+def test_without_a_decoded_table_all_of_them_are_derived_again(tables: PathStore, name: str) -> None:
     book = PartitionBook(tables, [0, 1])
     book.note_decoded({0: 70, 1: 70})
     book.write(BatchId(3, 5))
@@ -154,7 +154,7 @@ def test_without_a_decoded_table_all_of_them_begin_anew(tables: PathStore, name:
     assert {table for table in (*DECODED_TABLES, DECODED_LOGS) if read_rows(tables.open(table))} == set()
 
 
-def test_tables_that_an_upgrade_made_are_not_lost(tables: PathStore) -> None:
+def test_tables_that_an_upgrade_created_are_not_lost(tables: PathStore) -> None:
     book = delete(tables, *DECODED_TABLES, DECODED_LOGS)
     assert mend_lost_tables(book, tables) == set()
     assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]

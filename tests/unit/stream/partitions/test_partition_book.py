@@ -51,7 +51,7 @@ def test_a_partition_without_records_is_loaded_too(book: PartitionBook) -> None:
     assert book.next_offsets == {0: 0}
 
 
-def test_a_second_load_does_not_go_back(book: PartitionBook) -> None:
+def test_a_second_load_does_not_move_the_position_back(book: PartitionBook) -> None:
     loaded(book, 1, 100)
     book.advance({1: 150})
     loaded(book, 1, 120)
@@ -59,7 +59,7 @@ def test_a_second_load_does_not_go_back(book: PartitionBook) -> None:
     assert book.next_offsets == {1: 150}
 
 
-def test_another_log_begins_at_its_own_start(tables: PathStore, book: PartitionBook) -> None:
+def test_a_new_log_is_loaded_from_its_start(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     book.begin_log(1)
     assert book.log_ids == {0: 0, 1: 1, 2: 0}
@@ -72,7 +72,7 @@ def test_another_log_begins_at_its_own_start(tables: PathStore, book: PartitionB
     assert PartitionBook(tables, range(3)).log_ids == book.log_ids
 
 
-def test_other_filters_begin_another_log(tables: PathStore, book: PartitionBook) -> None:
+def test_changed_filters_start_a_new_log(tables: PathStore, book: PartitionBook) -> None:
     some, others = Filters(group_exclude="a"), Filters(topic_filter="b")
     assert not book.filter_by(some)  # of tables without a load there is nothing to take back
     assert book.log_ids == {0: 0, 1: 0, 2: 0}
@@ -96,14 +96,14 @@ def test_other_filters_begin_another_log(tables: PathStore, book: PartitionBook)
     assert again.rows[1].filtered_count is None
 
 
-def test_batches_advance_and_never_go_back(book: PartitionBook) -> None:
+def test_batches_move_the_position_forward_only(book: PartitionBook) -> None:
     loaded(book, 0, 10)
     loaded(book, 1, 10)
     book.advance({0: 30, 1: 5})
     assert book.next_offsets == {0: 30, 1: 10}
 
 
-def test_what_the_cluster_says_is_noted(book: PartitionBook) -> None:
+def test_the_row_has_what_the_cluster_returned(book: PartitionBook) -> None:
     book.observe({0: ends(90, 100), 2: ends(7, leader=None, epoch=None)})
     noted = ("log_start_offset", "last_stable_offset", "high_watermark", "coordinator_id", "coordinator_epoch")
     assert [getattr(book.rows[0], name) for name in noted] == [2, 90, 100, 5, 9]
@@ -111,7 +111,7 @@ def test_what_the_cluster_says_is_noted(book: PartitionBook) -> None:
     assert [book.rows[number].coordinator_available for number in range(3)] == [True, None, False]
 
 
-def test_what_an_open_transaction_holds_back_is_timed(tables: PathStore, book: PartitionBook) -> None:
+def test_the_row_has_since_when_a_transaction_blocks_it(tables: PathStore, book: PartitionBook) -> None:
     def since(stable: int, high: int) -> datetime | None:
         book.observe({1: ends(stable, high)})
         return book.rows[1].last_stable_offset_since
@@ -136,7 +136,7 @@ def test_what_an_open_transaction_holds_back_is_timed(tables: PathStore, book: P
     assert fourth > third
 
 
-def test_caught_up_is_what_is_applied_to_the_last_stable_offset(book: PartitionBook) -> None:
+def test_a_partition_applied_to_its_last_stable_offset_is_caught_up(book: PartitionBook) -> None:
     long_ago = datetime.now(UTC) - timedelta(days=1)
     for number in range(3):
         book.observe(seen(number, 100, long_ago))
@@ -149,7 +149,7 @@ def test_caught_up_is_what_is_applied_to_the_last_stable_offset(book: PartitionB
     assert book.rows[2].caught_up_at == long_ago  # its rows are not whole
 
 
-def test_a_load_is_told_by_two_events(tables: PathStore, book: PartitionBook) -> None:
+def test_a_load_writes_two_events(tables: PathStore, book: PartitionBook) -> None:
     book.observe({1: ends(100)})
     loaded(book, 1, 100)
     book.write(LOAD)
@@ -205,7 +205,7 @@ def test_a_new_log_starts_from_nothing(tables: PathStore) -> None:
 
 
 @pytest.mark.parametrize(("log_start", "load_state"), [(41, "OWNED"), (42, "OWNED"), (43, "UNLOADED")])
-def test_a_partition_is_loaded_anew_if_its_log_lost_a_record_of_the_tables(
+def test_a_partition_is_loaded_again_if_its_log_lost_a_record_of_the_tables(
     tables: PathStore, book: PartitionBook, log_start: int, load_state: str
 ) -> None:
     rows = [{"offsets_partition": 1, "log_id": 0, "group_id": "g", "record_offset": offset} for offset in (42, 50)]
@@ -216,7 +216,7 @@ def test_a_partition_is_loaded_anew_if_its_log_lost_a_record_of_the_tables(
     assert book.rows[1].load_state == load_state
 
 
-def test_news_are_all_but_being_caught_up(book: PartitionBook) -> None:
+def test_every_change_but_caught_up_at_is_news(book: PartitionBook) -> None:
     loaded(book, 1, 100)
     book.observe({1: ends(100)})
     book.write(LOAD)
@@ -228,7 +228,7 @@ def test_news_are_all_but_being_caught_up(book: PartitionBook) -> None:
         book.write(LOAD)
 
 
-def test_a_failed_load(tables: PathStore, book: PartitionBook) -> None:
+def test_a_failed_load_is_marked_and_has_an_event(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 0, 10)
     book.start_load({1: 100})
     book.fail_loads("the broker went away")
@@ -238,13 +238,13 @@ def test_a_failed_load(tables: PathStore, book: PartitionBook) -> None:
     assert (failed["offsets_partition"], failed["load_id"], failed["detail"]) == (1, 1, "the broker went away")
 
 
-def test_log_ids_are_those_of_now(book: PartitionBook) -> None:
+def test_log_ids_show_a_new_log_at_once(book: PartitionBook) -> None:
     log_ids = book.log_ids
     book.begin_log(2)
     assert log_ids == {0: 0, 1: 0, 2: 1}
 
 
-def test_a_load_is_caught_up_with_what_was_there_when_its_end_was_asked_for(book: PartitionBook) -> None:
+def test_a_load_is_caught_up_as_of_the_query_of_its_end(book: PartitionBook) -> None:
     asked_at = datetime.now(UTC) - timedelta(minutes=10)
     book.observe(seen(1, 100, asked_at))
     loaded(book, 1, 100)
@@ -252,7 +252,7 @@ def test_a_load_is_caught_up_with_what_was_there_when_its_end_was_asked_for(book
     assert timedelta(minutes=10) <= book.behind_for(1) < timedelta(minutes=11)
 
 
-def test_a_partition_that_is_never_at_its_end_is_caught_up_with_what_was_there_before(book: PartitionBook) -> None:
+def test_a_partition_that_is_never_at_its_end_is_caught_up_as_of_an_earlier_end(book: PartitionBook) -> None:
     loaded(book, 1, 100)
     start = datetime.now(UTC)
     for at in range(5):
@@ -261,7 +261,7 @@ def test_a_partition_that_is_never_at_its_end_is_caught_up_with_what_was_there_b
     assert book.rows[1].caught_up_at == start + timedelta(seconds=3)
 
 
-def test_how_long_a_partition_is_behind_is_told_by_the_times_of_records_too(book: PartitionBook) -> None:
+def test_timestamps_of_records_count_for_how_long_a_partition_is_behind(book: PartitionBook) -> None:
     now = datetime.now(UTC)
     book.observe(seen(1, 100, now))
     loaded(book, 1, 100)

@@ -13,12 +13,12 @@ def test_a_row_has_the_columns_of_the_table() -> None:
     assert tuple(field.name for field in fields(PartitionRow)) == tuple(load_schema(OFFSETS_PARTITIONS).column_names)
 
 
-def test_a_stored_row_may_lack_columns_and_have_a_users_own() -> None:
+def test_a_stored_row_may_lack_columns_and_have_others() -> None:
     stored = {"offsets_partition": 7, "log_id": None, "next_offset": 5, "mine": "x"}
     assert PartitionRow.of(stored) == PartitionRow(7, log_id=0, next_offset=5)
 
 
-def test_a_time_without_a_zone_is_one_of_utc() -> None:
+def test_a_stored_time_without_a_zone_is_utc() -> None:
     stored = {"offsets_partition": 7, "last_stable_offset_since": datetime(2026, 1, 1)}
     assert PartitionRow.of(stored).last_stable_offset_since == datetime(2026, 1, 1, tzinfo=UTC)
 

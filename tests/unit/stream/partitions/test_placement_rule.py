@@ -134,7 +134,7 @@ def test_our_own_redpanda_hashes_as_xxhash_does() -> None:
     ]
 
 
-def test_a_normal_log_is_placed_by_kafkas_hash_and_nothing_is_said(tables: PathStore) -> None:
+def test_a_normal_log_is_placed_by_kafkas_hash_without_a_log_line(tables: PathStore) -> None:
     world = World(tables, 16)
     world.has(at(by_java(GROUPS, 16)))
     world.loads()
@@ -142,7 +142,7 @@ def test_a_normal_log_is_placed_by_kafkas_hash_and_nothing_is_said(tables: PathS
     assert not world.placing.is_open
 
 
-def test_a_log_of_redpandas_is_placed_by_its_records_and_that_is_said_once(tables: PathStore) -> None:
+def test_a_log_of_redpanda_is_placed_by_its_records_with_one_log_line(tables: PathStore) -> None:
     world = World(tables, 16)
     world.has(at(by_redpanda(GROUPS, 16)))
     world.loads()
@@ -156,7 +156,7 @@ def test_a_log_of_redpandas_is_placed_by_its_records_and_that_is_said_once(table
     assert (world.rule, len(world.said)) == (RECORDS, said)
 
 
-def test_three_groups_are_too_few(tables: PathStore) -> None:
+def test_three_groups_do_not_show_the_rule(tables: PathStore) -> None:
     world = World(tables, 16)
     some = [group for group in GROUPS if partition_for(group, 16) != redpanda_partition_for(group, 16)][:3]
     world.has(at(by_redpanda(some, 16)))
@@ -228,7 +228,7 @@ def test_a_topic_that_had_grown_and_was_restarted_before_the_first_load(tables: 
     assert (world.rule, world.said) == (JAVA, [])
 
 
-def test_another_topic_of_the_name_is_found_out_anew(tables: PathStore) -> None:
+def test_the_rule_is_found_again_for_a_recreated_topic(tables: PathStore) -> None:
     world = World(tables, 4)
     world.has(at(by_redpanda(GROUPS, 4)))
     world.loads()
@@ -240,7 +240,7 @@ def test_another_topic_of_the_name_is_found_out_anew(tables: PathStore) -> None:
 
 
 @pytest.mark.parametrize("by_hash", [True, False])
-def test_brokers_that_tell_decide_what_few_groups_leave_open(tables: PathStore, by_hash: bool) -> None:
+def test_answers_of_brokers_decide_if_groups_are_too_few(tables: PathStore, by_hash: bool) -> None:
     """Of brokers that lead different partitions the one that says that it coordinates a group tells by which rule."""
     world = World(tables, 15)
     world.leads(15, brokers=3)
@@ -253,7 +253,7 @@ def test_brokers_that_tell_decide_what_few_groups_leave_open(tables: PathStore, 
     assert sorted(world.asked) == sorted(some)
 
 
-def test_one_broker_is_not_asked_and_one_that_refuses_is_passed_over(tables: PathStore) -> None:
+def test_a_single_broker_is_not_queried_and_a_refusal_is_ignored(tables: PathStore) -> None:
     world = World(tables, 15)
     world.has(at(by_redpanda(GROUPS, 15)))
     world.loads()
@@ -265,7 +265,7 @@ def test_one_broker_is_not_asked_and_one_that_refuses_is_passed_over(tables: Pat
     assert world.rule == RECORDS
 
 
-def test_a_copy_that_is_alone_again_is_the_groups_own(tables: PathStore) -> None:
+def test_the_only_remaining_copy_is_the_groups_home(tables: PathStore) -> None:
     world = World(tables, 16)
     world.has(at(by_redpanda(GROUPS, 16)))
     world.loads()

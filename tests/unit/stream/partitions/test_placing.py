@@ -71,7 +71,7 @@ def rows_of(tables: PathStore, name: str) -> list[dict[str, object]]:
     return sorted(read_rows(tables.open(name)), key=str)
 
 
-def test_all_rows_are_brought_up_to_date_and_back(tables: PathStore) -> None:
+def test_all_rows_are_placed_by_the_new_rule_and_back(tables: PathStore) -> None:
     before = {name: rows_of(tables, name) for name in STATE_TABLES}
     assert all(are_placed(tables, FEW))
     place_groups(tables, MORE, LOAD)
@@ -82,13 +82,13 @@ def test_all_rows_are_brought_up_to_date_and_back(tables: PathStore) -> None:
     assert {name: rows_of(tables, name) for name in STATE_TABLES} == before
 
 
-def test_what_is_placed_already_is_not_written(tables: PathStore) -> None:
+def test_rows_that_are_placed_already_are_not_written(tables: PathStore) -> None:
     before = [DeltaTable(tables.table(name)).version() for name in STATE_TABLES]
     place_groups(tables, FEW, LOAD)
     assert [DeltaTable(tables.table(name)).version() for name in STATE_TABLES] == before
 
 
-def test_a_change_that_was_interrupted_is_made_again(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_change_is_repeated(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     tell, told = homes._write, list[str]()
 
     def die_at_the_third(location: PathStore, name: str, placed: homes.Placed, batch: BatchId) -> None:
@@ -115,19 +115,19 @@ def test_a_change_that_was_interrupted_is_made_again(tables: PathStore, monkeypa
     assert is_untold(job(tables, FEW))  # fewer again, as of a topic that was made anew
 
 
-def test_a_job_that_was_taken_over_places_nothing(tables: PathStore) -> None:
+def test_a_job_that_lost_its_lease_places_nothing(tables: PathStore) -> None:
     Checkpoint(spark=None, root="unused", checkpoint_id=2).shut_out_older(tables)  # type: ignore[arg-type]  # needs no Spark
     with pytest.raises(LeaseError):
         place_groups(tables, MORE, LOAD)
     assert all(are_placed(tables, FEW))
 
 
-def test_tables_of_an_older_version_are_placed_anew(tmp_path: Path) -> None:
+def test_tables_of_an_older_version_are_placed_again(tmp_path: Path) -> None:
     """Their job did not note by how many partitions it placed groups, and missed changes."""
     new = new_tables(tmp_path / "new")
     loaded(new).write(LOAD)
     assert is_untold(job(new, FEW))
 
 
-def test_nothing_is_untold_before_the_first_load(tmp_path: Path) -> None:
+def test_before_the_first_load_no_row_must_be_placed_again(tmp_path: Path) -> None:
     assert not is_untold(job(new_tables(tmp_path / "new"), FEW))

@@ -16,7 +16,7 @@ def test_a_topic_that_was_never_loaded_is_not_ready() -> None:
     assert (found.by_state, found.is_ready) == ({"unloaded": 1, "owned": 1}, False)
 
 
-def test_a_partition_is_behind_what_its_log_still_has() -> None:
+def test_behind_counts_only_records_that_the_log_still_has() -> None:
     now = datetime.now(UTC)
     behind = PartitionRow(
         0, load_state="OWNED", next_offset=40, last_stable_offset=100, high_watermark=100, caught_up_at=now - 5 * MINUTE
@@ -30,7 +30,7 @@ def test_a_partition_is_behind_what_its_log_still_has() -> None:
     assert standing(done).behind_seconds == 0
 
 
-def test_an_open_transaction_is_told_and_hangs_once_it_is_too_old() -> None:
+def test_an_open_transaction_counts_and_hangs_after_the_limit() -> None:
     def held(since: datetime) -> PartitionRow:
         return PartitionRow(0, last_stable_offset=10, high_watermark=25, last_stable_offset_since=since)
 
@@ -39,6 +39,6 @@ def test_an_open_transaction_is_told_and_hangs_once_it_is_too_old() -> None:
     assert (found.blocked, found.blocked_records, found.hanging) == (2, 30, 1)
 
 
-def test_a_partition_without_a_leader_is_told() -> None:
+def test_a_partition_without_a_leader_counts() -> None:
     rows = [PartitionRow(0, coordinator_available=False), PartitionRow(1, coordinator_available=True), PartitionRow(2)]
     assert standing(*rows).leaderless == 1

@@ -35,7 +35,7 @@ def recorded(book: SampleBook) -> list[tuple[int, datetime, datetime | None]]:
     return [(row["high_watermark"], row["sampled_at"], row["previous_sampled_at"]) for row in book.waiting]
 
 
-def test_a_row_when_an_end_moves_with_how_long_the_one_before_held() -> None:
+def test_a_moved_end_has_a_row_with_the_time_until_which_the_last_end_was_valid() -> None:
     book = SampleBook()
     for seconds, high in ((0, 5), (10, 5), (20, 5), (30, 7), (40, 8)):
         take(book, seconds, end(high))
@@ -43,7 +43,7 @@ def test_a_row_when_an_end_moves_with_how_long_the_one_before_held() -> None:
     assert [(row["sampled_at"], row["changed_at"]) for row in book.rows()] == [(at(40), at(40))]
 
 
-def test_a_row_every_ten_minutes_of_an_idle_partition() -> None:
+def test_an_idle_partition_has_a_row_every_ten_minutes() -> None:
     book = SampleBook()
     for seconds in range(0, 1300, 10):
         take(book, seconds, end(5))
@@ -62,7 +62,7 @@ def uneven(book: SampleBook, seconds: float, high: int) -> bool:
     return bool(found)
 
 
-def test_the_records_are_asked_where_a_burst_begins_or_ends_and_of_no_other() -> None:
+def test_record_times_are_queried_only_where_a_burst_starts_or_ends() -> None:
     book, asked = SampleBook(), []
     take(book, 0, end(0))
     for seconds, high in ((10, 0), (20, 100), (30, 210), (40, 315), (50, 340), (60, 340), (70, 341)):
@@ -103,7 +103,7 @@ def test_a_rise_lies_between_its_records(times: RecordTimes | None, held_until: 
     assert again.waiting == []
 
 
-def test_an_error_leaves_what_was_seen_last() -> None:
+def test_an_error_keeps_the_last_sample() -> None:
     book = SampleBook()
     take(book, 0, end(5))
     take(book, 10, NoEnd("a", "LEADER_NOT_AVAILABLE"))
@@ -123,7 +123,7 @@ def test_a_partition_that_never_answered_has_a_row_with_its_error_only() -> None
     assert book.waiting == []
 
 
-def test_a_topic_of_the_same_name_is_another_one() -> None:
+def test_a_recreated_topic_starts_again() -> None:
     book = SampleBook()
     take(book, 0, end(5, start=2))
     take(book, 10, end(5, start=None, topic_id="b"))
@@ -132,14 +132,14 @@ def test_a_topic_of_the_same_name_is_another_one() -> None:
     assert (row["topic_id"], row["log_start_offset"]) == ("b", None)
 
 
-def test_what_is_sampled_no_longer_has_no_row() -> None:
+def test_a_partition_that_is_no_longer_sampled_has_no_row() -> None:
     book = SampleBook()
     take(book, 0, end(5))
     book.take({}, at(10))
     assert book.rows() == []
 
 
-def test_the_start_stays_where_it_is_not_asked() -> None:
+def test_the_log_start_offset_stays_if_it_is_not_queried() -> None:
     book = SampleBook()
     take(book, 0, end(5, start=2))
     take(book, 10, end(6, start=None))
@@ -149,7 +149,9 @@ def test_the_start_stays_where_it_is_not_asked() -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(ROUNDS)
-def test_the_rows_tell_every_sample(rounds: Sequence[tuple[int, tuple[LogEnd | NoEnd, LogEnd | NoEnd]]]) -> None:
+def test_every_sample_follows_from_the_rows(
+    rounds: Sequence[tuple[int, tuple[LogEnd | NoEnd, LogEnd | NoEnd]]],
+) -> None:
     """Each sample is that of the last row by then, and every row's `previous_sampled_at` is the sample before it."""
     book, seconds = SampleBook(), 0
     samples: dict[TopicPlace, list[tuple[datetime, LogEnd]]] = {place: [] for place in PLACES}
@@ -193,7 +195,7 @@ def readable(book: SampleBook, seconds: float, offset: int, told: dict[TopicPlac
     book.take_records({PLACES[0]: offset}, told, at(seconds))
 
 
-def test_what_can_be_read_is_asked_of_an_end_that_stands_and_no_more_than_needed() -> None:
+def test_readable_records_are_queried_only_for_idle_ends() -> None:
     book = SampleBook()
     stands_at(book, 0, 10)
     assert dict(book.tails(at(0))) == {}  # it may have moved just now
@@ -209,7 +211,7 @@ def test_what_can_be_read_is_asked_of_an_end_that_stands_and_no_more_than_needed
     assert (book.rows()[0]["readable_end"], dict(book.tails(at(20)))) == (None, {})
 
 
-def test_a_record_below_the_end_says_that_the_end_is_one() -> None:
+def test_a_record_below_the_end_shows_that_the_end_is_readable() -> None:
     book = SampleBook()
     for seconds in (0, 600):  # the second look is a row of its own, with which it is one then
         stands_at(book, seconds, 10)
@@ -218,7 +220,7 @@ def test_a_record_below_the_end_says_that_the_end_is_one() -> None:
     assert [row["previous_sampled_at"] for row in book.waiting] == [None, at(0)]
 
 
-def test_who_does_not_answer_is_asked_again_after_a_minute() -> None:
+def test_a_query_without_answer_is_repeated_after_a_minute() -> None:
     book = SampleBook()
     for seconds in (0, 10):
         stands_at(book, seconds, 10)
@@ -227,7 +229,7 @@ def test_who_does_not_answer_is_asked_again_after_a_minute() -> None:
     assert dict(book.tails(at(70))) == {PLACES[0]: Tail(0, 10)}
 
 
-def test_the_holder_is_asked_of_a_last_stable_offset_that_has_stood_for_a_minute() -> None:
+def test_the_blocking_transaction_is_queried_after_a_minute() -> None:
     book, holder = SampleBook(), Holder("ledger-writer", at(-1))
     for seconds in (0, 59):
         stands_at(book, seconds, 10 + seconds, stable=5)

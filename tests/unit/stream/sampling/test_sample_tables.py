@@ -35,7 +35,7 @@ def recalled(tables: PathStore) -> SampleBook:
     return book
 
 
-def test_after_a_stop_it_goes_on(tables: PathStore) -> None:
+def test_restart_continues_with_the_last_samples(tables: PathStore) -> None:
     before = SampleBook()
     take(before, 0, end(5))
     take(before, 10, end(5))
@@ -50,7 +50,7 @@ def test_after_a_stop_it_goes_on(tables: PathStore) -> None:
     assert recorded(book) == [(6, at(310), at(300))]
 
 
-def test_an_end_that_moved_while_no_job_ran_held_until_the_last_sample(tables: PathStore) -> None:
+def test_an_end_that_moved_while_no_job_ran_is_valid_until_the_last_sample(tables: PathStore) -> None:
     before = SampleBook()
     take(before, 0, end(5))
     take(before, 10, end(5))
@@ -60,7 +60,7 @@ def test_an_end_that_moved_while_no_job_ran_held_until_the_last_sample(tables: P
     assert recorded(book) == [(6, at(7200), at(10))]
 
 
-def test_the_newest_row_that_a_killed_job_left_out_is_made_up_for(tables: PathStore) -> None:
+def test_the_newest_row_that_a_killed_job_did_not_write_is_added(tables: PathStore) -> None:
     before = SampleBook()
     take(before, 0, end(5))
     write(tables, before)
@@ -76,7 +76,7 @@ def test_the_newest_row_that_a_killed_job_left_out_is_made_up_for(tables: PathSt
 
 @pytest.mark.parametrize("seconds", [20, 90])
 @pytest.mark.parametrize("high", [9, 12])
-def test_what_a_job_wrote_before_it_was_killed_between_its_two_writes_is_not_written_again(
+def test_rows_of_a_job_killed_between_its_two_writes_are_not_repeated(
     tables: PathStore, seconds: int, high: int
 ) -> None:
     """The records say when the end rose: the next job found the same time, and all partitions were doubled."""
@@ -96,7 +96,7 @@ def test_what_a_job_wrote_before_it_was_killed_between_its_two_writes_is_not_wri
     assert row["changed_at"] == at(seconds if high > 9 else 17)
 
 
-def test_a_deleted_history_begins_with_what_was_seen_last(tables: PathStore) -> None:
+def test_a_deleted_history_starts_with_the_last_sample(tables: PathStore) -> None:
     before = SampleBook()
     take(before, 0, end(5))
     take(before, 20, end(5))
@@ -104,7 +104,7 @@ def test_a_deleted_history_begins_with_what_was_seen_last(tables: PathStore) -> 
     assert recorded(recalled(tables)) == [(5, at(0), None)]
 
 
-def test_deleted_samples_begin_anew(tables: PathStore) -> None:
+def test_deleted_samples_start_again(tables: PathStore) -> None:
     before = SampleBook()
     take(before, 0, end(5))
     SampleTables(tables).write_end_offsets(before.waiting, BATCH)
@@ -138,7 +138,7 @@ def test_recorded_times_are_by_partition(tables: PathStore) -> None:
     assert times == {TopicPlace("orders", 0): at(0), TopicPlace("orders", 1): at(10)}
 
 
-def test_tables_that_were_written_to_or_made_anew_are_written_again(tables: PathStore) -> None:
+def test_writes_survive_other_writers_and_recreated_tables(tables: PathStore) -> None:
     book, written = SampleBook(), SampleTables(tables)
     for seconds in (0, 10):
         take(book, seconds, end(seconds))
@@ -152,7 +152,7 @@ def test_tables_that_were_written_to_or_made_anew_are_written_again(tables: Path
     assert read_rows(tables.open(TOPIC_PARTITIONS)) == book.rows()
 
 
-def test_a_job_whose_tables_were_taken_over_writes_nothing(tables: PathStore) -> None:
+def test_a_job_that_lost_its_tables_writes_no_samples(tables: PathStore) -> None:
     book, written = SampleBook(), SampleTables(tables)
     take(book, 0, end(5))
     written.write_topic_partitions(book.rows(), BATCH)

@@ -44,7 +44,7 @@ def sampling(rounds: Any, said: list[str], seconds: float = 0.01) -> Iterator[Sa
         made.end()
 
 
-def test_what_a_round_was_told_is_written_in_it() -> None:
+def test_each_round_is_written_at_once() -> None:
     rounds, said = Rounds(), list[str]()
     with sampling(rounds, said):
         await_(lambda: rounds.count("write") > 3)
@@ -52,14 +52,14 @@ def test_what_a_round_was_told_is_written_in_it() -> None:
     assert said == []
 
 
-def test_an_interval_of_zero_is_off() -> None:
+def test_an_interval_of_zero_turns_sampling_off() -> None:
     rounds = Rounds()
     with sampling(rounds, [], 0):
         pass
     assert rounds.done == []
 
 
-def test_one_more_round_at_the_end() -> None:
+def test_the_end_takes_a_last_sample() -> None:
     rounds = Rounds()
     with sampling(rounds, [], 3600) as made:
         await_(lambda: rounds.count("write") == 1)
@@ -67,7 +67,7 @@ def test_one_more_round_at_the_end() -> None:
     assert rounds.done == [("ask", None), ("write", 1)] * 2
 
 
-def test_what_fails_is_said_once_and_tried_again() -> None:
+def test_a_failure_is_logged_once_and_retried() -> None:
     rounds, said = Rounds(), list[str]()
     rounds.errors = {"ask": UnreachableError("no broker answers")}
     with sampling(rounds, said):
@@ -81,7 +81,7 @@ def test_what_fails_is_said_once_and_tried_again() -> None:
     ]
 
 
-def test_a_later_job_ends_it_quietly() -> None:
+def test_a_later_job_ends_sampling_without_a_log_line() -> None:
     rounds, said = Rounds(), list[str]()
     rounds.errors = {"write": LeaseError("another job has taken over")}
     with sampling(rounds, said) as made:

@@ -55,7 +55,7 @@ def test_each_group_is_derived_once_in_pieces(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("groups", [[], GROUPS])
-def test_groups_without_cells_are_as_if_each_was_derived(groups: list[GroupKey]) -> None:
+def test_groups_without_cells_equal_groups_derived_one_by_one(groups: list[GroupKey]) -> None:
     places = [
         {"offsets_partition": partition, "log_id": 7, "in_coordinator_partition": partition != 1}
         for partition, _ in groups
@@ -75,7 +75,7 @@ def test_without_groups_there_are_no_rows() -> None:
     assert {name: found[name].num_rows for name in DERIVED_TABLES} == dict.fromkeys(DERIVED_TABLES, 0)
 
 
-def test_the_cells_of_one_group_are_gone_before_the_next_are_there() -> None:
+def test_only_one_group_of_cells_is_in_memory() -> None:
     alive = list[int]()
 
     def derive_counting(key: GroupKey, cells: list[Cell]) -> dict[str, Rows] | None:
@@ -87,7 +87,7 @@ def test_the_cells_of_one_group_are_gone_before_the_next_are_there() -> None:
     assert max(alive) - before <= 2
 
 
-def test_sparks_workers_give_rows_before_they_have_read_the_last_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_workers_yield_rows_before_they_have_read_the_last_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_rows, "ROWS_AT_ONCE", 20)
     taken = list[int]()
 

@@ -88,7 +88,7 @@ def test_random_batches(tables: PathStore, coordinator: Coordinator) -> None:
             assert snapshot(own) == expected.snapshot(), (number, partition)
 
 
-def test_a_member_that_takes_the_place_of_another_is_the_only_one(tables: PathStore) -> None:
+def test_a_member_that_replaces_another_is_the_only_one(tables: PathStore) -> None:
     state = DriverStateWriter(tables, "new", {}, {})
     for number, member in enumerate(("first", "second")):
         record = LogRecord(number, None, *classic(classic_member(member), group="g"))

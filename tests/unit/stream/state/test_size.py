@@ -17,7 +17,7 @@ def test_records_are_counted_and_the_newest_is_known() -> None:
     assert by_partition(RECORDS.slice(0, 0)) == {}
 
 
-def test_shares_of_parts_make_up_the_whole() -> None:
+def test_shares_of_parts_add_up_to_the_total() -> None:
     whole: dict[int, Share] = {}
     for at in range(RECORDS.num_rows):
         add_shares(whole, by_partition(RECORDS.slice(at, 1)))
