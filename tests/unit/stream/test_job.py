@@ -15,7 +15,7 @@ from offsetstream.stream.settings import JobSettings
 
 
 def test_a_stop_while_the_topic_changes_removes_no_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found of the topic until then is nothing, as if it had no partitions any more."""
+    """After a stop, the list of partitions is empty. That does not mean that all partitions are gone."""
     settings = JobSettings(bootstrap_server="127.0.0.1:1", tables=str(tmp_path), checkpoint=str(tmp_path))
     job = Job(settings, nullcontext(None), Progress(Console(file=StringIO())))  # type: ignore[arg-type]
     attempted: list[list[int]] = []

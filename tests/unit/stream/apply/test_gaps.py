@@ -18,7 +18,7 @@ SHARES = {0: Share(50, None), 1: Share(49, None)}  # so 1 and 2 have gaps
 
 
 class Topic(Cluster):
-    """A cluster that tells a setting of the topic."""
+    """A cluster that returns a setting of the topic."""
 
     def __init__(self, lag_ms: int) -> None:
         super().__init__("127.0.0.1:1")  # nobody is asked
@@ -29,7 +29,7 @@ class Topic(Cluster):
 
 
 class Log:
-    """A log that tells what it lacks, or that cannot be asked."""
+    """A log that returns its lost offsets, or that does not answer."""
 
     def __init__(self, told: Mapping[int, int] | None = None) -> None:
         self._told = told

@@ -1,4 +1,4 @@
-"""What a task makes of its part of a log, without Spark: against a plain loop over the records."""
+"""One task of a pass over the log, without Spark, compared with a plain loop over the records."""
 
 import json
 from collections import Counter
@@ -207,7 +207,7 @@ def test_without_commits_there_is_no_file(tables: PathStore) -> None:
 
 
 def test_a_file_that_the_driver_cannot_see_is_not_committed(tables: PathStore) -> None:
-    """As where Spark's tasks write to the disks of other machines."""
+    """As if Spark's tasks wrote to the disks of other machines."""
     log = [record for record in random_log(2, 25) if is_commit(record)]
     (new,) = files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS))
     (Path(tables.table(COMMITS)) / new.path).unlink()

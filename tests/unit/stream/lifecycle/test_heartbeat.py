@@ -19,13 +19,13 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def take_over(tables: PathStore) -> Lease:
-    """Take the lease of a job that is alive, between two of its heartbeats."""
+    """Take the lease of a running job between two of its heartbeats."""
     again: Retrying = Retrying(retry=retry_if_exception_type(LeaseError), stop=stop_after_attempt(50), reraise=True)
     return again(Lease.acquire, tables)
 
 
 class Asked:
-    """Who asked to stop."""
+    """Records who requested a stop."""
 
     def __init__(self) -> None:
         self.by: list[str] = []
@@ -37,7 +37,7 @@ class Asked:
 
 
 def nothing() -> None:
-    """Nobody asks for a reload."""
+    """Ignore requests to reload."""
 
 
 def test_the_lease_is_released_at_the_end(tables: PathStore) -> None:

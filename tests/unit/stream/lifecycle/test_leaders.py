@@ -1,4 +1,4 @@
-"""When the query is made anew, over the partitions that have a leader."""
+"""When the query is replaced by one over the partitions that have a leader."""
 
 from types import SimpleNamespace
 
@@ -41,13 +41,13 @@ class Cluster:
         return dict(self.led_by)
 
     def begin(self) -> list[int]:
-        """What a job does that begins anew; the partitions that it reads."""
+        """Start another attempt. Return the partitions that its query reads."""
         readable = self.leaders.readable(PARTITIONS)
         self.leaders.read(readable)
         return readable
 
     def seconds_until_change(self, at_most: float = 2000.0) -> float:
-        """Look once a second until the query is to be made anew."""
+        """Check once a second until the query must be replaced."""
         started = self.now
         while self.now - started < at_most:
             try:
@@ -90,7 +90,7 @@ def test_a_short_election_changes_nothing(cluster: Cluster) -> None:
 
 
 def test_a_flapping_partition_costs_at_most_one_new_query_a_minute(cluster: Cluster) -> None:
-    """It is gone for ten seconds, whenever it was back for ten."""
+    """Its leader is gone for ten seconds, then back for ten, again and again."""
     cluster.begin()
     started, changes = cluster.now, 0
     while cluster.now - started < 3600:

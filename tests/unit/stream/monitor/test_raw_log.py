@@ -1,4 +1,4 @@
-"""Batches as compaction leaves them, in answers of a leader that are made byte by byte."""
+"""Batches as compaction leaves them, in fetch responses that are built byte by byte."""
 
 import struct
 from collections.abc import Collection, Iterator
@@ -35,7 +35,7 @@ FENCED, UNKNOWN = 74, 75
 
 
 class Leader:
-    """Leads partitions 1 and 2, which have the same log; answers Fetch requests as a broker does."""
+    """The leader of partitions 1 and 2, which have the same log. It answers fetch requests like a broker."""
 
     def __init__(self, error: int = 0, most: int = 1 << 20) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""The book of topics, and the assignments that were written before a topic's name was known."""
+"""The names of topics, and assignments that were written before a topic's name was known."""
 
 from pathlib import Path
 

@@ -9,7 +9,7 @@ from offsetstream.stream.monitor.topic_settings import TopicSettings
 
 
 class Told(Cluster):
-    """A cluster that tells these settings, or that is away, or does not tell them."""
+    """A cluster that returns these settings, refuses them, or does not answer."""
 
     def __init__(self, told: ClusterError | Mapping[str, str | None]) -> None:
         super().__init__("127.0.0.1:1")  # nobody is asked
@@ -64,7 +64,7 @@ def test_a_topic_that_is_not_compacted_loses_nothing() -> None:
 
 
 def test_a_raised_setting_protects_records_from_that_time_on() -> None:
-    """Until then compaction could take what was younger."""
+    """Before that, compaction could remove younger records."""
     cluster = Told({"min.compaction.lag.ms": "60000"})
     settings = TopicSettings(cluster, print)
     before = datetime.now(UTC)

@@ -18,7 +18,7 @@ END = 50
 
 
 class Log:
-    """Each partition's leader epochs and where they begin, as the log's leader has them; and what it was asked."""
+    """The leader epochs of the log and their start offsets, as the leader has them, and the requests it got."""
 
     def __init__(self, *starts: tuple[int, int], end: int = END) -> None:
         self.starts = sorted(starts)
@@ -35,7 +35,7 @@ class Log:
         return {number: self._end(epoch) for number, (_, epoch) in asked.items() if self.answers}
 
     def _end(self, asked: int) -> EpochEnd:
-        """As Kafka's LeaderEpochFileCache.endOffsetFor."""
+        """Like Kafka's LeaderEpochFileCache.endOffsetFor."""
         if self.is_old:
             return UNKNOWN
         below = [epoch for epoch, _ in self.starts if epoch <= asked]
@@ -57,7 +57,7 @@ def logs(book: PartitionBook, log: Log) -> TruncationDetector:
 
 
 def loaded(book: PartitionBook, log: Log, epoch: int) -> TruncationDetector:
-    """A book whose partitions are applied to `END`, under the epoch."""
+    """A book whose partitions are applied up to `END`, with this leader epoch."""
     seen(book, epoch)
     found = logs(book, log)
     assert found.begin() == []
@@ -93,7 +93,7 @@ def test_a_new_leader_with_everything_applied_keeps_the_log(book: PartitionBook)
 
 @pytest.mark.parametrize("starts", [((9, 0), (11, END - 1)), ((8, 0), (11, END)), ((11, 0),)])
 def test_a_truncated_log_is_a_new_log(book: PartitionBook, starts: tuple[tuple[int, int], ...]) -> None:
-    """Within the epoch that was applied, before all of it, or wholly: however far the log has grown since."""
+    """Truncated within the applied epoch, before it, or to nothing, however far the log has grown since."""
     log = Log((8, 0), (9, 10))
     found = loaded(book, log, 9)
     log.starts, log.end = list(starts), 10 * END
@@ -105,7 +105,7 @@ def test_a_truncated_log_is_a_new_log(book: PartitionBook, starts: tuple[tuple[i
 
 
 def test_epochs_without_records_come_and_go(book: PartitionBook) -> None:
-    """A leader that got no records leaves no trace in the next one's log."""
+    """A leader without records leaves no trace in the log of the next one."""
     log = Log((7, 0), (9, END))
     found = loaded(book, log, 9)
     assert book.epochs.of(1) == 7
@@ -131,7 +131,7 @@ def test_the_next_job_compares_with_the_epochs_in_the_tables(book: PartitionBook
 
 
 def test_a_broker_without_epochs_starts_a_new_log(book: PartitionBook) -> None:
-    """One before Kafka 2.3, which tells consumers nothing."""
+    """A broker before Kafka 2.3 does not answer consumers."""
     log = Log((9, 0))
     log.is_old = True
     found = loaded(book, log, 9)
@@ -223,7 +223,7 @@ def test_the_first_epoch_of_all_has_none_before(book: PartitionBook) -> None:
 
 
 def written(folder: Path, table: str, offset: int, log_id: int = 0) -> None:
-    """What is there of a batch or a load that was interrupted."""
+    """The rows of an interrupted batch or load."""
     append_rows(folder, table, [{"offsets_partition": 1, "record_offset": offset, "log_id": log_id}])
 
 
@@ -243,7 +243,7 @@ def test_a_log_truncated_after_the_applied_and_before_the_written_offset(
 
 
 def test_records_written_after_the_leader_moved(book: PartitionBook, tables: PathStore) -> None:
-    """The last that is applied is of epoch 7, and what was written is of 9, as was noted before."""
+    """The last applied record has epoch 7. The written ones have epoch 9, which was recorded before."""
     log = Log((7, 0), (9, END), end=2 * END)
     loaded(book, log, 9)
     assert book.epochs.of(1) == 7

@@ -1,4 +1,4 @@
-"""What a cluster says of offsets partitions, and what a book makes of it."""
+"""Helpers: what a cluster returns for offsets partitions, and how a book takes it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

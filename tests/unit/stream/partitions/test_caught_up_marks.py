@@ -46,7 +46,7 @@ def test_a_mark_is_reached_when_all_below_its_end_is_applied() -> None:
 
 
 def test_a_partition_that_is_never_at_its_end_reaches_one_mark_after_the_other() -> None:
-    """A busy log has grown by each look; what counts is that what was there at an earlier one is applied."""
+    """A busy log has grown at each check. It counts that everything from an earlier check is applied."""
     marks = Marks()
     for at in range(5):
         marks.add(0, mark(at, 10 * (at + 1)))  # behind by so many

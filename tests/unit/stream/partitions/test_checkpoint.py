@@ -1,4 +1,4 @@
-"""The fence, which needs no Spark; the checkpoint's files are read in tests/spark/test_checkpoint.py."""
+"""Shutting out older checkpoints, without Spark. tests/spark/test_checkpoint.py tests the checkpoint's files."""
 
 import pytest
 

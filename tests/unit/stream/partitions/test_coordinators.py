@@ -1,4 +1,4 @@
-"""Who coordinates partitions, and what is told of it."""
+"""The coordinators of partitions, and their events."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.unit.stream.partitions.book import BATCH, LOAD, ends, events, loaded
 
 
 def told(tables: PathStore) -> list[tuple[Any, ...]]:
-    """(event, broker before, epoch before, broker, epoch) of each event that was observed of the cluster."""
+    """(event, broker before, epoch before, broker, epoch) of each event of the cluster."""
     columns = ("previous_coordinator_id", "previous_coordinator_epoch", "coordinator_id", "coordinator_epoch")
     found = [event for event in events(tables) if event["source"] == "broker"]
     return sorted((event["event"], *(event[name] for name in columns)) for event in found)
@@ -96,7 +96,7 @@ def test_a_recreated_topic_starts_its_epochs_again(tables: PathStore, book: Part
 
 
 def test_a_raised_epoch_is_written_after_the_log_was_checked(tables: PathStore, book: PartitionBook) -> None:
-    """Else a kill, or a cluster that falls silent, between the two would leave a log that was cut unnoticed."""
+    """Otherwise a truncated log stays unnoticed if the job is killed, or the cluster stops answering, in between."""
     loaded(book, 1, 100)
     observed(book, 5, 9)
     observed(book, 6, 10)

@@ -1,4 +1,4 @@
-"""From when on a history is complete."""
+"""Since when a history is complete."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -62,7 +62,7 @@ def test_a_partition_that_was_never_caught_up_is_loaded() -> None:
 
 
 def test_a_caught_up_time_in_the_future_does_not_count() -> None:
-    """The clock was set back since, so that nobody knows how long ago it was."""
+    """The clock was set back since then, so the age is unknown."""
     assert must_load(row(99, hours_ago=-2), ends())
     assert not must_load(row(99, hours_ago=-0.5), ends())  # clocks of two hosts
     assert not must_load(row(hours_ago=-2), ends())

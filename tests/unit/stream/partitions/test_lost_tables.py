@@ -1,4 +1,4 @@
-"""Tables that someone deleted, beside others that stayed: what the next job makes of them."""
+"""Single tables that somebody deleted, and how the next job repairs them."""
 
 import shutil
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ BATCH = BatchId(3, 4)
 
 @pytest.fixture
 def tables(tables: PathStore) -> PathStore:
-    """Two partitions, one of which had another log before; the third checkpoint."""
+    """Tables of two partitions, one with an earlier log, written by the third checkpoint."""
     fence(tables, 3)
     loaded = {"load_id": 4, "load_state": OWNED, "next_offset": 70, "history_complete_from": SINCE}
     rows = [{"offsets_partition": number, "log_id": log_id, **loaded} for number, log_id in ((0, 0), (1, 2))]

@@ -1,4 +1,4 @@
-"""By which rule the brokers place groups is found out from the records, and from what brokers say of a few groups."""
+"""How the job finds the rule by which brokers place groups: from records, and from answers about some groups."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ Copy = tuple[str, int, int]  # a group, an offsets partition with records of it,
 
 
 class World:
-    """Tables of a loaded topic with so many partitions, and what a job finds out of them."""
+    """Tables of a loaded topic with some number of partitions, and the rule that a job finds."""
 
     def __init__(self, tables: PathStore, partitions: int) -> None:
         self.tables, self.said, self.asked = tables, list[str](), list[str]()
@@ -35,7 +35,7 @@ class World:
         self.leads(partitions)
 
     def leads(self, partitions: int, brokers: int = 1) -> None:
-        """Begin a job over so many partitions, each led by the next one of so many brokers."""
+        """Start a job over some partitions. Each is led by the next one of the brokers."""
         self.partitions = partitions
         self.book = PartitionBook(self.tables, range(partitions))
         for number in range(partitions):
@@ -49,7 +49,7 @@ class World:
         return {group_id: self.answers[group_id] for group_id in group_ids if group_id in self.answers}
 
     def has(self, copies: Iterable[Copy]) -> None:
-        """Write rows of groups that have these copies, in every state table, as an engine places them now."""
+        """Write rows of groups with these copies to every state table, placed as an engine does now."""
         for name in STATE_TABLES:
             columns = load_schema(name).column_names
             rows = [
@@ -68,7 +68,7 @@ class World:
         return self.book.placed_by is None or partition == partition_for(group, self.book.placed_by)
 
     def loads(self) -> None:
-        """All partitions are loaded."""
+        """Load all partitions."""
         self.placing.begin()
         self.placing.place(LOAD)
         self.book.start_load(dict.fromkeys(range(self.partitions), 300))
@@ -78,7 +78,7 @@ class World:
         self.finds()
 
     def finds(self) -> bool:
-        """Find out the rule, and tell it; whether rows were placed anew."""
+        """Find the rule and place the rows. Return whether rows were placed again."""
         self.placing.begin()
         self.placing.find()
         is_other = self.placing.is_untold
@@ -87,13 +87,13 @@ class World:
 
     @property
     def rule(self) -> str | None:
-        """The rule that the tables name."""
+        """The rule in the tables."""
         (rule,) = {row["placement_rule"] for row in Lookup(self.tables).rows("offsets_partitions", ["placement_rule"])}
         return rule if rule is None else str(rule)
 
     @property
     def homes(self) -> dict[str, set[int]]:
-        """Where each group is at home, by all state tables alike."""
+        """The home partitions of each group, equal in all state tables."""
         found = [self._homes(name) for name in STATE_TABLES]
         assert all(each == found[0] for each in found)
         placement = read_placement(Lookup(self.tables))
@@ -241,7 +241,7 @@ def test_the_rule_is_found_again_for_a_recreated_topic(tables: PathStore) -> Non
 
 @pytest.mark.parametrize("by_hash", [True, False])
 def test_answers_of_brokers_decide_if_groups_are_too_few(tables: PathStore, by_hash: bool) -> None:
-    """Of brokers that lead different partitions the one that says that it coordinates a group tells by which rule."""
+    """Different brokers lead the two possible partitions. So the coordinator of a group shows the rule."""
     world = World(tables, 15)
     world.leads(15, brokers=3)
     homes, records = by_java(GROUPS, 15), by_redpanda(GROUPS, 15)

@@ -1,4 +1,4 @@
-"""Another number of offsets partitions: every row of the state tables tells anew whether it is in its group's own."""
+"""After a change of the partition count, every row of the state tables is placed again."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ LOAD = BatchId(1, -1)
 
 @pytest.fixture
 def tables(tables: PathStore) -> PathStore:
-    """Each group in its own partition of few, and left behind in another one; two rows of it in most tables."""
+    """Each group in its home partition and in a former one, with two rows in most tables."""
     for name in STATE_TABLES:
         rows = []
         for group in GROUPS:
@@ -44,7 +44,7 @@ def tables(tables: PathStore) -> PathStore:
 
 
 def loaded(tables: PathStore) -> PartitionBook:
-    """A job with few partitions, all of them loaded."""
+    """A job with a small number of partitions, all loaded."""
     book = job(tables, FEW)
     book.start_load(dict.fromkeys(range(FEW), 300))
     for number in range(FEW):
@@ -53,12 +53,12 @@ def loaded(tables: PathStore) -> PartitionBook:
 
 
 def job(tables: PathStore, partitions: int) -> PartitionBook:
-    """What a job knows that begins with so many partitions."""
+    """The book of a job that starts with this number of partitions."""
     return PartitionBook(tables, range(partitions))
 
 
 def are_placed(tables: PathStore, count: int) -> list[bool]:
-    """Tell for each table whether all of its rows are placed by the count."""
+    """Return for each table whether all of its rows are placed by the count."""
     return [all(_is_placed(row, count) for row in rows_of(tables, name)) for name in STATE_TABLES]
 
 
@@ -123,7 +123,7 @@ def test_a_job_that_lost_its_lease_places_nothing(tables: PathStore) -> None:
 
 
 def test_tables_of_an_older_version_are_placed_again(tmp_path: Path) -> None:
-    """Their job did not note by how many partitions it placed groups, and missed changes."""
+    """Their job did not record the partition count by which it placed groups, and missed changes."""
     new = new_tables(tmp_path / "new")
     loaded(new).write(LOAD)
     assert is_untold(job(new, FEW))

@@ -1,4 +1,4 @@
-"""Where groups stand just below an end: only there it matters what is between."""
+"""Committed offsets just below an end: only there it matters which records are in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes a row of end_offsets, against a plain model: all samples of a partition, one after the other."""
+"""Which samples become rows of end_offsets, compared with a plain list of all samples."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -152,7 +152,7 @@ def test_the_log_start_offset_stays_if_it_is_not_queried() -> None:
 def test_every_sample_follows_from_the_rows(
     rounds: Sequence[tuple[int, tuple[LogEnd | NoEnd, LogEnd | NoEnd]]],
 ) -> None:
-    """Each sample is that of the last row by then, and every row's `previous_sampled_at` is the sample before it."""
+    """Each sample equals the last row before it, and `previous_sampled_at` of each row is the sample before."""
     book, seconds = SampleBook(), 0
     samples: dict[TopicPlace, list[tuple[datetime, LogEnd]]] = {place: [] for place in PLACES}
     for pause, answers in rounds:

@@ -1,4 +1,4 @@
-"""What a job that begins finds of the one before it: nothing is told longer or shorter than it was seen."""
+"""How a job continues the samples of the job before it, with exact times."""
 
 import shutil
 from datetime import datetime
@@ -79,7 +79,7 @@ def test_the_newest_row_that_a_killed_job_did_not_write_is_added(tables: PathSto
 def test_rows_of_a_job_killed_between_its_two_writes_are_not_repeated(
     tables: PathStore, seconds: int, high: int
 ) -> None:
-    """The records say when the end rose: the next job found the same time, and all partitions were doubled."""
+    """Records show when the end rose. The next job found the same time, and wrote duplicates of all partitions."""
     before, times = SampleBook(), {PLACES[0]: RecordTimes(5, ms(13), ms(17))}
     take(before, 0, end(5))
     take(before, 10, end(5))

@@ -1,4 +1,4 @@
-"""The sampler's thread: nothing of what it meets ends the job, and what waits is written at the end."""
+"""The sampler's thread: no failure ends the job, and waiting rows are written at the end."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from testkit.waiting import await_
 
 
 class Rounds:
-    """Counts what the sampler does; `error` is raised by what it is for."""
+    """Counts the calls of the sampler. `errors`: what each method raises."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, int | None]] = []

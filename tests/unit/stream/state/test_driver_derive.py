@@ -1,4 +1,4 @@
-"""Groups are derived one by one: what one of them needs is gone before the next is looked at."""
+"""Groups are derived one by one, and the memory of each is freed before the next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUPS = [(number % 3, f"group-{number:02}") for number in range(30)]
 
 
 def group_cells(groups: Iterable[GroupKey]) -> pa.Table:
-    """Rows of `group_cells`: a classic group with three members each."""
+    """Rows of `group_cells`: classic groups with three members each."""
     rows = []
     for offset, (partition, group_id) in enumerate(groups):
         cell = classic(offset, [classic_member(f"{group_id}-m{number}") for number in range(3)])
@@ -104,7 +104,7 @@ def test_spark_workers_yield_rows_before_they_have_read_the_last_group(monkeypat
 
 
 def result_schema() -> pa.Schema:
-    """A group's rows of each derived table, as Spark takes them from its workers."""
+    """The rows of a group for each derived table, as Spark's workers return them."""
     shared = ("offsets_partition", "log_id", "in_coordinator_partition")
     fields = [load_schema("groups").arrow.field(name) for name in shared]
     for name in DERIVED_TABLES:

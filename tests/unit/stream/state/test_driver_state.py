@@ -1,4 +1,4 @@
-"""The driver keeps the state tables as the pure functions keep dictionaries, batch by batch, each batch twice."""
+"""The driver's state tables equal the pure functions' dictionaries, batch by batch, each batch twice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def random_histories(coordinator: Coordinator) -> list[History]:
 
 
 def decoded(logs: Sequence[Sequence[LogRecord]]) -> pa.Table:
-    """The records of the logs as the job decodes them, those of each log in a partition of its own."""
+    """The records of the logs as the job decodes them, one partition for each log."""
     rows = [
         {
             "offsets_partition": partition,
