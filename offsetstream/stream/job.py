@@ -97,7 +97,7 @@ class Job:
             self._progress.say("Stopped between two batches")
         else:
             leaderless = self._leaders.leaderless
-            except_for = f", except {in_words(leaderless)}: no broker leads them now" if leaderless else ""
+            except_for = f", except {in_words(leaderless)}, which cannot be read now" if leaderless else ""
             self._progress.say(f"Everything is applied{except_for}")
 
     def _run(self) -> None:

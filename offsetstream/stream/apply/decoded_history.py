@@ -68,7 +68,7 @@ class DecodedHistory:
         `maintain --fill-history` decodes what came before. `recorded`: see `History.recorded`.
         """
         rows = self._book.rows
-        self._begin(
+        self._start_logs(
             {n: row.applied for n, row in rows.items() if row.is_owned and row.next_decoded_offset is None}, batch
         )
         above = min((row.next_decoded_offset or 0 for row in rows.values()), default=0)
@@ -79,7 +79,7 @@ class DecodedHistory:
         # A step waits, or a job was killed after it wrote the history of records.
         self._ahead = {n for n, end in decoded.items() if end < rows[n].applied or end <= recorded.get(n, -1)}
 
-    def _begin(self, starts: Mapping[int, int], batch: BatchId) -> None:
+    def _start_logs(self, starts: Mapping[int, int], batch: BatchId) -> None:
         """Write from which offset on the current logs of these partitions are decoded, if that is unknown."""
         if not starts:
             return
@@ -128,7 +128,7 @@ class DecodedHistory:
         rows = self._book.rows
         first = {number: 0 for number in partitions if rows[number].next_decoded_offset is None}
         known = {number for number in partitions if number not in first or number in self._recorded}
-        self._begin(first, batch)
+        self._start_logs(first, batch)
         spans = {
             (number, rows[number].log_id): Span(
                 start=rows[number].next_decoded_offset or 0,

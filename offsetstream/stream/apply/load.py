@@ -104,7 +104,7 @@ class Loader:
             self._book.write(batch)
 
     def _load(self, partitions: Sequence[int], batch: BatchId) -> set[int]:
-        ends = self._begin(partitions, batch)
+        ends = self._start_loads(partitions, batch)
         if not ends:
             return set(partitions)
         keeps_records = self._book.claims.keeps_history
@@ -128,7 +128,7 @@ class Loader:
                 at_once = max(MAX_OFFSETS_AT_ONCE, min(equivalent, _MAX_GROWTH * offsets))
         return {*left, *(set(partitions) - ends.keys())}
 
-    def _begin(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
+    def _start_loads(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
         ends = self._watch.cluster.answered_ends(partitions)
         if not ends:
             return ends

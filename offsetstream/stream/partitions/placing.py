@@ -66,13 +66,12 @@ def evidence_of(found: Sequence[Latest], partitions: int, leaders: Mapping[int, 
     """
     homes = {each.group_id: partition_for(each.group_id, partitions) for each in found}
     inside = {each.group_id for each in found if each.offsets_partition == homes[each.group_id]}
-    votes = {
-        each.group_id: each for each in reversed(found)
-    }  # if two partitions have the same time, either may be the latest
+    # If two partitions have the same time, either may be the latest.
+    latest = {each.group_id: each for each in reversed(found)}
     moved_at = [each.newest for each in found if each.group_id in inside and each.copies > 1]
     since = max(moved_at) - _QUIET if moved_at else None
     outside = [
-        each for each in votes.values() if each.group_id not in inside and (since is None or each.newest >= since)
+        each for each in latest.values() if each.group_id not in inside and (since is None or each.newest >= since)
     ]
     by_rule = {
         each.group_id: (leaders.get(homes[each.group_id]), leaders.get(each.offsets_partition))
